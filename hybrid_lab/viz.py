@@ -45,14 +45,14 @@ def _graph(symbol: object, shape: Mapping[str, Sequence[int]] | None) -> Graph:
     """The graph of a Symbol or of a called HybridBlock; with shapes if the shapes of the inputs are given."""
     known: dict[str, Any] = {}
     if not isinstance(symbol, Symbol):
-        from hybrid_lab.gluon import HybridBlock, access
+        from hybrid_lab.gluon import HybridBlock
+        from hybrid_lab.gluon.hybridized.graphs_of_calls import predicting
 
-        neutral = access.graphs(symbol).first() if isinstance(symbol, HybridBlock) else None
-        if neutral is None:
+        if not isinstance(symbol, HybridBlock):
             raise HybridLabError(
-                "a Symbol is needed to draw a graph, or a HybridBlock that was called after hybridize(), "
-                f"not {symbol!r:.60}"
+                f"a Symbol is needed to draw a graph, or a HybridBlock that was called once, not {symbol!r:.60}"
             )
+        neutral = predicting(symbol)
         variables = neutral.graph.inputs[neutral.num_data :]
         known = {value.node.name: each.shape for value, each in zip(variables, neutral.parameters, strict=True)}
         symbol = Symbol(neutral.graph.outputs)

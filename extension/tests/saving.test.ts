@@ -242,6 +242,36 @@ test('the button names the model, the question says whose file it is, and its ve
   assert.match(text(view.element), /is in the history/);
 });
 
+test('graphs that a save would lose are listed before it, and Cancel saves nothing', async () => {
+  const kernel = new TableKernel({
+    save: body => {
+      if (!body.fewer_graphs) {
+        throw new RequestError('fewer-graphs', 'these graphs would be lost', '', ['encoder', 'decoder']);
+      }
+      return saved;
+    }
+  });
+  const view = bar(kernel);
+  click(buttonOf(view.element, 'Save net'));
+  await settle();
+  assert.match(text(view.element), /these graphs would be lost.*encoder.*decoder/s);
+  click(buttonOf(view.element, 'Cancel'));
+  await settle();
+  assert.match(text(view.element), /net was not saved/);
+  assert.equal(kernel.asked.length, 1);
+  click(buttonOf(view.element, 'Save net'));
+  await settle();
+  click(buttonOf(view.element, 'Save without them'));
+  await settle();
+  assert.deepEqual(kernel.asked.at(-1)?.body, {
+    model: 'm1',
+    file: 'net.hlab',
+    overwrite: false,
+    fewer_graphs: true
+  });
+  assert.match(text(view.element), /Saved net/);
+});
+
 test('a file that was replaced meanwhile is asked about again', async () => {
   let version = 1;
   const kernel = new TableKernel({

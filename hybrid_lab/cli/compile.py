@@ -101,7 +101,7 @@ def _blocks(root: Block, arguments: Namespace) -> Iterator[tuple[str, HybridBloc
     blocks: list[tuple[str, HybridBlock]] = []
     waiting = [(arguments.block, block_in(arguments.archive, root, arguments.block))]
     for path, each in waiting:
-        if isinstance(each, HybridBlock) and access.graphs(each).first() is not None:
+        if isinstance(each, HybridBlock) and access.graphs(each).count:
             blocks.append((path, each))
         else:
             waiting += [(f"{path}.{name}".lstrip("."), child) for name, child in access.children(each).items()]

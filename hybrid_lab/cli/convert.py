@@ -150,7 +150,7 @@ def _mxnet_to_archive(arguments: Namespace) -> list[str]:
         known = load_params(params)
         inputs = [name for name in load(symbol_file).list_inputs() if name not in known]
     block = SymbolBlock.imports(symbol_file, inputs, str(params))
-    save_cached_graphs(block, arguments.target)
+    save_cached_graphs(block, arguments.target, overwrite="fewer graphs")  # --force was checked
     return [f"{arguments.target}: inputs {', '.join(inputs)}; parameters of {params}"]
 
 

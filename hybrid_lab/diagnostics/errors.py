@@ -193,9 +193,21 @@ class LoadMismatchError(ArchiveError):
 
 
 class MissingGraphError(HybridLabError):
-    """A Block that runs graphs from a file was called in a way that none of them is for: in another mode, or with other
-    shapes or arguments. Only the Block's code could be traced for it.
+    """There is no graph: a Block that runs graphs from a file was called in a way that none of them is for (another
+    mode, other shapes or arguments), or a Block that was never called, or whose code has no graph, is to be exported.
     """
+
+
+class FewerGraphsError(HybridLabError):
+    """A save would replace an archive by one with fewer graphs, which needs `overwrite="fewer graphs"`.
+
+    lost : the graphs that the new archive would not have, by the paths of their Blocks
+    before, now : how many graphs the archive has, and would have
+    """
+
+    def __init__(self, message: str, lost: Sequence[str], before: int, now: int):
+        super().__init__(message)
+        self.lost, self.before, self.now = list(lost), before, now
 
 
 class Unmappable(HybridLabError):

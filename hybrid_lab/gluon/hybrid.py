@@ -25,6 +25,8 @@ from hybrid_lab.gluon.hybridized import around
 from hybrid_lab.gluon.hybridized.assigned import as_symbols, graph_of_symbols
 from hybrid_lab.gluon.hybridized.cached_graph import GraphCache, drop_for_values
 from hybrid_lab.gluon.hybridized.code import ANY, attributes_read, of_user
+from hybrid_lab.gluon.hybridized.graphs_of_calls import predicting
+from hybrid_lab.gluon.hybridized.known_calls import KnownCall, kind_of_call
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
 from hybrid_lab.gluon.hybridized.operator_hooks import Around as OperatorsShown
 from hybrid_lab.gluon.hybridized.operator_hooks import OperatorHook
@@ -37,7 +39,6 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.mixed_precision import without_conversions
 from hybrid_lab.graph.partial import PartialShapes, is_complete
 from hybrid_lab.logger import logger
-from hybrid_lab.ndarray import changes
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -273,11 +274,9 @@ class HybridBlock(Block):
             return self._run_pinned(args)
         if not leaves and any(isinstance(leaf, Symbol) for leaf in args):
             return self._compose_symbols(args, keywords)
-        is_known = self._graphs.called_at == changes.count
-        # Before the code changes a list among the arguments.
-        kind = None
-        if not (is_known or keywords or self._tensors_given(args)[0] is None):
-            kind = self._graphs.kind_of_call(args)
+        calls, call = self._graphs.calls, None
+        if not (keywords or calls.was_last(args) or self._tensors_given(args)[0] is None):
+            call = kind_of_call(args, f"the input of {self.name}")  # before the code changes a list among the arguments
         try:
             result = own_call(self)(*args, **keywords) if self._own_call else self._forward_eagerly(args)
         except RecursionError:
@@ -285,8 +284,8 @@ class HybridBlock(Block):
         except Exception as error:
             note_block(error, self)
             raise
-        if not is_known:
-            self._graphs.note_call(kind)
+        if call is not None:
+            calls.note(call, args)
         self._note_outputs(result)
         return result
 
@@ -381,8 +380,8 @@ class HybridBlock(Block):
         if any(parameter._array is None for parameter in neutral.parameters):
             self._complete_from(neutral, leaves)
         outputs = interpret(neutral.with_unused, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
-        if cache is None and self._graphs.called_at != changes.count:
-            self._graphs.note_call((spec, types))
+        if cache is None and not self._graphs.calls.was_last(args):
+            self._graphs.calls.note(KnownCall(spec, types, bool(modes.training), bool(modes.recording)), args)
         return unflatten(neutral.out_spec, iter(outputs))
 
     def _inline_pinned(self, args: Sequence[object], cache: GraphCache | None = None) -> Any:
@@ -652,20 +651,13 @@ class HybridBlock(Block):
 
         path : None writes nothing and returns the Symbol and its parameters, `{"arg:dense0_weight": NDArray ...}`
         remove_amp_cast : leave out the conversions that `amp.convert_hybrid_block` has put into the graph
-        The block must have been called once, so that it has a graph. Raises HybridLabError otherwise, and where the
-        graph without its conversions would not fit parameters that are float16 or bfloat16.
+        The graph is that of the latest call in prediction mode; the block must have been called once, hybridized or
+        not. Raises MissingGraphError otherwise, and HybridLabError where the graph without its conversions would not
+        fit parameters that are float16 or bfloat16.
         """
         from hybrid_lab.formats.mxnet import save_model
 
-        neutral = self._graphs.first()
-        if neutral is None:
-            refusal = self._graphs.refusal
-            if refusal is not None:
-                raise HybridLabError(f"{self.name} has no graph to export, its calls run eagerly: {refusal}")
-            raise HybridLabError(
-                f"{self.name} has no graph yet: call net.hybridize() and run it once on data before export()"
-            )
-        neutral = neutral.without_unused()
+        neutral = predicting(self).without_unused()
         if remove_amp_cast:
             neutral = self._without_conversions(neutral)
         variables = neutral.graph.inputs[neutral.num_data :]

@@ -216,17 +216,15 @@ def _checked(targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def known_inputs(net: HybridBlock) -> list[Any]:
-    """Zeros of the types that the net's first graph was traced with. Raises HybridLabError without one."""
+    """Zeros of the types of the latest call. Raises HybridLabError without one."""
     import numpy as np
 
     from hybrid_lab import ndarray as nd
 
     cache = access.graphs(net)
-    neutral = cache.first()
-    types = neutral.types if neutral is not None else None
-    if not types and cache.called is not None:
-        types = cache.called[1]
-    if not types:
+    found = [neutral.types for neutral in cache.graphs()] + [call.types for call in cache.known_calls()]
+    types = next(filter(None, reversed(found)), None)
+    if types is None:
         raise HybridLabError(
             f"{net.name} has not been called yet; give inputs: net.compile_for('gfx942', inputs=(8, 3, 32, 32))"
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from hybrid_lab.diagnostics.errors import ArchiveError, LoadMismatchError
+from hybrid_lab.diagnostics.errors import ArchiveError, FewerGraphsError, LoadMismatchError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.formats import archive
 from hybrid_lab.gluon import access
@@ -40,10 +40,18 @@ def host() -> str:
     return socket.gethostname()
 
 
-def save(entry: LiveModel, name: str, overwrite: bool, at: str = "", replaces: str | None = None) -> SaveReply:
+def save(
+    entry: LiveModel,
+    name: str,
+    overwrite: bool,
+    at: str = "",
+    replaces: str | None = None,
+    fewer_graphs: bool = False,
+) -> SaveReply:
     """Write the archive of a model beside the notebook; see `save` in docs/protocol.md. Raises RequestError.
 
     at : path of the Block to save, "" for the model; replaces : the version of the file that may be overwritten
+    fewer_graphs : the file may be overwritten although it has more graphs
     """
     net = _block(entry, at)
     path = files.checked_for_writing(name or _proposed(entry, at), overwrite)
@@ -54,8 +62,8 @@ def save(entry: LiveModel, name: str, overwrite: bool, at: str = "", replaces: s
     start = time.perf_counter()
 
     def write() -> tuple[Path | None, list[str]]:
-        with quiet() as warnings, history.replacing(path) as kept:
-            archive.save_cached_graphs(net, os.fspath(path))
+        with as_request(), quiet() as warnings, history.replacing(path) as kept:
+            archive.save_cached_graphs(net, os.fspath(path), overwrite=archive.FEWER_GRAPHS if fewer_graphs else None)
         return kept, warnings
 
     (kept, warnings), how = boundary.run(write)
@@ -202,6 +210,13 @@ def as_request() -> Iterator[None]:
     """Turn the errors of archives into the protocol's errors."""
     try:
         yield
+    except FewerGraphsError as error:
+        raise RequestError(
+            "fewer-graphs",
+            f"the file has {count(error.before, 'graph')}, this save {error.now}: these graphs would be lost",
+            "Call the model as it was called before and save again, or save without these graphs.",
+            error.lost,
+        ) from error
     except LoadMismatchError as error:
         raise RequestError(
             "differs",

@@ -219,7 +219,7 @@ def _facts(rows: Rows, name: str) -> Facts:
         seconds = sum(item.seconds for compilations in compiled for item in compilations)
         summary = f"{count(len(compiled), 'graph')}, {count(operators, 'operator')}, "
         summary += f"{last.where}, compiled in {seconds:.1f} s"
-    left_out = "" if graphs or any(cache.called is not None for cache in caches) else "no graph yet"
+    left_out = "" if graphs or any(cache.calls for cache in caches) else "no graph yet"
     return Facts(
         {
             "hybridized": any(map(access.is_active, hybrid)),

@@ -262,7 +262,14 @@ class Session:
 
     def _on_save(self, body: SaveRequest) -> SaveReply:
         entry = self.registry.get(body["model"])
-        reply = actions.save(entry, body["file"], body["overwrite"], body.get("path", ""), body.get("replaces"))
+        reply = actions.save(
+            entry,
+            body["file"],
+            body["overwrite"],
+            body.get("path", ""),
+            body.get("replaces"),
+            body.get("fewer_graphs", False),
+        )
         self._changed()
         return reply
 

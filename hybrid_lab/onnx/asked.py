@@ -52,12 +52,7 @@ def _calls(net: HybridBlock) -> list[tuple[Spec, Types]]:
     for neutral in reversed(cache.graphs()):
         if neutral.types and len(neutral.types) == neutral.num_data:
             calls.append((neutral.in_spec, neutral.types))
-    if cache.called is not None:
-        calls.append(cache.called)
-    programs = [signature[0] for signature in cache.programs]
-    for training in (True, False):
-        calls += [(call[0], call[1]) for call in programs if (call[2] or call[3]) is training]
-    return calls
+    return calls + [(call.spec, call.types) for call in cache.known_calls() if call.types is not None]
 
 
 def _compared(types: Types, others: Sequence[Types]) -> list[Described]:

@@ -130,7 +130,7 @@ def export(
     net : a HybridBlock. Of another Block each outermost HybridBlock is written, to NAME-<path of the Block>.onnx
     path : `.onnx` is appended where there is no suffix; a file of that name is replaced, atomically
     inputs : an array, a shape, or a list of them. A string in a shape names an open size: ("batch", 3, 224, 224).
-        Default: those of the last call; of a Block that is not hybridized, those of the first
+        Default: those of the last call
     opset : 13 to the newest that the installed onnx and onnxruntime both know. Default: the newest in which ONNX
         Runtime runs all operators of the network
     flat : without functions. By default the file has a function for each HybridBlock

@@ -629,6 +629,7 @@ export const errorBody = record({
     'unknown-model',
     'unknown-block',
     'exists',
+    'fewer-graphs',
     'bad-file-name',
     'not-found',
     'corrupt',
@@ -771,6 +772,7 @@ export interface Requests {
     overwrite: boolean;
     path?: string;
     replaces?: string;
+    fewer_graphs?: boolean;
   };
   reload: {
     model: string;

@@ -2,7 +2,7 @@
 
 import { RequestError, Requester, asRequestError } from '../protocol/channel';
 import type { Model, Progress, SaveReply, Saving, Target } from '../protocol/messages';
-import { ActionResults } from './action-results';
+import { ActionResults, failure } from './action-results';
 import { Child, button, h } from './dom';
 import { agoText, bytesText, plural } from './words';
 
@@ -15,7 +15,10 @@ export interface SaveTarget {
 
 type OnProgress = (progress: Progress) => void;
 
-/** Save, and ask before a file is replaced, unless the user agreed to replace this version of it; gives lines to show. */
+/**
+ * Save, and ask before a file is replaced, unless the user agreed to replace this version of it, and before graphs are
+ * lost; gives lines to show.
+ */
 export async function save(
   requester: Requester,
   target: SaveTarget,
@@ -25,7 +28,7 @@ export async function save(
 ): Promise<Child[]> {
   const { model, path, file } = target;
   const body = { model: model.id, file, overwrite: false, ...(path ? { path } : {}) };
-  let overwrite: { overwrite?: boolean; replaces?: string } = agreed
+  let overwrite: { overwrite?: boolean; replaces?: string; fewer_graphs?: boolean } = agreed
     ? { overwrite: true, replaces: agreed }
     : {};
   for (;;) {
@@ -33,6 +36,13 @@ export async function save(
       return [saved(model, path, await requester.request('save', { ...body, ...overwrite }, { onProgress }))];
     } catch (caught) {
       const error = asRequestError(caught);
+      if (error.code === 'fewer-graphs') {
+        if (!(await results.confirm(failure(error), 'Save without them'))) {
+          return [h('p', {}, `${nameOf(model, path)} was not saved.`)];
+        }
+        overwrite = { ...overwrite, fewer_graphs: true };
+        continue;
+      }
       if (error.code !== 'exists') {
         throw error;
       }

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics import HybridLabError, SettingError
+from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.gluon import HybridBlock, SymbolBlock, access
+from hybrid_lab.gluon.hybridized.graphs_of_calls import predicting
 from hybrid_lab.gluon.loading import load_parameters
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.mixed_precision import mixed_precision
@@ -34,22 +35,18 @@ def convert_hybrid_block(
 ) -> SymbolBlock:
     """A SymbolBlock that computes what `block` does, in mixed precision; `block` stays as it is.
 
-    block : hybridized and called once, so that it has a graph
+    block : called once, hybridized or not
     target_dtype_ops, fp32_ops, conditional_fp32_ops : as for `amp.init`
     excluded_sym_names : names of nodes that take their inputs as they come
     ctx : the contexts of its parameters; None means the contexts of the parameters of `block`
     cast_optional_params : keep parameters that nothing reads in float32 in the low precision
 
-    Raises HybridLabError where the block has no graph, SettingError for unknown operators, nodes or dtypes.
+    Raises MissingGraphError if the block was never called or its code has no graph; SettingError for unknown operators,
+    nodes or dtypes.
     """
     if not isinstance(block, HybridBlock):
         raise TypeError(f"amp.convert_hybrid_block takes a HybridBlock, not {type(block).__name__}")
-    neutral = access.graphs(block).first()
-    if neutral is None:
-        raise HybridLabError(
-            f"{block.name} has no graph yet: call net.hybridize() and run it once on data before converting it"
-        )
-    neutral = neutral.without_unused()
+    neutral = predicting(block).without_unused()
     graph, count = neutral.graph, neutral.num_data
     types = [np.dtype(dtype) for _, dtype in neutral.types or ()] or [SINGLE] * count
     types += [np.dtype(parameter.dtype) for parameter in neutral.parameters]

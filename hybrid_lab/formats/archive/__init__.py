@@ -9,11 +9,12 @@ from .difference import diff, diff_sides
 from .load import load_cached_graphs, load_opened
 from .open import load, structure
 from .report import LoadReport, TrainerStates
-from .save import save_cached_graphs
+from .save import FEWER_GRAPHS, save_cached_graphs
 from .sides import FileSide, LiveSide
 from .summary import inspect, verify
 
 __all__ = [
+    "FEWER_GRAPHS",
     "Archive",
     "Container",
     "FileSide",

@@ -87,6 +87,18 @@ def graph_member(path: str, number: int) -> str:
     return f"graphs/{path or ROOT}{variant}.json"
 
 
+def is_graph(member: str) -> bool:
+    """Whether a member holds a graph."""
+    return member.startswith("graphs/") and member.endswith(".json")
+
+
+def named_graph(member: str) -> str:
+    """How messages call a graph: `features.0`, `features.0 (variant 2)`, `the model itself`."""
+    path, _, number = member.removeprefix("graphs/").removesuffix(".json").partition("@")
+    name = "the model itself" if path == ROOT else path
+    return f"{name} (variant {number})" if number else name
+
+
 def archive_path(path: str | PathLike[str] | None, name: str) -> str:
     """The file to write: `path`, with `.hlab` appended unless it ends so; by default `<block name>.hlab`.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from hybrid_lab import _version
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
-from hybrid_lab.diagnostics.errors import SettingError, Unmappable
+from hybrid_lab.diagnostics.errors import FewerGraphsError, SettingError, Unmappable
 from hybrid_lab.diagnostics.file_errors import writing
 from hybrid_lab.diagnostics.words import check_choice, count
 from hybrid_lab.engines.collector import without_collecting
@@ -31,14 +31,18 @@ from ..kinds import check_path
 from ..mxnet.model import encode_model, write_model
 from . import attributes, graphs, layout, tree, values
 from .compiled import binaries_of, write_binaries
-from .container import ContainerWriter, why_no_archive
+from .container import Container, ContainerWriter, why_no_archive
 from .examples import Examples
 from .folder import Attributes
-from .traces import called_on, passing, trace_called
+from .traces import called_on, passing, trace_missing
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Trainer
     from hybrid_lab.gluon.parameter import Parameter
+
+
+FEWER_GRAPHS = "fewer graphs"
+"""The value of `overwrite=` that replaces an archive by one with fewer graphs."""
 
 
 def save_cached_graphs(
@@ -49,10 +53,12 @@ def save_cached_graphs(
     aux: Mapping[str, object] | None = None,
     compiled: object = None,
     format: str = "hlab",  # noqa: A002 - the public name
+    overwrite: str | None = None,
 ) -> str:
     """Write the whole model to one `.hlab` archive, atomically; returns the file's absolute path.
 
-    net : any Block; every HybridBlock below it that was called brings its graphs
+    net : any Block; every HybridBlock below it that was ever called, hybridized or not, brings its graphs: one that
+        has none now, as after `hybridize()` or `cast()`, is traced for the calls that it had
     path : `.hlab` is appended unless it ends so; a file of that name is replaced, whatever it is. By default
         `<block name>.hlab`, where only an archive is replaced
     inputs : an array, or a tuple or list of the arguments, to call `net` on once, in predict mode, so that every
@@ -63,17 +69,21 @@ def save_cached_graphs(
     compiled : what net.compile_for() gave: its binaries go along, for mx.use_compiled(path) on another machine
     format : "mxnet" takes `path` for a folder and writes MXNet's two files for each HybridBlock that has a graph:
         `features.0-symbol.json` and `features.0-0000.params`; the outermost one is `__root__`
+    overwrite : "fewer graphs" also replaces an archive that has more graphs than this save; by default that is a
+        FewerGraphsError, which lists the graphs that would be lost
 
     Parameters without values or shapes are saved as such. Attributes of Blocks (`net.step = 3`) go along where they are
     data, as in `aux`; one warning names the others. Raises HybridLabError for what cannot be saved, FileError
     where the file cannot be written; then an older file of that name stays as it was.
     """
     check_choice("format", format, ("hlab", "mxnet"), HybridLabError)
+    if overwrite is not None:
+        check_choice("overwrite", overwrite, (FEWER_GRAPHS,), HybridLabError)
     if format == "mxnet":
         if trainer is not None or aux is not None or compiled is not None:
             raise HybridLabError("MXNet's files hold graphs and parameters; trainer=, aux= and compiled= need .hlab")
         return save_mxnet(net, net.name if path is None else path, inputs)
-    return _save(net, path, inputs, trainer, aux, compiled, None)
+    return _save(net, path, inputs, trainer, aux, compiled, None, overwrite == FEWER_GRAPHS)
 
 
 def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
@@ -85,12 +95,12 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
     with without_collecting(), boundary.lock, passing(net) as blocks:
         if inputs is not None:
             called_on(net, inputs, blocks)
-        problems = trace_called(blocks)
+        problems = trace_missing(blocks)
         files: dict[str, tuple[bytes, dict[str, np.ndarray]]] = {}
         described = tree.describe_tree(net)
         attributes_of = Attributes(described).of
         for path, block in layout.places(net, lambda each: access.children(each).items()):
-            found = access.graphs(block).graphs() if isinstance(block, HybridBlock) else []
+            found = access.graphs(block).predicting_first() if isinstance(block, HybridBlock) else []
             for number, whole in enumerate(found, start=1):
                 neutral = whole.without_unused()
                 variables = neutral.graph.inputs[neutral.num_data :]
@@ -111,9 +121,14 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
                 "net.save(path) saves all"
             )
         if not files:
-            raise HybridLabError("no HybridBlock has a graph that MXNet can read; call the model once, or pass inputs=")
+            advice = "" if problems else "; call the model once, or pass inputs="
+            raise HybridLabError(f"no HybridBlock has a graph that MXNet can read{advice}")
         with writing(folder):
             os.makedirs(folder, exist_ok=True)
+            others = [name for name in os.listdir(folder) if name.endswith("-symbol.json")]
+        others = sorted({name.removesuffix("-symbol.json") for name in others} - files.keys())
+        if others:
+            logger.warning(f"{folder} keeps the files of {layout.shorten(others)}, which this save does not write")
         for name in files:  # before the first file is written
             check_writable(os.path.join(folder, f"{name}-symbol.json"))
             check_writable(os.path.join(folder, f"{name}-0000.params"))
@@ -132,7 +147,7 @@ def save_checkpoint(
     """`save_cached_graphs` with the random state, and `checkpoint`, which says where the training stands: values of the
     same kinds as `aux`.
     """
-    return _save(net, path, None, trainer, aux, None, checkpoint)
+    return _save(net, path, None, trainer, aux, None, checkpoint, False)
 
 
 def _save(
@@ -143,6 +158,7 @@ def _save(
     aux: Mapping[str, object] | None,
     compiled: object,
     checkpoint: Mapping[str, object] | None,
+    fewer_graphs: bool,
 ) -> str:
     if tracing.current() is not None:
         raise HybridLabError("a model cannot be saved from inside its own trace; save it after the call")
@@ -157,9 +173,11 @@ def _save(
             raise HybridLabError(f"{file_name} exists and is not an intact archive ({reason}); give a path")
     with without_collecting(), boundary.lock, passing(net) as blocks:
         given = called_on(net, inputs, blocks) if inputs is not None else {}
-        problems = trace_called(blocks)
+        problems = trace_missing(blocks)
         contents = _Contents(net, given, trainer, aux, checkpoint)
         contents.binaries = [] if compiled is None else binaries_of(compiled)
+        if not fewer_graphs:
+            _check_no_graph_is_lost(file_name, contents.graphs, problems)
         try:
             with atomic_write(file_name) as file, progress_of(f"saving {net.name}", contents.size) as written:
                 contents.write(ContainerWriter(file, written))
@@ -170,6 +188,12 @@ def _save(
     if checkpoint is not None:  # a training with a checkpoint every few steps would fill its cell with lines
         logger.debug(f"{net.name}: saved {contents.summary} to {absolute}")
         return absolute
+    if blocks and not contents.graphs:
+        cause = "no HybridBlock of it was ever called; call the model once, or pass inputs="
+        if problems:
+            cause = f"there is none of {'; '.join(problems)}"
+        logger.warning(f"{net.name}: saved {contents.summary} to {absolute}; no graph, because {cause}")
+        return absolute
     logger.info(f"{net.name}: saved {contents.summary} to {absolute}")
     if contents.graphs and contents.never_called:
         logger.info(
@@ -177,11 +201,6 @@ def _save(
         )
     for problem in problems:
         logger.warning(f"no graph was saved of {problem}")
-    if blocks and not contents.graphs and not problems:
-        logger.warning(
-            f"{net.name}: no graph was saved, because no HybridBlock was called since hybridize(); "
-            "call the model once, or pass inputs="
-        )
     return absolute
 
 
@@ -197,6 +216,29 @@ def _warn_of_unsaved(net: Block, unsaved: list[str], always: bool) -> None:
             f"{net.name}: attributes that are no data were not saved: {layout.shorten(unsaved, 20)}; "
             "code must make them again"
         )
+
+
+def _check_no_graph_is_lost(file_name: str, graphs: Mapping[str, object], problems: Sequence[str]) -> None:
+    """Raise FewerGraphsError if the archive that is to be replaced has more graphs than these.
+
+    graphs : by member; problems : why some Blocks have no graph
+    """
+    try:
+        before = [name for name in Container.open(file_name).manifest["members"] if layout.is_graph(name)]
+    except (ArchiveError, OSError):  # there is no file, or one that is no archive
+        return
+    if len(before) <= len(graphs):
+        return
+    lost = [layout.named_graph(member) for member in before if member not in graphs]
+    causes = f" No graph was made of {'; '.join(problems)}." if problems else ""
+    raise FewerGraphsError(
+        f"{file_name} has {count(len(before), 'graph')}, and this save has {len(graphs)}: it would lose "
+        f"{layout.shorten(lost)}.{causes} Nothing was written. Call the model as it was called before, save to another "
+        f"path, or pass overwrite={FEWER_GRAPHS!r}",
+        lost,
+        len(before),
+        len(graphs),
+    )
 
 
 class _Contents:
@@ -296,7 +338,7 @@ class _Contents:
         members: dict[str, NeutralGraph] = {}
         for record, block in zip(self.tree.blocks, self.tree.live_blocks, strict=True):
             cache = access.graphs(block) if isinstance(block, HybridBlock) else None
-            for number, neutral in enumerate(cache.graphs() if cache is not None else (), start=1):
+            for number, neutral in enumerate(cache.predicting_first() if cache is not None else (), start=1):
                 member = layout.graph_member(record.path, number)
                 record.graphs.append(member)
                 members[member] = neutral

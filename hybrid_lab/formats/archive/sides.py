@@ -110,7 +110,7 @@ class LiveSide:
         try:
             with silent(), random_state.preserved():
                 traced = [
-                    live_graph(block, each.in_spec, each.observation, each.types, each.data, each.named)
+                    live_graph(block, each.in_spec, each.observation, each.types, each.named)
                     for each in other
                 ]
         finally:

@@ -10,13 +10,13 @@ from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
+from hybrid_lab.gluon.hybridized.graphs_of_calls import trace, trace_calls
+from hybrid_lab.gluon.hybridized.known_calls import KnownCall
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation
 from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, plain
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
-from hybrid_lab.ndarray.tape import Mode
-from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.symbol import tracing
 
 from . import layout
@@ -40,31 +40,16 @@ def passing(net: Block) -> Iterator[list[HybridBlock]]:
             access.graphs(block).clear()
 
 
-def trace(
-    block: HybridBlock, spec: Spec, types: tuple[Any, ...], training: bool, recording: bool = False
-) -> NeutralGraph:
-    """Trace the block's code and keep the graph with the block. Raises what the code raises.
-
-    types : (shape, dtype) of each input tensor, (None, None) where they are not known
-    """
-    pairs = [(None, None) if shape is None else (tuple(shape), dtype_of(dtype)) for shape, dtype in types]
-    with Mode(recording, training):
-        found = trace_block(block, spec, pairs, training)
-    access.graphs(block).note(found)
-    return found
-
-
 def live_graph(
     block: HybridBlock,
     in_spec: Spec,
     observation: Observation,
     types: tuple[Any, ...] | None,
-    num_data: int,
     named: bool = False,
 ) -> NeutralGraph | None:
     """The graph of the block's code for these inputs: one that it has, or a trace made now and kept.
 
-    types : (shape, dtype) of each of `num_data` input tensors, where they are known
+    types : (shape, dtype) of each input tensor, where they are known
     named : whether there are named tuples among the arguments, whose classes a file has not
     None where the shapes or classes that the code asks for are not known. Raises what the code raises; HybridLabError
     for a SymbolBlock that has no such graph.
@@ -81,25 +66,16 @@ def live_graph(
     if named:
         return None
     known = observation.types or types
-    if known is None:
-        if access.style(block) == "2.x":
-            return None
-        known = ((None, None),) * num_data
-    return trace(block, in_spec, known, bool(observation.training), bool(observation.recording))
+    if known is None and access.style(block) == "2.x":
+        return None
+    return trace(block, KnownCall(in_spec, known, bool(observation.training), bool(observation.recording)))
 
 
-def trace_called(blocks: list[HybridBlock]) -> list[str]:
-    """Trace blocks that ran eagerly only, outer ones first; returns why some could not be traced."""
-    problems = []
-    for block in blocks:
-        cache = access.graphs(block)
-        if not access.is_active(block) and not cache.graphs() and cache.called is not None:
-            try:
-                spec, types = cache.called
-                trace(block, spec, types, False)
-            except (HybridLabError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
-                problems.append(f"{block.name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
-    return problems
+def trace_missing(blocks: list[HybridBlock]) -> list[str]:
+    """Trace the graph of every call that the blocks had and that has none, outer ones first; returns why some of the
+    blocks have no graph, or none of their latest call.
+    """
+    return [problem for block in blocks if (problem := trace_calls(block)) is not None]
 
 
 def called_on(net: Block, inputs: object, blocks: Sequence[HybridBlock]) -> dict[int, Sequence[np.ndarray]]:

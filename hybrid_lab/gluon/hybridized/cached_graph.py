@@ -26,6 +26,7 @@ from hybrid_lab.gluon.hybridized.device_program import program_for
 from hybrid_lab.gluon.hybridized.failure import Failure, failure_of
 from hybrid_lab.gluon.hybridized.frozen import keeps_tensors, seen_to_keep, undoing_changes
 from hybrid_lab.gluon.hybridized.guarded_trace import tell_of_unwatched, trace_guarded
+from hybrid_lab.gluon.hybridized.known_calls import KnownCall, KnownCalls, Types, cast_types
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
 from hybrid_lab.gluon.hybridized.own_call import Part
 from hybrid_lab.gluon.hybridized.passed import same_objects
@@ -48,7 +49,7 @@ from hybrid_lab.gluon.hybridized.value_guard import ValueGuard, guard_of
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
+from hybrid_lab.ops.framework.dtypes import dtype_of
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -147,8 +148,7 @@ class GraphCache:
         self._for_numpy: dict[int, NeutralGraph] = {}  # graphs of files, by id, for calls with `mx.np` arrays
         self._pinned_tree: list[weakref.ref[Block]] = []
         self.compiled = ProgramCache(self._lock)
-        self.called: tuple[Spec, tuple[Any, ...]] | None = None
-        self.called_at = -1  # `changes.count` at that call
+        self.calls = KnownCalls()
         self.source: ClassSource | None = None  # what the graphs were traced from, and with which values of the Block
         self.values: dict[str, Any] = {}
         self.holds_values = False  # whether there are containers or objects among them, which may change unnoticed
@@ -163,19 +163,25 @@ class GraphCache:
         self._warned: set[Any] = set()
 
     def __deepcopy__(self, memo: Any) -> GraphCache:
-        """A copied block starts without traces: they name the parameters of the original. Loaded graphs come along."""
+        """A copied block starts without traces: they name the parameters of the original. Its known calls and loaded
+        graphs come along.
+        """
         twin = memo[id(self)] = GraphCache(memo.get(id(self.block), self.block))
+        twin.calls = copy.copy(self.calls)
         for key, neutral in self.pinned.items():
             twin.pinned[key] = replace(neutral, parameters=copy.deepcopy(neutral.parameters, memo))
         twin._pinned_tree = [weakref.ref(copy.deepcopy(block, memo)) for block in self._live_pinned_tree()]
         return twin
 
     def __reduce__(self) -> tuple[object, ...]:
-        """A pickled block starts without traces, too; graphs from a file are not pickled."""
+        """A pickled block keeps its known calls and starts without traces, too; graphs from a file are not pickled."""
         if self.pinned:
             name = self.block.name or type(self.block).__name__
             raise HybridLabError(f"{name} runs a graph from a file, which is not pickled; save it with net.save(path)")
-        return GraphCache, (self.block,)
+        return GraphCache, (self.block,), self.calls.without_classes()
+
+    def __setstate__(self, calls: KnownCalls) -> None:
+        self.calls = calls
 
     # -- graphs ----------------------------------------------------------------------------------------------
 
@@ -232,32 +238,32 @@ class GraphCache:
         """The first compile and the latest ones, in order."""
         return self.compiled.compilations
 
-    def kind_of_call(self, args: tuple[object, ...]) -> tuple[Spec, tuple[Any, ...]] | None:
-        """Structure and types of an eager call: a block that was never hybridized is traced for them when saved."""
-        leaves, spec = flatten(args, f"the input of {self.block.name}")
-        if not leaves or not all(isinstance(leaf, NDArray) for leaf in leaves):
-            return None
-        return spec, tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
-
-    def note_call(self, kind: tuple[Spec, tuple[object, ...]] | None) -> None:
-        """Remember the kind of a completed eager call, the first since parameters were made or cast."""
-        if kind is not None:
-            self.called, self.called_at = kind, changes.count
-
     def note_cast(self, dtype: DTypeLike | None) -> None:
         """Assume that the block, and a graph from a file, is called with floating inputs of this dtype, until a call
         shows otherwise.
         """
+        self.calls.cast(dtype)
         name = dtype_of(dtype).name
-
-        def cast(types: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple([(shape, name if is_floating(dtype_of(old)) else old) for shape, old in types])
-
-        if self.called is not None:
-            spec, types = self.called
-            self.called = spec, cast(types)
         for key, neutral in self.pinned.items():
-            self.pinned[key] = replace(neutral, types=neutral.types and cast(neutral.types))
+            self.pinned[key] = replace(neutral, types=neutral.types and cast_types(neutral.types, name))
+
+    def known_calls(self) -> list[KnownCall]:
+        """The kinds of calls that the Block had, the latest one last; predictions count as later than training."""
+        calls = dict.fromkeys(self.calls)
+        for spec, types, training, recording, *_ in [signature[0] for signature in self.compiled.programs]:
+            call = KnownCall(spec, tuple([(shape, dtype.name) for shape, dtype in types]), training, recording)
+            calls.pop(call, None)
+            calls[call] = None
+        return sorted(calls, key=lambda call: not (call.training or call.recording))
+
+    def note_loaded(self, spec: Spec, types: Types | None, observation: Observation) -> None:
+        """Keep the call of a graph that a file brought as one that the Block had."""
+        types = observation.types or types
+        self.calls.note(KnownCall(spec, types, bool(observation.training), bool(observation.recording)))
+
+    def graph_of(self, call: KnownCall) -> NeutralGraph | None:
+        """The graph that holds for such a call, if there is one; a graph from a file before those of the code."""
+        return next((neutral for neutral in self.graphs() if call.is_run_by(neutral)), None)
 
     def has(self, spec: Spec) -> bool:
         """Whether there is a graph for this input structure."""
@@ -284,8 +290,7 @@ class GraphCache:
             self._used[neutral] = next(_uses)
             graphs = [item for variants in self.variants.values() for item in variants]
             if len(graphs) > MAX_GRAPHS:
-                # The first one stays: it is what export() writes.
-                gone = min(graphs[1:], key=lambda item: self._used.get(item, 0))
+                gone = min(graphs, key=lambda item: self._used.get(item, 0))
                 self.variants[gone.in_spec].remove(gone)
                 self._used.pop(gone, None)
                 if not self.variants[gone.in_spec]:
@@ -297,6 +302,8 @@ class GraphCache:
             self.pinned = {}
             self.clear()
             self.pinned = {(item.in_spec, item.observation): item for item in graphs}
+            for item in reversed(graphs):  # a file's first graph is of its latest call
+                self.note_loaded(item.in_spec, item.types, item.observation)
             self._pinned_tree = [weakref.ref(block) for block in _below(self.block)]
             traced.add(self)
             looks.changed(self.block)
@@ -403,10 +410,6 @@ class GraphCache:
         parameters = list(inspect.signature(function).parameters.values())[own:]
         return len(parameters) >= end and all(item.default is None for item in parameters[first:end])
 
-    def first(self) -> NeutralGraph | None:
-        """The first graph, if any: what export() writes."""
-        return next(iter(self.graphs()), None)
-
     @property
     def count(self) -> int:
         """The number of `graphs()`."""
@@ -415,6 +418,13 @@ class GraphCache:
     def graphs(self) -> list[NeutralGraph]:
         """All neutral graphs, loaded ones first."""
         return [*self.pinned.values(), *(item for variants in self.variants.values() for item in variants)]
+
+    def predicting_first(self) -> list[NeutralGraph]:
+        """`graphs()`, with the one that the latest call runs in prediction mode first: the order of files."""
+        graphs = self.graphs()
+        calls = self.known_calls()
+        first = self.graph_of(calls[-1].predicting) if calls else None
+        return graphs if first is None else [first, *(each for each in graphs if each is not first)]
 
     def neutral(self, spec: Spec, leaves: Sequence[NDArray]) -> NeutralGraph:
         """The graph for these inputs, traced now if there is none. Raises HybridizeError; then nothing is kept."""
@@ -431,6 +441,7 @@ class GraphCache:
         except Exception as error:
             self._note_failure(failure_of(error, self.block))
             if isinstance(error, HybridizeError):
+                self.calls.note(KnownCall(spec, types, training, bool(_modes.recording)))
                 hide_own_frames(error)
             elif not isinstance(error, RecursionError):
                 note_block(error, self.block)
@@ -547,6 +558,10 @@ class GraphCache:
         """Why the last kind of call that has no graph runs eagerly; None where there is no such call."""
         return self.stateful or next(reversed(self._eager.values()), None)
 
+    def refusal_of(self, call: KnownCall) -> HybridizeError | None:
+        """Why such a call runs eagerly, if that is known."""
+        return self.stateful or self._eager.get((call.spec, call.training, call.recording))
+
     def call_one(self, leaf: NDArray) -> Any:
         """The call with one array: takes the program of the last call if its signature is the same."""
         program, view = self.compiled.latest, leaf.host_view
@@ -607,7 +622,7 @@ class GraphCache:
             known = self.compiled.find(call)  # another thread may have compiled it
             if known is not None:
                 return known
-            spec, _, training, recording, *_ = call
+            spec, types, training, recording, *_ = call
             start = time.perf_counter()
             self._drop_stale()
             neutral = self.neutral(spec, leaves)
@@ -626,6 +641,8 @@ class GraphCache:
                 self._forget_failure()
             seconds = time.perf_counter() - start
             compiled.add(call, program, seconds, location)
+            named_types = tuple([(shape, dtype.name) for shape, dtype in types])
+            self.calls.note(KnownCall(spec, named_types, training, recording))
             _compiled.add(self)
             block._note_output_types(program.output_types)
             looks.changed(self.block)

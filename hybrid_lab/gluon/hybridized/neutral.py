@@ -16,6 +16,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError, NestingError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.diagnostics.words import dimensions
+from hybrid_lab.gluon.hybridized.known_calls import KnownCall
 from hybrid_lab.gluon.hybridized.own_call import NONE, Part
 from hybrid_lab.gluon.hybridized.partial import last_values
 from hybrid_lab.gluon.hybridized.passed import containers, contents, same_objects
@@ -143,7 +144,7 @@ def data_names(count: int) -> list[str]:
 
 def trace_block(
     block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]], training: bool, keep: bool = True,
-    for_shapes: bool = False, part: Part = "call",
+    for_shapes: bool = False, part: Part = "call", salvage: bool = False,
 ) -> NeutralGraph:  # fmt: skip
     """Run the block's code once on Symbols.
 
@@ -152,6 +153,7 @@ def trace_block(
     for_shapes : the graph tells shapes and is never run. So the code may keep Symbols on the Block, which the caller
     then undoes, change its arguments, and have parameters whose class defines `data()`
     part : where the code begins that the arguments are for
+    salvage : if the trace fails, let the HybridBlocks called before the failure keep their graphs all the same
     Raises HybridizeError or NestingError; then no graph is kept anywhere but in the error's `partial`.
     """
     inputs = [input_node(name, "data") for name in data_names(len(types))]
@@ -177,8 +179,10 @@ def trace_block(
             if not alone and not for_shapes:
                 raise _refused_change(block, spec, args)
             outputs, out_spec = flatten_outputs(result, block)
-    except HybridizeError as error:
-        if error.partial is None:
+    except Exception as error:
+        if salvage:
+            _keep_nested(trace, training, recording)
+        if isinstance(error, HybridizeError) and error.partial is None:
             values = last_values(error.__traceback__)
             read = [node.outputs[0] for node in reachable(values) if node.outputs[0] in trace.owners]
             graph = Graph([*inputs, *read], values, draws=trace.draws, name=block.name)
@@ -192,10 +196,17 @@ def trace_block(
     refuse_leaks(graph)
     observation = _observation(trace.observed, types, training, recording)
     known = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in types if shape is not None)
-    for nested, nested_graph in trace.nested.values() if keep else ():
-        nested._graphs.note(nested_graph)
+    if keep:
+        _keep_nested(trace, training, recording)
     unused = _unused(trace.nodes, graph.inputs, values)
     return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), observation, types=known, unused=unused)
+
+
+def _keep_nested(trace: tracing.Trace, training: bool, recording: bool) -> None:
+    """Let the HybridBlocks that were called in a trace keep their graphs, and these calls."""
+    for nested, graph in trace.nested.values():
+        nested._graphs.note(graph)
+        nested._graphs.calls.note(KnownCall(graph.in_spec, graph.observation.types, training, recording))
 
 
 def run_traced(

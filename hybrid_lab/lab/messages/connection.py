@@ -13,6 +13,7 @@ ErrorCode = Literal[
     "unknown-model",
     "unknown-block",
     "exists",
+    "fewer-graphs",
     "bad-file-name",
     "not-found",
     "corrupt",

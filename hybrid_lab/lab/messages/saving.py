@@ -41,6 +41,7 @@ class SaveRequest(ModelRequest):
     overwrite: bool
     path: NotRequired[str]
     replaces: NotRequired[str]
+    fewer_graphs: NotRequired[bool]
 
 
 class ReloadReply(TypedDict):

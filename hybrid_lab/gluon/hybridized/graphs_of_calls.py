@@ -1,0 +1,104 @@
+"""The graphs of the calls that a Block had, traced if they are not there: for files, exports and pictures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.hybridized.failure import failure_of
+from hybrid_lab.gluon.hybridized.frozen import undoing_changes
+from hybrid_lab.gluon.hybridized.known_calls import KnownCall, dtypes_of
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
+from hybrid_lab.gluon.hybridized.structure import count_leaves
+from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.ndarray.tape import Mode
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.hybrid import HybridBlock
+
+#: What the user's code may raise when it is called on Symbols.
+TRACE_ERRORS = (HybridLabError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
+
+
+def trace(block: HybridBlock, call: KnownCall, keep: bool = True) -> NeutralGraph:
+    """Trace the Block's code for a call; what the code changes outside the graph is undone.
+
+    keep : the Block, and the HybridBlocks that it calls, keep their graphs; those called before a failure, too
+    Raises what the code raises, and HybridizeError.
+    """
+    types = dtypes_of(call, count_leaves(call.spec))
+    with random_state.preserved(), Mode(call.recording, call.training), undoing_changes(block, refuse_tensors=True):
+        neutral = trace_block(block, call.spec, types, call.training, keep=keep, salvage=keep)
+    if keep:
+        access.graphs(block).note(neutral)
+    return neutral
+
+
+def trace_calls(block: HybridBlock) -> str | None:
+    """Trace the graph of every call that the Block had, and of the same call in prediction mode, if it is not there.
+
+    Returns why there is no graph, if there is none at all or none of the latest call.
+    """
+    cache = access.graphs(block)
+    if cache.pinned:
+        return None
+    problem = None
+    for call in cache.known_calls():
+        problem = _why_untraced(block, call)
+        if call.training or call.recording:
+            _why_untraced(block, call.predicting)
+    return problem
+
+
+def _why_untraced(block: HybridBlock, call: KnownCall) -> str | None:
+    """Trace the call if there is no graph for it; returns why that is not possible."""
+    cache = access.graphs(block)
+    if cache.graph_of(call) is not None:
+        return None
+    refusal = cache.refusal_of(call)
+    if refusal is not None:
+        where = f" ({refusal.location.describe()})" if refusal.location is not None else ""
+        return f"{block.name}, whose calls run eagerly: {str(refusal).splitlines()[0]}{where}"
+    try:
+        trace(block, call)
+    except TRACE_ERRORS as error:
+        return described(error, block)
+    return None
+
+
+def described(error: Exception, block: HybridBlock) -> str:
+    """The error of a trace in one line, with the user's line."""
+    failure = failure_of(error, block)
+    where = f" ({failure.location.describe()})" if failure.location is not None else ""
+    return f"{block.name}: {failure.text}{where}"
+
+
+def predicting(block: HybridBlock) -> NeutralGraph:
+    """The graph that the latest known call would run in prediction mode: what every file of one graph holds.
+
+    A Block that has none is traced now, and keeps the graph only if it is hybridized. Raises MissingGraphError.
+    """
+    cache = access.graphs(block)
+    calls = cache.known_calls()
+    problem = ""
+    for call in reversed(calls):
+        for wanted in dict.fromkeys((call.predicting, call)):
+            neutral = cache.graph_of(wanted)
+            if neutral is not None:
+                return neutral
+            if cache.pinned:
+                continue
+            refusal = cache.refusal_of(wanted)
+            if refusal is not None:
+                raise MissingGraphError(f"{block.name} has no graph, its calls run eagerly: {refusal}")
+            try:
+                return trace(block, wanted, keep=access.is_active(block))
+            except TRACE_ERRORS as error:
+                problem = problem or described(error, block)
+    known = cache.graphs()
+    if known:
+        return known[0]
+    if problem:
+        raise MissingGraphError(f"there is no graph of {problem}")
+    raise MissingGraphError(f"{block.name} was never called, so it has no graph yet: call it once on data")
