@@ -10,6 +10,8 @@ GRAPHS  ?= 2000
 GPU_OUT ?= build/gpu_day
 # Random programs that make test-programs checks.
 PROGRAMS ?= 10000
+# Random orders of calls, changes and saves that make test-orders checks.
+ORDERS ?= 5000
 # Random calls that make test-oracle compares with the real MXNet, and the first seed.
 CASES ?= 20000
 FIRST ?= 0
@@ -41,7 +43,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export ORT_DISABLE_TELEMETRY ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
+.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -53,6 +55,7 @@ help:
 	@echo 'make test-jupyter  the browser tests with the oldest and newest JupyterLab and Notebook 7 (half an hour)'
 	@echo 'make test-graphs 2,000 random graphs on every engine (GRAPHS=n for another number; minutes)'
 	@echo 'make test-programs 10,000 random programs, eager beside every engine (PROGRAMS=n for another number)'
+	@echo 'make test-orders 5,000 random orders of calls, changes and saves: no graph is lost (ORDERS=n; minutes)'
 	@echo 'make test-oracle 20,000 random calls beside the real MXNet 1.9.1 (CASES=n, FIRST=seed; some 20 minutes)'
 	@echo 'make test-checkpoints  go on from 50 random steps, kill 200 saves (a minute)'
 	@echo 'make test-onnx-programs  2,000 random programs exported: equal in ONNX Runtime (ARGS=FIRST-LAST)'
@@ -185,6 +188,10 @@ test-graphs: install
 # All random programs; `make test` runs the first 300 of them.
 test-programs: install
 	HYBRID_LAB_PROGRAMS=$(PROGRAMS) $(PY) -m pytest tests/random_programs -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
+
+# All random orders of calls, changes and saves; `make test` runs the first 120 of them.
+test-orders: install
+	HYBRID_LAB_ORDERS=$(ORDERS) $(PY) -m pytest tests/orders -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
 
 # Operators, layers, losses, optimizers, metrics and mx.np functions beside the real MXNet (tests/oracle).
 test-oracle: install oracle
