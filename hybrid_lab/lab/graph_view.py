@@ -12,6 +12,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.failure import Failure, failure_of
+from hybrid_lab.gluon.hybridized.graphs_of_calls import trace
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.graph.printer import format_graph
@@ -120,9 +121,15 @@ def _reply(
 
 
 def _traced_now(block: HybridBlock) -> tuple[list[NeutralGraph], Failure | None, str]:
-    """(graphs, error, why there is none) of a trace from the signature alone, without shapes, which nothing keeps."""
+    """(graphs, error, why there is none) of a trace that nothing keeps: of the latest known call, or from the signature
+    alone, without shapes.
+    """
     advice = "Call it once on data and its graph appears here."
+    calls = access.graphs(block).known_calls()
     try:
+        if calls:
+            with silent():
+                return [trace(block, calls[-1], keep=False)], None, ""
         method, others = access.entry(block)
         names = list(inspect.signature(method).parameters.values())[others:]
         required = [item for item in names if item.default is item.empty and item.kind is item.POSITIONAL_OR_KEYWORD]

@@ -22,8 +22,6 @@ import numpy
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd, np
-from hybrid_lab.gluon import nn
-from hybrid_lab.util import use_np
 
 from .networks import NETWORKS, Network
 from .opener import arrays_of, encoded
