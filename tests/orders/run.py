@@ -30,6 +30,9 @@ FLAGS: list[dict[str, Any]] = [
     {}, {"static_alloc": True}, {"static_alloc": True, "static_shape": True}, {"engine": "numpy"}, {"inline_limit": 3},
 ]  # fmt: skip
 
+Expected = tuple[str, Any, list[numpy.ndarray]]
+"""The path of a Block, the arguments of a call of it, and the arrays that it gave."""
+
 
 class Lost(AssertionError):
     """A graph or a number was lost without a word."""
@@ -282,7 +285,7 @@ class Order:
                 self.net.save(path, overwrite="fewer graphs")
         return path
 
-    def _expected(self) -> list[tuple[str, Any, list[numpy.ndarray]]]:
+    def _expected(self) -> list[Expected]:
         """(path, arguments, outputs) of each call of an outermost HybridBlock, in prediction mode, by a copy that runs
         eagerly.
         """
@@ -290,7 +293,7 @@ class Order:
             return []
         twin = copy.deepcopy(self.net)
         twin.hybridize(False)
-        calls: list[tuple[str, Any, list[numpy.ndarray]]] = []
+        calls: list[Expected] = []
         hooks = []
         for place, block in _outermost(twin):
 
@@ -306,13 +309,13 @@ class Order:
             hook.detach()
         return calls
 
-    def _latest(self, expected: list[tuple[str, Any, list[numpy.ndarray]]]) -> list[tuple[str, Any, list[numpy.ndarray]]]:
+    def _latest(self, expected: list[Expected]) -> list[Expected]:
         return list({place: (place, arguments, outputs) for place, arguments, outputs in expected}.values())
 
     def _compare(self, path: str) -> None:
         self._check("hlab", path, self._expected(), self.said)
 
-    def _check(self, kind: str, path: str, expected: list[tuple[str, Any, list[numpy.ndarray]]], said: list[str]) -> None:
+    def _check(self, kind: str, path: str, expected: list[Expected], said: list[str]) -> None:
         results = self.opener.ask(kind, path, [(place, arguments) for place, arguments, _ in expected])
         for (place, arguments, outputs), result in zip(expected, results, strict=True):
             if isinstance(result, str):
