@@ -131,7 +131,7 @@ def test_links_folders_and_devices_are_refused(page, namespace, tmp_path):
 def test_a_folder_that_cannot_be_written_is_a_sentence(page, namespace, monkeypatch):
     from hybrid_lab.formats import archive
 
-    def refuse(*args):
+    def refuse(*args, **options):
         raise PermissionError(13, "Permission denied", "net.hlab")
 
     namespace["net"] = make_net()

@@ -188,10 +188,9 @@ class _Loading:
                 access.graphs(block).pin(pins[id(block)])
             elif not self.from_file and access.graphs(block).pinned and not access.is_its_graph(block):
                 access.graphs(block).pin([])
-            if not isinstance(block, SymbolBlock):
-                for saved in reversed(saved_graphs):
-                    if not saved.named:
-                        access.graphs(block).note_loaded(saved.in_spec, saved.types, saved.observation)
+            for saved in reversed(saved_graphs):
+                if not saved.named:
+                    access.graphs(block).note_loaded(saved.in_spec, saved.types, saved.observation)
         notes = len(self.attributes.notes)
         self.attributes.finish(Decoder(self.archive.attribute_tensors, self.blocks, self.match.parameters))
         self.match.notes += self.attributes.notes[notes:]

@@ -410,6 +410,10 @@ class GraphCache:
         parameters = list(inspect.signature(function).parameters.values())[own:]
         return len(parameters) >= end and all(item.default is None for item in parameters[first:end])
 
+    def first(self) -> NeutralGraph | None:
+        """The first of `graphs()`, if any."""
+        return next(iter(self.graphs()), None)
+
     @property
     def count(self) -> int:
         """The number of `graphs()`."""

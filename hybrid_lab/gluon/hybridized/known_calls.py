@@ -72,7 +72,7 @@ class KnownCalls:
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def was_last(self, args: Sequence[object]) -> bool:
+    def was_last(self, args: Sequence[Any]) -> bool:
         """Whether the call noted last was of the same kind as one with these arguments, as far as that is quick."""
         last = self._last
         if last is None or modes.training is not last[0] or modes.recording is not last[1]:

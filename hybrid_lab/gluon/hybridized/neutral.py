@@ -16,7 +16,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError, NestingError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.diagnostics.words import dimensions
-from hybrid_lab.gluon.hybridized.known_calls import KnownCall
+from hybrid_lab.gluon.hybridized.known_calls import KnownCall, Types
 from hybrid_lab.gluon.hybridized.own_call import NONE, Part
 from hybrid_lab.gluon.hybridized.partial import last_values
 from hybrid_lab.gluon.hybridized.passed import containers, contents, same_objects
@@ -195,7 +195,7 @@ def trace_block(
     graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)
     refuse_leaks(graph)
     observation = _observation(trace.observed, types, training, recording)
-    known = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in types if shape is not None)
+    known = known_types(types)
     if keep:
         _keep_nested(trace, training, recording)
     unused = _unused(trace.nodes, graph.inputs, values)
@@ -206,7 +206,15 @@ def _keep_nested(trace: tracing.Trace, training: bool, recording: bool) -> None:
     """Let the HybridBlocks that were called in a trace keep their graphs, and these calls."""
     for nested, graph in trace.nested.values():
         nested._graphs.note(graph)
-        nested._graphs.calls.note(KnownCall(graph.in_spec, graph.observation.types, training, recording))
+        types = known_types([trace.types.get(value, (None, None)) for value in graph.origin or ()])
+        nested._graphs.calls.note(KnownCall(graph.in_spec, types, training, recording))
+
+
+def known_types(types: Sequence[tuple[Any, Any]]) -> Types | None:
+    """(shape, dtype name) of some tensors; None if one of them is not known."""
+    if any(shape is None for shape, _ in types):
+        return None
+    return tuple([(tuple(shape), np.dtype(dtype).name) for shape, dtype in types])
 
 
 def run_traced(
