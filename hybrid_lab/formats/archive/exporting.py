@@ -12,7 +12,7 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.logger import logger
 
 from . import layout
-from .traces import passing, trace_called
+from .traces import passing, trace_missing
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Block
@@ -27,7 +27,7 @@ def export_outermost(
     """
     files, without = [], []
     with passing(net) as blocks:
-        problems = trace_called(blocks)
+        problems = trace_missing(blocks)
         for place, block in outermost(net):
             if access.graphs(block).graphs():
                 files.append(block.export(f"{fspath(path)}-{place}", epoch, remove_amp_cast))
