@@ -14,7 +14,9 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import Symbol
 
-__all__ = ["BatchEndParam", "load_checkpoint", "load_params", "save_checkpoint", "save_params"]
+__all__ = [
+    "BatchEndParam", "FeedForward", "load_checkpoint", "load_params", "save_checkpoint", "save_params",  # noqa: F822
+]  # fmt: skip
 
 Params = dict[str, NDArray]
 
@@ -26,7 +28,11 @@ def __getattr__(name: str) -> object:
     if name == "FeedForward":
         globals()[name] = found = feed_forward_class()
         return found
-    raise unknown_name("model", name, (*__all__, "FeedForward"))
+    raise unknown_name("model", name, __all__)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 class BatchEndParam(NamedTuple):

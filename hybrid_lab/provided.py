@@ -22,6 +22,21 @@ def register(providers: Mapping[str, tuple[str, str]]) -> None:
     _providers.update(providers)
 
 
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def signed_like(function: object) -> Callable[[F], F]:
+    """A decorator for a function that hands its arguments on to another one: help texts and completion show the
+    signature of `function`, which may be Provided. Its first argument is `self` in the signature of a method.
+    """
+
+    def decorate(other: F) -> F:
+        other.__wrapped__ = function  # type: ignore[attr-defined]  # what inspect.signature follows
+        return other
+
+    return decorate
+
+
 class Provided(Generic[P, R]):
     """A function whose module is imported when it is called.
 
@@ -39,6 +54,11 @@ class Provided(Generic[P, R]):
             importlib.import_module(self._module.rpartition(".")[0])
         function: Callable[P, R] = getattr(importlib.import_module(self._module), self._attribute)
         return function
+
+    @property
+    def __wrapped__(self) -> Callable[P, R]:
+        """The function, for `inspect.signature` and help texts."""
+        return self.function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)

@@ -17,3 +17,7 @@ set_state = _state.set_state
 
 def __getattr__(name: str) -> Any:
     return getattr(_arrays, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *dir(_arrays)})

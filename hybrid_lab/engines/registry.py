@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from hybrid_lab import forks
-from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
+from hybrid_lab.diagnostics.errors import EngineUnavailable
 from hybrid_lab.engines.engine import Engine
 from hybrid_lab.logger import logger
 
@@ -36,11 +36,10 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> Engine:
-    """The engine of this name, usable here or not. Raises HybridLabError for an unknown name."""
+    """The engine of this name, usable here or not. Raises EngineUnavailable for an unknown name."""
     engine = _loaded.get(name)
     if engine is None:
-        if name not in _MODULES:
-            raise HybridLabError(f"there is no engine {name!r}; the engines are {', '.join(_MODULES)}")
+        check_name(name)
         try:
             engine = importlib.import_module(_MODULES[name]).ENGINE
         except ModuleNotFoundError as error:
@@ -49,6 +48,12 @@ def find(name: str) -> Engine:
             raise EngineUnavailable(f"the engine {name!r} is not part of this installation") from None
         _loaded[name] = engine
     return engine
+
+
+def check_name(name: str) -> None:
+    """Raise EngineUnavailable for the name of no engine."""
+    if name not in _MODULES:
+        raise EngineUnavailable(f"there is no engine {name!r}; the engines are {', '.join(_MODULES)}")
 
 
 def get(name: str) -> Engine:

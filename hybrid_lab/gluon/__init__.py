@@ -7,6 +7,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.provided import Provided as _Provided
+from hybrid_lab.provided import signed_like as _signed_like
 
 from . import contrib, data, loss, model_zoo, nn, rnn, utils
 from .block import Block
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 
+@_signed_like(_load_archive)
 def load(path: str | PathLike[str], **options: object) -> Any:  # noqa: ANN401 - a Block, or a pair with one
     """The model in an archive (`.hlab`), without the code that made it: a tree of Blocks that run the saved graphs and
     have the attributes that were saved.

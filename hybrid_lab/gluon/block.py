@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, TypedDict
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError, capture, rules
@@ -19,10 +18,11 @@ from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
-from hybrid_lab.provided import Provided
+from hybrid_lab.provided import Provided, signed_like
 
 from . import looks, states
 from .block_notes import CALLS, note_block
+from .flags import check_flags, check_switch
 from .hooks import HookHandle
 from .loading import load_parameters, plain_name, read_arrays, renamed
 from .naming import NameScope
@@ -399,10 +399,12 @@ class Block:
         arrays = {name if name in targets else plain_name(name): array for name, array in arrays.items()}
         load_parameters(targets, arrays, filename, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source)
 
+    @signed_like(save_cached_graphs)
     def save(self, path: str | PathLike[str] | None = None, **options: object) -> Any:
         """Write the tree, all cached graphs and all parameters to one `.hlab` archive. As `mx.save_cached_graphs`."""
         return save_cached_graphs(self, path, **options)
 
+    @signed_like(load_cached_graphs)
     def load(self, path: str | PathLike[str] | None = None, **options: object) -> Any:
         """Load an archive into this model and return the report. As `mx.load_cached_graphs`."""
         return load_cached_graphs(self, path, **options)
@@ -580,7 +582,7 @@ class Block:
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Hybridize the HybridBlocks below; a plain Block itself runs as Python. See `HybridBlock.hybridize`."""
-        check_active(active)
+        check_flags(active, kwargs)
         for child in self._children.values():
             child.hybridize(active, **kwargs)
 
@@ -600,20 +602,6 @@ class Block:
 
 
 CALLS.add(Block.__call__.__code__)
-
-
-def check_active(active: object) -> None:
-    """Raise SettingError where the first argument of hybridize() belongs to another parameter: 'numpy', mx.gpu(0)."""
-    if active is None or isinstance(active, (int, np.bool_)):
-        return
-    meant = {str: f"; an engine is given as hybridize(engine={active!r})", Context: "; give a device as device=..."}
-    raise SettingError(f"hybridize() takes True or False first, not {active!r}{meant.get(type(active), '')}")
-
-
-def check_switch(name: str, value: object, call: str = "hybridize") -> None:
-    """Raise SettingError for a flag of hybridize() that is neither on nor off: strict="no"."""
-    if not (value is None or isinstance(value, (int, np.bool_))):
-        raise SettingError(f"{call}() takes True or False for {name}, not {value!r}")
 
 
 def _blocks_in(value: object) -> Iterator[Block]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import inspect
 from collections.abc import Mapping, Sequence
@@ -19,8 +18,9 @@ from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUnavailable, HybridLabError, InputError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.gluon import looks
-from hybrid_lab.gluon.block import Block, check_active, check_switch
+from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.block_notes import CALLS, note_block
+from hybrid_lab.gluon.flags import check_flags, known_flags
 from hybrid_lab.gluon.hybridized import around
 from hybrid_lab.gluon.hybridized.assigned import as_symbols, graph_of_symbols
 from hybrid_lab.gluon.hybridized.cached_graph import GraphCache, drop_for_values
@@ -54,10 +54,6 @@ compile_for: Provided[..., Any] = Provided("compile_for")
 
 _local = tracing.local
 _ARRAYS = {NDArray}
-
-_FLAGS = ("engine", "device", "static_alloc", "static_shape", "strict", "tf32")
-#: Flags of MXNet's hybridize() that change nothing here.
-_MXNET_FLAGS = ("backend", "backward_bulk_size", "clear", "forward_bulk_size", "inline_limit", "partition_if_dynamic")
 
 #: Types whose values can be compared without side effects.
 _PLAIN = (bool, int, float, str, type(None))
@@ -433,20 +429,19 @@ class HybridBlock(Block):
             that has no graph instead of running it eagerly with a warning
         tf32 : on a GPU that has it - NVIDIA's from sm80 on, AMD's gfx942 - products of float32 with 10 bits of each
             factor, several times as fast; without it, and everywhere else, float32 is multiplied as float32
-        flags : MXNet's other flags (inline_limit, forward_bulk_size ...) are accepted and kept; any other is dropped
-            with a warning
+        flags : `backend`, MXNet's name of `engine`; MXNet's other flags (inline_limit, forward_bulk_size ...) are
+            accepted and kept; any other is dropped with a warning
 
-        Every call drops traces and programs. Raises SettingError where `active` is an engine's name or a switch is
-        neither on nor off, HybridizeError HL181 where a child is not a HybridBlock, EngineUnavailable where the engine
-        or the device cannot be used here, or the engine not on that device.
+        Every call drops traces and programs. Raises SettingError where `active` is an engine's name, a switch is
+        neither on nor off or another flag does not take its value, HybridizeError HL181 where a child is not a
+        HybridBlock, EngineUnavailable for an unknown engine, and where the engine or the device cannot be used here, or
+        the engine not on that device.
         """
-        check_active(active)
-        switches = {"static_alloc": static_alloc, "static_shape": static_shape, "strict": strict, "tf32": tf32}
-        for name, value in switches.items():
-            check_switch(name, value)
+        own = {"static_alloc": static_alloc, "static_shape": static_shape, "strict": strict, "tf32": tf32}
+        engine = check_flags(active, {**flags, **own, "engine": engine, "device": device})
         self._refuse_other_children()
         take_over(type(self))  # its methods may have been replaced since it was made
-        flags = _known_flags(self.name, flags)
+        flags = known_flags(self.name, flags)
         if active and device is not None:
             device = resolve(device)
             if device.is_gpu and device.device_id:
@@ -504,7 +499,7 @@ class HybridBlock(Block):
         backend : 'triton', 'onnxruntime', 'torch' or 'numpy', the `engine` of `hybridize`; None lets it choose
         flags : of `hybridize`. Raises EngineUnavailable for another backend, MXNet's own ('MKLDNN', 'TensorRT') too
         """
-        self.hybridize(True, engine=backend, **flags)
+        self.hybridize(True, backend=backend, **flags)
         self(x, *args)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -689,16 +684,6 @@ class HybridBlock(Block):
 
 
 CALLS.add(HybridBlock.__call__.__code__)
-
-
-def _known_flags(name: str, flags: dict[str, object]) -> dict[str, Any]:
-    """The flags without those that neither MXNet nor this package has, which are warned of."""
-    known = {flag: value for flag, value in flags.items() if flag in _MXNET_FLAGS}
-    for flag in flags.keys() - known.keys():
-        near = difflib.get_close_matches(flag, [*_FLAGS, *_MXNET_FLAGS], 1)
-        meant = f"; did you mean {near[0]}?" if near else f". There are {', '.join(_FLAGS)}"
-        logger.warning(f"{name}: hybridize() has no flag {flag!r}, it is ignored{meant}")
-    return known
 
 
 def _instead(value: object, before: object) -> str:

@@ -19,6 +19,7 @@ from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.io import DataBatch, DataDesc, MXDataIter
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.ndarray import check_dtype
+from hybrid_lab.provided import signed_like
 
 from .cropping import imdecode
 from .iterating import read_list
@@ -214,6 +215,7 @@ class ImageRecordIter(MXDataIter):
 class ImageRecordUInt8Iter(ImageRecordIter):
     """`ImageRecordIter(..., dtype="uint8")`, under MXNet's older name."""
 
+    @signed_like(ImageRecordIter.__init__)
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{**options, "dtype": "uint8"})
 
@@ -223,6 +225,7 @@ class ImageRecordIter_v1(ImageRecordIter):
     bytes, so `path_imgidx` has no effect.
     """
 
+    @signed_like(ImageRecordIter.__init__)
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{**options, **_of_first_version("float32", options)})
 
@@ -230,6 +233,7 @@ class ImageRecordIter_v1(ImageRecordIter):
 class ImageRecordUInt8Iter_v1(ImageRecordIter):
     """`ImageRecordIter_v1` with pixels of uint8."""
 
+    @signed_like(ImageRecordIter.__init__)
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{**options, **_of_first_version("uint8", options)})
 
@@ -244,6 +248,7 @@ def _of_first_version(dtype: str, options: Mapping[str, Any]) -> dict[str, str]:
 class ImageRecordInt8Iter(ImageRecordIter):
     """`ImageRecordIter(..., dtype="int8")`, under MXNet's older name."""
 
+    @signed_like(ImageRecordIter.__init__)
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{**options, "dtype": "int8"})
 

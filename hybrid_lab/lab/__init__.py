@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hybrid_lab.lab.widget import View
 
 
+__all__ = ["autosave", "load_ipython_extension", "progress", "unload_ipython_extension", "view"]
+
 _MODULES = {"autosave": "hybrid_lab.lab.autosaves", "progress": "hybrid_lab.lab.loop"}
 """Public name -> the module that has it, which is imported when the name is first used."""
 
@@ -24,6 +26,10 @@ def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'hybrid_lab.lab' has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def view(net: Block, name: str | None = None) -> View:

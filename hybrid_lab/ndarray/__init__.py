@@ -114,4 +114,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *functions.function_names()})
+    return sorted({*globals(), *functions.function_names(), "np", "npx", "sparse"})

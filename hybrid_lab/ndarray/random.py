@@ -18,7 +18,7 @@ from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.framework.dtypes import dtype_of
-from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.ops.framework.operator import Operator, get, registered_names
 
 __all__ = [
     "exponential",
@@ -86,12 +86,27 @@ def shuffle(data: NDArray, out: NDArray | None = None) -> NDArray:
     return invoke(get("shuffle").bind(), (data,), out)
 
 
+def _operators() -> dict[str, str]:
+    """Name here -> operator, of all random ones: `exponential_like` is the operator `_random_exponential_like`."""
+    found: dict[str, str] = {}
+    records = registered_names()
+    for prefix in ("_random_", "random_", "_sample_", "sample_", "_"):
+        for name, record in records.items():
+            if name.startswith(prefix) and (prefix != "_" or record.random):
+                short = name.removeprefix(prefix)
+                if not short.startswith(("random_", "sample_", "image_")):
+                    found.setdefault(short, name)
+    return found
+
+
 def __getattr__(name: str) -> Any:
-    """The other operators of the family: `nd.random.exponential` is the operator `_random_exponential`."""
-    if not name.startswith("_"):
-        for prefix in ("_random_", "random_", "_sample_", "sample_", "_"):
-            function = find_function(prefix + name)
-            if function is not None:
-                globals()[name] = function
-                return function
-    raise _unknown_name("nd.random", name, __all__)
+    """The other operators of the family."""
+    operator = None if name.startswith("_") else _operators().get(name)
+    if operator is None:
+        raise _unknown_name("nd.random", name, __dir__())
+    globals()[name] = function = find_function(operator)
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_operators()})

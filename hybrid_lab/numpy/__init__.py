@@ -31,6 +31,7 @@ from hybrid_lab.numpy.errors import named as _named
 _PARTS = choosing, creation, elementwise, host, joining, products, rearranging, reduction, shaping
 _FUNCTIONS = methods.FUNCTIONS  # which the parts have filled
 _FUNCTIONS.update({name: _named(f"np.{name}", function) for name, function in _FUNCTIONS.items() if name[:1] != "_"})
+methods.show_signatures()
 protocols.register()
 
 _CONSTANTS = (

@@ -22,6 +22,7 @@ from hybrid_lab.numpy.methods import FUNCTIONS
 from hybrid_lab.numpy.operators import R, as_tensor, cast, dtype_of, shape_of, write
 from hybrid_lab.numpy.types import ArrayLike, Function, Tensor
 from hybrid_lab.ops.framework.dtypes import DTYPES
+from hybrid_lab.provided import signed_like
 from hybrid_lab.symbol import nd_calls
 
 READING = (
@@ -120,7 +121,8 @@ def on_host(name: str, function: Callable[..., object]) -> Function:
 
     run.__name__ = run.__qualname__ = name.rpartition(".")[2]
     run.__doc__ = f"`numpy.{name}` on the numbers of arrays, without a gradient and not in graphs."
-    return run
+    has_signature = not isinstance(function, np.ufunc) or hasattr(function, "__signature__")
+    return signed_like(function)(run) if has_signature else run
 
 
 def _quantile(name: str) -> Callable[..., object]:

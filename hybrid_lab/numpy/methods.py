@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self, cast
 
 from hybrid_lab.numpy.types import ArrayLike, Axis, DType, Function, Functions, Out, ShapeLike, Tensor
+from hybrid_lab.provided import signed_like
 
 FUNCTIONS = Functions()
 """The functions of `mx.np`. The modules that define them fill it, because they import the classes that need it."""
@@ -16,7 +17,7 @@ METHODS = (
     *("sqrt", "square", "squeeze", "std", "sum", "swapaxes", "take", "tile", "trace", "var", "exp", "log"),
     *("floor", "ceil", "rint", "fix", "trunc", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh"),
     *("tanh", "arcsinh", "arccosh", "arctanh", "log10", "log2", "log1p", "expm1", "cbrt", "reciprocal", "degrees"),
-    *("radians", "zeros_like", "ones_like", "conj"),
+    *("radians", "zeros_like", "ones_like"),
 )
 """Methods that are the function of the same name with the array as its first argument."""
 
@@ -117,3 +118,10 @@ class Methods:
 
 for _name in METHODS:
     setattr(Methods, _name, _method(_name))
+
+
+def show_signatures() -> None:
+    """Let the methods have the signatures of their functions, which are all there now."""
+    for name in METHODS:
+        if name in FUNCTIONS:
+            signed_like(FUNCTIONS[name])(vars(Methods)[name])

@@ -17,6 +17,9 @@ _MODULES: dict[str, str] = {
 of these: Python would take the module for it once that is imported."""
 
 
+__all__ = list(_MODULES)  # noqa: PLE0605 - the names of the table
+
+
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'hybrid_lab.onnx' has no attribute {name!r}")

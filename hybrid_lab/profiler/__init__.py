@@ -11,6 +11,7 @@ network step by step; this one records whatever runs between `set_state("run")` 
 
 from __future__ import annotations
 
+import inspect
 import json
 from contextlib import AbstractContextManager
 from os import PathLike
@@ -83,6 +84,11 @@ def set_config(**settings: Unpack[Settings]) -> None:
     if everything or settings.get("profile_symbolic", False):
         categories |= _SYMBOLIC
     recorder.categories = categories
+
+
+set_config.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in Settings.__annotations__]
+)
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:

@@ -314,9 +314,10 @@ class _Contents:
         """How many graphs of how many HybridBlocks, and how many parameters with values."""
         hybrid = sum(isinstance(block, HybridBlock) for block in self.tree.live_blocks)
         with_graphs = sum(bool(record.graphs) for record in self.tree.blocks)
-        without_values = len(self.tree.live_parameters) - len(self.weights)
+        with_values = sum(key in self.weights for key in self.tree.live_parameters)
+        without_values = len(self.tree.live_parameters) - with_values
         graphs, blocks = count(len(self.graphs), "graph"), count(hybrid, "HybridBlock")
-        parameters = count(len(self.weights), "parameter")
+        parameters = count(with_values, "parameter")
         notes = []
         if with_graphs != hybrid:
             notes.append(f"{with_graphs} of {blocks} {'has' if with_graphs == 1 else 'have'} graphs")

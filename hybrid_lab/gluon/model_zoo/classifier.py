@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -38,6 +39,18 @@ def model(name: str, make: Callable[..., Network], *arguments: object, **options
     """The function that makes a network, `make` with these arguments; `get_model` knows it by its name."""
     MODELS[name] = function = partial(make, *arguments, **options)
     return function
+
+
+Make = TypeVar("Make", bound=Callable[..., object])
+
+
+def with_weights(make: Make) -> Make:
+    """Decorator of the functions with `*weights`: their signature shows the arguments that `create` makes of them."""
+    shared = [inspect.signature(create).parameters[name] for name in ("pretrained", "ctx", "root")]
+    signature = inspect.signature(make)
+    shown = [item for each in signature.parameters.values() for item in (shared if each.name == "weights" else [each])]
+    make.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return make
 
 
 def create(

@@ -8,6 +8,7 @@ from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.ndarray import functions
 from hybrid_lab.ndarray.sparse.arrays import BaseSparseNDArray, CSRNDArray, RowSparseNDArray
 from hybrid_lab.ndarray.sparse.creation import array, csr_matrix, empty, row_sparse_array, zeros
+from hybrid_lab.ops.framework.operator import registered_names
 
 __all__ = [
     "BaseSparseNDArray",
@@ -27,3 +28,8 @@ def __getattr__(name: str) -> Callable[..., object]:
     if function is None:
         raise unknown_name("nd.sparse", name, __all__)
     return function
+
+
+def __dir__() -> list[str]:
+    sparse = (name.removeprefix("_sparse_") for name in registered_names() if name.startswith("_sparse_"))
+    return sorted({*globals(), *functions.function_names(), *sparse})

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.block import BlockOptions
-from hybrid_lab.gluon.model_zoo.classifier import MODELS, Classifier, create
+from hybrid_lab.gluon.model_zoo.classifier import MODELS, Classifier, create, with_weights
 
 
 class AlexNet(Classifier):
@@ -36,6 +36,7 @@ class AlexNet(Classifier):
             self.output = nn.Dense(classes)
 
 
+@with_weights
 def alexnet(*weights: Any, **options: Any) -> AlexNet:
     """AlexNet. weights, options : `pretrained`, `ctx`, `root` (see model_zoo.classifier), arguments of the network"""
     return create("alexnet", AlexNet, (), *weights, **options)

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.contrib.nn import HybridConcurrent, Identity
-from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model
+from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model, with_weights
 
 #: Depth -> (first channels, growth rate, layers per stage).
 _VARIANTS = {
@@ -92,6 +92,7 @@ class DenseNet(Classifier):
             self.output = nn.Dense(classes)
 
 
+@with_weights
 def get_densenet(num_layers: int, *weights: Any, **options: Any) -> DenseNet:
     """DenseNet with 121, 161, 169 or 201 layers.
 

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.contrib.nn import HybridConcurrent
-from hybrid_lab.gluon.model_zoo.classifier import MODELS, Classifier, create
+from hybrid_lab.gluon.model_zoo.classifier import MODELS, Classifier, create, with_weights
 
 Size = int | tuple[int, int]
 #: A convolution of a branch: (channels, kernel), then stride and padding where they are not 1 and 0.
@@ -121,6 +121,7 @@ class Inception3(Classifier):
             self.output = nn.Dense(classes)
 
 
+@with_weights
 def inception_v3(*weights: Any, **options: Any) -> Inception3:
     """Inception v3; options as for `alexnet`."""
     return create("inceptionv3", Inception3, (), *weights, **options)

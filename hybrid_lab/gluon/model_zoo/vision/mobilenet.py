@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model
+from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model, with_weights
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 #: MobileNet's depthwise separable convolutions: (input channels, output channels, stride).
@@ -112,6 +112,7 @@ def _text(multiplier: float) -> str:
     return text[:-1] if text in ("1.00", "0.50") else text
 
 
+@with_weights
 def get_mobilenet(multiplier: float, *weights: Any, **options: Any) -> MobileNet:
     """MobileNet with all widths times `multiplier`.
 
@@ -120,6 +121,7 @@ def get_mobilenet(multiplier: float, *weights: Any, **options: Any) -> MobileNet
     return create(f"mobilenet{_text(multiplier)}", MobileNet, (multiplier,), *weights, **options)
 
 
+@with_weights
 def get_mobilenet_v2(multiplier: float, *weights: Any, **options: Any) -> MobileNetV2:
     """MobileNetV2 with all widths times `multiplier`; options as for `get_mobilenet`."""
     return create(f"mobilenetv2_{_text(multiplier)}", MobileNetV2, (multiplier,), *weights, **options)

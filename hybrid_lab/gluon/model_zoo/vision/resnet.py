@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model
+from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model, with_weights
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 #: Depth -> (kind of block, blocks per stage, channels of the stem and of the stages).
@@ -212,6 +212,7 @@ _VERSIONS: dict[int, tuple[type[_ResNet], dict[str, Callable[..., HybridBlock]]]
 }
 
 
+@with_weights
 def get_resnet(version: int, num_layers: int, *weights: Any, stride_in_3x3: bool = False, **options: Any) -> _ResNet:
     """ResNet of version 1 or 2 with 18, 34, 50, 101 or 152 layers.
 

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.contrib.nn import HybridConcurrent
-from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model
+from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model, with_weights
 
 _POOL = None
 #: Version -> (channels, kernel of the first convolution, then fire modules by their squeeze width, None a pooling).
@@ -57,6 +57,7 @@ class SqueezeNet(Classifier):
                 self.output.add(nn.AvgPool2D(13), nn.Flatten())
 
 
+@with_weights
 def get_squeezenet(version: str, *weights: Any, **options: Any) -> SqueezeNet:
     """SqueezeNet of a version, "1.0" or "1.1".
 

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from hybrid_lab import initializer
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.block import BlockOptions
-from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model
+from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model, with_weights
 
 #: Depth -> convolutions per stage; the stages' widths are the same for all.
 _LAYERS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
@@ -54,6 +54,7 @@ class VGG(Classifier):
         self.features.add(nn.Activation("relu"))
 
 
+@with_weights
 def get_vgg(num_layers: int, *weights: Any, **options: Any) -> VGG:
     """VGG with 11, 13, 16 or 19 layers; `batch_norm=True` for the variants with BatchNorm.
 
