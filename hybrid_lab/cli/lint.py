@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..diagnostics.errors import HybridLabError
 from .command import CommandError, Commands
 
 SUFFIXES = (".py", ".ipynb")
@@ -58,36 +59,45 @@ def _skipped(relative: Path) -> bool:
     return any(part in SKIPPED or part.startswith(".") for part in relative.parts)
 
 
-def read_source(file: Path) -> str:
-    """A file's text with its line ends as they are. Raises CommandError for what is not UTF-8."""
-    try:
-        return file.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{file}: not a UTF-8 text ({error.reason} at byte {error.start})") from None
-
-
 def run_lint(arguments: Namespace) -> int:
-    """Check every file; the findings of all of them make one report."""
+    """Check every file; the findings of all of them make one report. A file that cannot be read takes no other's."""
     from .. import lint
     from ..formats.atomic import atomic_write
+    from ..lint.source import encoding_of, read_file
 
     findings: list[lint.Finding] = []
     paths = [path for path in arguments.paths if path != "-"]
+    unreadable = False
     if "-" in arguments.paths:
-        findings += lint.check(sys.stdin.read(), arguments.target, file="<stdin>")
+        given = sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
+        findings += lint.check(given.decode("utf-8-sig", "surrogateescape"), arguments.target, file="<stdin>")
     for file in source_files(paths):
-        text = read_source(file)
+        try:
+            text = read_file(str(file))
+        except HybridLabError as error:
+            print(f"hybrid-lab lint: {_printable(str(error))}", file=sys.stderr)
+            unreadable = True
+            continue
         here = lint.check(text, arguments.target, file=str(file))
         if arguments.fix and (repaired := lint.apply_fixes(text, here)) != text:
             with atomic_write(file) as stream:
-                stream.write(repaired.encode())
+                stream.write(repaired.encode(encoding_of(str(file))))
             here = lint.check(repaired, arguments.target, file=str(file))
             print(f"{file}: repaired", file=sys.stderr)
         findings += here
     if arguments.format == "json":
-        print(lint.to_json(findings))
+        report = lint.to_json(findings)
     elif arguments.format == "sarif":
-        print(json.dumps(lint.sarif(findings), indent=2, ensure_ascii=False))
+        report = json.dumps(lint.sarif(findings), indent=2, ensure_ascii=False)
     else:
-        print(lint.text(findings, rewrites=arguments.rewrites))
+        report = lint.text(findings, rewrites=arguments.rewrites)
+    print(_printable(report))
+    if unreadable:
+        return 2
     return 1 if any(finding.severity is lint.Severity.ERROR for finding in findings) else 0
+
+
+def _printable(text: str) -> str:
+    """A text as standard output can have it: a file's name need not be Unicode, nor a terminal know all of it."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from types import CodeType
 from typing import cast
 
+from hybrid_lab.diagnostics import rules
 from hybrid_lab.diagnostics.finding import Call, Finding
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -23,6 +24,11 @@ from hybrid_lab.logger import logger
 
 _UNREADABLE = "HL001"
 """The rule about source that does not parse. It is not reported: Python does so when the cell runs."""
+
+_MOST = 2000
+"""Findings, and calls that lead to them, in one reply."""
+_MOST_CALLS = 50
+"""Calls of one finding."""
 
 
 def diagnostic(finding: Finding, located: bool, cell_ids: Mapping[str, str] = {}) -> Diagnostic:
@@ -63,16 +69,41 @@ def _call_place(call: Call, cell_ids: Mapping[str, str]) -> Location:
 
 
 def lint_cells(request: LintRequest) -> dict[str, list[Diagnostic]]:
-    """The reply of `lint`: cells are checked together, none is run; a cell that does not parse has no findings."""
+    """The reply of `lint`: cells are checked together, none is run; a cell that does not parse has no findings.
+
+    Of very many findings the first are listed, and one that says how many are not.
+    """
     cells, only = request["cells"], request["only"]
     ids = {f"<cell {number}>": cell["id"] for number, cell in enumerate(cells, 1)}
     per_cell = check_cells([cell["source"] for cell in cells], request.get("target") or None, list(ids))
     wanted = set(only)
-    return {
-        cell["id"]: [diagnostic(item, False, ids) for item in findings if item.code != _UNREADABLE]
-        for cell, findings in zip(cells, per_cell, strict=True)
-        if not wanted or cell["id"] in wanted
-    }
+    reply: dict[str, list[Diagnostic]] = {}
+    left, unlisted = _MOST, 0
+    cut: tuple[str, Finding] | None = None
+    for cell, findings in zip(cells, per_cell, strict=True):
+        if wanted and cell["id"] not in wanted:
+            continue
+        listed = reply[cell["id"]] = []
+        for item in findings:
+            if item.code == _UNREADABLE:
+                continue
+            left -= 1 + len(item.calls[:_MOST_CALLS])
+            if left >= 0:
+                listed.append(diagnostic(replace(item, calls=item.calls[:_MOST_CALLS]), False, ids))
+            else:
+                unlisted += 1
+                cut = cut or (cell["id"], item)
+    if cut is not None:
+        reply[cut[0]].append(diagnostic(_unlisted(cut[1], unlisted), False))
+    return reply
+
+
+def _unlisted(first: Finding, count: int) -> Finding:
+    """The finding that stands for those that are not listed, at the first of them."""
+    record = rules.get("HL002")
+    message = f"{count} more findings are not listed: repair some of the others first."
+    place = first.line, first.col, first.end_line, first.end_col
+    return Finding(record.code, record.name, record.severity, message, first.file, *place)
 
 
 def kinds_of(blocks: list[tuple[str, Block]]) -> list[type]:

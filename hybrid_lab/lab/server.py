@@ -7,6 +7,7 @@ import atexit
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_server.auth.decorator import authorized
@@ -46,13 +47,37 @@ class _Handler(APIHandler):
         self.finish(json.dumps(found))
 
 
+class _Linter:
+    """The one thread that lints, so that the threads which open files stay free however many requests there are."""
+
+    MOST = 8
+    """Requests that wait at one time."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "hybrid_lab-lint")
+        self._waiting = 0
+
+    async def answer(self, request: bytes) -> LintReply:
+        """What `lint` returns. Raises RequestError where too many requests wait."""
+        if self._waiting == self.MOST:
+            raise RequestError("failed", f"{self.MOST} other notebooks are being checked; this one was not")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, lint, request)
+        finally:
+            self._waiting -= 1
+
+
+_linter = _Linter()
+
+
 class LintHandler(_Handler):
     """`POST hybrid-lab/lint`: the body and the reply are those of the protocol's `lint`."""
 
     @web.authenticated
     async def post(self) -> None:
         """Answer the request. In a thread: a large notebook must not hold up the server."""
-        await self.reply(lambda: asyncio.to_thread(lint, self.request.body))
+        await self.reply(lambda: _linter.answer(self.request.body))
 
 
 class DocumentHandler(_Handler):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import suppress
 
 from . import calls, checks, expressions, statements  # noqa: F401 - they register how syntax is walked and checked
 from .arguments import seeds
 from .classes import Environment, Frame, Function, Module, SourceClass, positional_arguments
 from .functions import construct
 from .source import nested_statements
-from .values import OTHER, Kind, Value, sequence, tensor
+from .values import OTHER, Kind, Value, mapping, sequence, tensor
 from .walk import Walk, run
 
 
@@ -47,28 +48,32 @@ def walk_method(walk: Walk, cls: SourceClass, method: Function, takes_operators:
     if arguments.vararg:
         env[arguments.vararg.arg] = sequence(element=tensor(arguments.vararg.arg, single=False))
     if arguments.kwarg:
-        env[arguments.kwarg.arg] = Value(Kind.MAPPING, element=tensor(arguments.kwarg.arg, depends=False))
+        env[arguments.kwarg.arg] = mapping(tensor(arguments.kwarg.arg, depends=False))
     with walk.inside(Frame(method, method.module, method.source, env, method.closure, owner=cls, checked=True)):
         run(walk, getattr(method.node, "body", ()))
         walk.look(method.node)
 
 
 def define(walk: Walk, module: Module) -> list[SourceClass]:
-    """Find the names of a module, quietly; returns its classes, those inside functions too."""
+    """Find the names of a module, quietly; returns its classes, those inside functions too.
+
+    A statement that is nested too deeply is passed over.
+    """
     walk.classes = []
     frame = Frame(None, module, module.source, module.names)
     with walk.quietly():
-        try:
-            with walk.inside(frame):
-                run(walk, module.source.tree.body)
-        except RecursionError:
-            pass  # an expression nested too deeply; the names that were found so far are valid
+        for statement in module.source.tree.body:
+            with walk.inside(frame), suppress(RecursionError):
+                if not run(walk, [statement]):
+                    break
         # Branches replace the environment; what they found belongs to the module.
         module.names.update(frame.env)
         for function in _functions_with_classes(module.source.tree):
             env = {argument.arg: OTHER for argument in ast.walk(function) if isinstance(argument, ast.arg)}
+            walk.budget -= len(env)
             with walk.inside(Frame(Function(function, module.source, module), module, module.source, env)):
-                run(walk, function.body)
+                with suppress(RecursionError):
+                    run(walk, function.body)
     return walk.classes
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from . import names
@@ -88,6 +88,10 @@ def is_stub(method: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool
     )
 
 
+_ANCESTORS = 32
+"""Classes that one class comes from, at most."""
+
+
 @dataclass(eq=False)
 class SourceClass:
     """A class of the source. bases: classes of the source, dotted names, or None where nothing is known."""
@@ -104,11 +108,15 @@ class SourceClass:
     constructed: bool = False
 
     def mro(self) -> Iterator[SourceClass]:
-        """The class and its bases in the source, each once, derived first."""
-        seen: list[SourceClass] = [self]
-        for cls in seen:
+        """The class and its bases in the source, each once, derived first; no more than anybody writes."""
+        order: list[SourceClass] = [self]
+        seen = {self}
+        for cls in order:
             yield cls
-            seen += [base for base in cls.bases if isinstance(base, SourceClass) and base not in seen]
+            for base in cls.bases:
+                if isinstance(base, SourceClass) and base not in seen and len(order) < _ANCESTORS:
+                    order.append(base)
+                    seen.add(base)
 
     def find(self, method: str, after: SourceClass | None = None) -> Function | None:
         """A method, looked up through the bases; after: only in the classes behind that one, as `super()` does."""
@@ -126,8 +134,22 @@ class SourceClass:
     @property
     def hybrid(self) -> bool | None:
         """True: a HybridBlock; False: a plain Block or no Block at all; None: its bases are not known."""
+        ancestors = set(self.mro())
+        answers: dict[SourceClass, bool | None] = {}
+        pending = [self]
+        while pending:
+            cls = pending[-1]
+            bases = [base for base in cls.bases if isinstance(base, SourceClass) and base not in answers]
+            if (first := [base for base in bases if base in ancestors]) and len(pending) < _ANCESTORS:
+                pending.append(first[0])
+            else:
+                answers[pending.pop()] = cls._hybrid(answers)
+        return answers[self]
+
+    def _hybrid(self, known: Mapping[SourceClass, bool | None]) -> bool | None:
+        """`hybrid`, by the answers for its bases."""
         answers = [
-            base.hybrid if isinstance(base, SourceClass) else names.is_block_class(base) if base else None
+            known.get(base) if isinstance(base, SourceClass) else names.is_block_class(base) if base else None
             for base in self.bases
         ]
         if True in answers:

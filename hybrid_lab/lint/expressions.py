@@ -7,7 +7,7 @@ import ast
 from .attributes import attribute_of, lookup, member, subscript_of
 from .classes import Function
 from .targets import bind, narrow
-from .values import NONE, OTHER, Kind, Value, constant, element_of, join, sequence, tensor
+from .values import NONE, OTHER, Kind, Value, constant, element_of, join, mapping, sequence, tensor
 from .walk import Walk, evaluate, value_of
 
 # Names and attributes
@@ -134,7 +134,7 @@ def eager_branch(walk: Walk, test: ast.expr) -> bool | None:
 def _(node: ast.BoolOp, walk: Walk) -> Value:
     joined = evaluate(walk, node.values[0])
     kinds = {joined.kind}
-    env = dict(walk.frame.env)
+    env = walk.names_known()
     for previous, operand in zip(node.values, node.values[1:], strict=False):
         narrow(walk, previous, isinstance(node.op, ast.And))
         value = evaluate(walk, operand)
@@ -157,7 +157,7 @@ def _(node: ast.UnaryOp, walk: Walk) -> Value:
 @value_of.register
 def _(node: ast.IfExp, walk: Walk) -> Value:
     evaluate(walk, node.test)
-    env = dict(walk.frame.env)
+    env = walk.names_known()
     only_eager = eager_branch(walk, node.test)
     narrow(walk, node.test, True)
     with walk.quietly(only_eager is True):
@@ -208,8 +208,11 @@ def _(node: ast.Tuple | ast.List | ast.Set, walk: Walk) -> Value:
             else:
                 open_ended = True
                 items.append(member(inner))
+        elif isinstance(part, ast.Constant):  # lists of numbers and texts are long
+            items.append(value_of.dispatch(ast.Constant)(part, walk))
         else:
             items.append(evaluate(walk, part))
+    walk.budget -= len(items) >> 5
     if open_ended:
         return sequence(element=element_of(sequence(tuple(items))) if items else None)
     return sequence(tuple(items))
@@ -224,11 +227,11 @@ def _(node: ast.Dict, walk: Walk) -> Value:
         value = evaluate(walk, item)
         values.append(element_of(value) if key is None else value)
     element = element_of(sequence(tuple(values))) if values else None
-    return Value(Kind.MAPPING, element=element, depends=False)
+    return mapping(element)
 
 
 def _comprehension(walk: Walk, generators: list[ast.comprehension], results: list[ast.expr]) -> list[Value]:
-    env = dict(walk.frame.env)
+    env = walk.names_known()
     for generator in generators:
         iterable = evaluate(walk, generator.iter)
         walk.look(generator)
@@ -250,7 +253,7 @@ def _(node: ast.ListComp | ast.SetComp | ast.GeneratorExp, walk: Walk) -> Value:
 
 @value_of.register
 def _(node: ast.DictComp, walk: Walk) -> Value:
-    return Value(Kind.MAPPING, element=_comprehension(walk, node.generators, [node.key, node.value])[1], depends=False)
+    return mapping(_comprehension(walk, node.generators, [node.key, node.value])[1])
 
 
 @value_of.register

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 
 from ..diagnostics.finding import Edit, Finding
-from .source import read_notebook
+from .source import code_cells, read_notebook, text_of
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
@@ -24,14 +25,20 @@ def apply_fixes(source: str, findings: Iterable[Finding], unsafe: bool = False) 
     notebook = read_notebook(source)
     if notebook is None:
         return _apply(source, chosen)
-    codes = [cell for cell in notebook["cells"] if cell.get("cell_type") == "code"]
-    for number, cell in enumerate(codes, 1):
-        here = [finding for finding in chosen if finding.cell == number]
-        if here:
+    of_cell: dict[int | None, list[Finding]] = {}
+    for finding in chosen:
+        of_cell.setdefault(finding.cell, []).append(finding)
+    for number, cell in enumerate(code_cells(notebook), 1):
+        if number in of_cell:
             text = cell["source"]
-            fixed = _apply("".join(text) if isinstance(text, list) else text, here)
+            fixed = _apply(text_of(text), of_cell[number])
             cell["source"] = fixed.splitlines(keepends=True) if isinstance(text, list) else fixed
-    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+    repaired = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+    try:
+        repaired.encode()
+    except UnicodeEncodeError:  # a text in it is no Unicode; as it was, it is an escape sequence
+        repaired = json.dumps(notebook, indent=1) + "\n"
+    return repaired
 
 
 def _apply(source: str, findings: list[Finding]) -> str:
@@ -41,21 +48,37 @@ def _apply(source: str, findings: list[Finding]) -> str:
         ends = [starts[line - 1] + col for line, col in ((edit.line, edit.col), (edit.end_line, edit.end_col))]
         return ends[0], ends[1]
 
-    edits: list[tuple[int, int, str]] = []
+    edits: list[tuple[int, int, str]] = []  # in their order in the text
     for finding in findings:
         assert finding.fix is not None
         try:
             wanted = [(*offsets(edit), edit.text) for edit in finding.fix.edits]
         except IndexError:  # a place outside this text: the finding is about an older version of it
             continue
-        new = [edit for edit in wanted if edit not in edits]
-        if not any(_overlap(a, b) for a in new for b in edits):
-            edits += new
-    for start, end, text in sorted(_merged(edits), reverse=True):
+        new = [edit for edit in wanted if edit not in _near(edit, edits)]
+        if not any(_overlap(edit, other) for edit in new for other in _near(edit, edits)):
+            for edit in new:
+                insort(edits, edit, key=_place)
+    parts: list[str] = []
+    done = 0
+    for start, end, text in sorted(_merged(edits)):
         if not text and end > start:
             start, end = _whole_lines(source, start, end)
-        source = source[:start] + text + source[end:]
-    return source
+        parts += [source[done : max(done, start)], text]
+        done = max(done, end)
+    return "".join([*parts, source[done:]])
+
+
+def _place(edit: tuple[int, int, str]) -> tuple[int, int]:
+    return edit[:2]
+
+
+def _near(edit: tuple[int, int, str], edits: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """The edits that may overlap with one, of some that are in order and do not overlap with one another."""
+    first = bisect_left(edits, (edit[0], edit[0]), key=_place)
+    while first and edits[first - 1][1] >= edit[0]:
+        first -= 1
+    return edits[first : bisect_right(edits, (edit[1], edit[1]), key=_place)]
 
 
 def _merged(edits: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from functools import reduce
 
 from .classes import Attribute, Frame, Function, MarkKey, SourceClass, positional_arguments
-from .values import NONE, OTHER, Kind, Value, constant, element_of, join, sequence, tensor
+from .values import NONE, OTHER, Kind, Value, constant, element_of, join, mapping, sequence, tensor
 from .walk import Walk, evaluate, run
 
 _DEPTH = 12
@@ -43,6 +43,7 @@ def enter(
 ) -> tuple[Value, set[MarkKey]]:
     """Walk a function with these arguments; returns what it returns, and what it was marked for."""
     env = _bound(function, arguments, keywords)
+    walk.budget -= (len(env) + len(arguments)) >> 2
     frame = Frame(
         function,
         function.module,
@@ -81,8 +82,7 @@ def _bound(function: Function, arguments: list[Value], keywords: dict[str, Value
     if signature.vararg is not None:
         env[signature.vararg.arg] = sequence(tuple(arguments[len(positional) :]))
     if signature.kwarg is not None:
-        element = element_of(sequence(tuple(extra))) if extra else None
-        env[signature.kwarg.arg] = Value(Kind.MAPPING, element=element, depends=False)
+        env[signature.kwarg.arg] = mapping(element_of(sequence(tuple(extra))) if extra else None)
     return env
 
 
@@ -90,7 +90,7 @@ def _default(node: ast.expr) -> Value:
     if isinstance(node, ast.Constant):
         return constant(node.value)
     if isinstance(node, (ast.List, ast.Tuple, ast.Dict)):
-        return sequence(()) if not isinstance(node, ast.Dict) else Value(Kind.MAPPING, depends=False)
+        return sequence(()) if not isinstance(node, ast.Dict) else mapping()
     return OTHER
 
 
@@ -105,16 +105,19 @@ def construct(walk: Walk, cls: SourceClass) -> None:
         return
     cls.constructed = True
     outer, walk.constructing = walk.constructing, cls
-    with walk.quietly():
-        for base in reversed(list(cls.mro())):
-            with walk.inside(Frame(None, base.module, base.source, {}, owner=base)):
-                for statement in base.node.body:
-                    _class_attribute(walk, cls, statement)
-        init = cls.find("__init__")
-        if init is not None:
-            with walk.inside(Frame(None, init.module, init.source, {}, owner=cls)):
-                enter(walk, init, [Value(Kind.SELF, ref=cls)], {})
-    walk.constructing = outer
+    try:
+        with walk.quietly():
+            for base in reversed(list(cls.mro())):
+                walk.budget -= len(base.node.body)
+                with walk.inside(Frame(None, base.module, base.source, {}, owner=base)):
+                    for statement in base.node.body:
+                        _class_attribute(walk, cls, statement)
+            init = cls.find("__init__")
+            if init is not None:
+                with walk.inside(Frame(None, init.module, init.source, {}, owner=cls)):
+                    enter(walk, init, [Value(Kind.SELF, ref=cls)], {})
+    finally:
+        walk.constructing = outer
 
 
 def _class_attribute(walk: Walk, cls: SourceClass, statement: ast.stmt) -> None:

@@ -9,7 +9,7 @@ from .attributes import attribute_of, member
 from .classes import Frame, positional_arguments
 from .functions import input_in, keep_children, unknown_result
 from .operators import apply, call_operator
-from .values import NONE, OTHER, Kind, Value, element_of, sequence, tensor
+from .values import NONE, OTHER, Kind, Value, element_of, mapping, sequence, tensor
 from .walk import Walk
 
 
@@ -33,7 +33,7 @@ def call_known(walk: Walk, node: ast.Call, name: str, arguments: list[Value], ke
     if name in ("copy.copy", "copy.deepcopy") and arguments:
         return arguments[0]
     if name in ("collections.OrderedDict", "collections.defaultdict"):
-        return Value(Kind.MAPPING, depends=False)
+        return mapping()
     if name in ("itertools.chain",):
         members = [member(value) for value in arguments]
         return sequence(element=element_of(sequence(tuple(members))) if members else None)
@@ -105,7 +105,7 @@ def _builtin(walk: Walk, node: ast.Call, name: str, arguments: list[Value], ever
         case "next":
             return member(first)
         case "dict":
-            return Value(Kind.MAPPING, element=element_of(sequence(tuple(everything))) if everything else None)
+            return mapping(element_of(sequence(tuple(everything))) if everything else None)
         case "isinstance" | "hasattr" | "type" if first.is_tensor or first.kind is Kind.OPERATORS:
             return _sort_question(walk, node, name)
         case "getattr" if len(node.args) > 1:

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from . import names
+from .budget import NODES, Budget
 from .checker import define
 from .classes import Attribute, Function, Module, SourceClass
 from .source import nested_statements, parsed
-from .values import OTHER, Kind, Value, constant, sequence
+from .values import OTHER, Kind, Value, constant, mapping, sequence
 from .walk import Walk
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ _PACKAGE = __name__.partition(".")[0]
 class Live:
     """Finds the source of live objects."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self._files: dict[tuple[str, int], tuple[Module, list[SourceClass]]] = {}
         self._classes: dict[type, SourceClass | None] = {}
 
@@ -65,9 +67,11 @@ class Live:
         text = "".join(linecache.getlines(file))
         key = (file, hash(text))
         if key not in self._files:
-            module = Module(parsed(text, file), lookup=self.lookup_in(namespace), imported=self.imported)
+            self._budget.nodes -= len(text) >> 6
+            source = parsed("" if self._budget.is_spent else text, file)
+            module = Module(source, lookup=self.lookup_in(namespace), imported=self.imported)
             self._files[key] = (module, [])
-            self._files[key] = (module, define(Walk(), module))
+            self._files[key] = (module, define(Walk(NODES), module))
         return self._files[key]
 
     def lookup_in(self, namespace: dict[str, object]) -> Callable[[str], Value | None]:
@@ -113,7 +117,7 @@ class Live:
         if isinstance(thing, dict) and len(thing) <= 64 and thing:
             items = [self.value_of(item) for item in thing.values()]
             blocks = [item for item in items if item.kind is Kind.BLOCK]
-            return Value(Kind.MAPPING, element=(blocks or items)[0], depends=False)
+            return mapping((blocks or items)[0])
         return OTHER
 
     def _function(self, function: types.FunctionType) -> Value:

@@ -6,9 +6,11 @@ from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from ..diagnostics.errors import HybridLabError
+from .budget import NODES, Budget
 from .checker import define
 from .classes import Module
-from .source import parsed
+from .source import parsed, read_file
 from .values import Kind, Value
 from .walk import Walk
 
@@ -18,7 +20,8 @@ class Project:
     around it, and installed ones.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self._modules: dict[Path, Module] = {}
 
     def imported(self, dotted: str, file: str) -> Value | None:
@@ -39,15 +42,16 @@ class Project:
 
     def _module(self, path: Path) -> Module:
         if path not in self._modules:
-            try:
-                text = path.read_bytes().decode("utf-8-sig")
-            except (OSError, UnicodeDecodeError):
-                text = ""
             file = str(path)
+            try:
+                text = "" if self._budget.is_spent else read_file(file)
+            except HybridLabError:
+                text = ""
+            self._budget.nodes -= len(text) >> 6
             self._modules[path] = module = Module(
                 parsed(text, file), imported=lambda dotted: self.imported(dotted, file)
             )
-            define(Walk(), module)
+            define(Walk(NODES), module)
         return self._modules[path]
 
 

@@ -6,6 +6,7 @@ import inspect
 import linecache
 import os
 import types
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -16,12 +17,13 @@ from ..diagnostics import rules
 from ..diagnostics.errors import HybridLabError
 from ..diagnostics.finding import Call, Finding, Severity
 from ..diagnostics.location import display_file
+from .budget import NODES, NODES_OF_CLASS, Budget, not_checked
 from .checker import check_class, define
 from .classes import Module, SourceClass
 from .functions import construct
 from .live import Live, in_package, is_a, is_hybrid, look_of
 from .project import Project
-from .source import Source, notebook_cells, read_notebook
+from .source import Source, notebook_cells, read_file, read_notebook, sources_within
 from .suppress import Comments, silence, stale, suppressions
 from .values import Value
 from .walk import Mark, Walk
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 TARGETS = (None, "mxnet")
 _CONTEXT = "<context>"
+_NODES_OF_EMPTY_CLASS = 20
+"""What a class costs beside the nodes in it."""
+_QUOTED = 1000
+"""Characters of the code that a message quotes."""
 
 
 class _Found(NamedTuple):
@@ -56,9 +62,10 @@ def check(
     target: "mxnet" adds the notes about what MXNet itself cannot do.
     context: sources of other cells, whose imports, functions and classes the checked text may use. What is found in
         them is not reported here; `check_cells` reports on all.
-    file: the name to report for source text.
-    Returns the findings ordered by place. Source that does not parse gives one finding, HL001.
-    Raises HybridLabError for any other argument, and for a path to a file that does not exist.
+    file: the name to report for source text; a string is then source text, whatever it looks like.
+    Returns the findings ordered by place. Source that does not parse gives one finding, HL001; what is so large or
+    nested so deeply that it is not checked to its end is named in one finding, HL002.
+    Raises HybridLabError for any other argument, and for a path to what is no file, or no text.
     """
     if target not in TARGETS:
         raise HybridLabError(f"unknown target {target!r}: use target='mxnet', or none")
@@ -68,9 +75,10 @@ def check(
         if path is None:
             raise HybridLabError(f"the source of {subject!r} cannot be found")
         subject = Path(path)
-    if isinstance(subject, os.PathLike) or (isinstance(subject, str) and _is_path(subject)):
-        file = file or os.fspath(subject)
-        subject = Path(subject).read_text(encoding="utf-8-sig")
+    if isinstance(subject, os.PathLike) or (isinstance(subject, str) and file is None and _is_path(subject)):
+        path = os.fsdecode(subject)
+        file = file or path
+        subject = read_file(path)
     if isinstance(subject, str):
         if (document := read_notebook(subject)) is not None:
             per_cell = _check_sources(notebook_cells(document, file or "<notebook>"), target, context)
@@ -105,7 +113,8 @@ def check_cells(
     Lines count within the cell. files: the names to report, `<cell 1>`, ... by default.
     """
     named = files or [f"<cell {number}>" for number in range(1, len(cells) + 1)]
-    return _check_sources([Source(cell, file) for cell, file in zip(cells, named, strict=True)], target, ())
+    texts = [(cell, file, None) for cell, file in zip(cells, named, strict=True)]
+    return _check_sources(sources_within(texts), target, ())
 
 
 def findings_of(kind: type) -> list[Finding]:
@@ -125,45 +134,80 @@ def _is_path(text: str) -> bool:
     raise HybridLabError(f"there is no file {text!r} (looked for in {os.getcwd()!r}); source text is checked as it is")
 
 
+class _SharedNames:
+    """The names that the cells of a notebook give one another."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[tuple[int, Value]]] = {}
+
+    def add(self, cell: int, names: dict[str, Value]) -> None:
+        """Add the names of a cell, which comes after all others so far."""
+        for name, value in names.items():
+            self._values.setdefault(name, []).append((cell, value))
+
+    def nearest(self, cell: int, name: str) -> Value | None:
+        """What a name means in a cell: what the nearest cell above says; failing that, what the last one says."""
+        values = self._values.get(name)
+        if values is None:
+            return None
+        above = bisect_left(values, cell, key=lambda item: item[0])
+        return values[above - 1][1]
+
+    def last(self, name: str) -> Value | None:
+        """What the last cell says."""
+        return self._values[name][-1][1] if name in self._values else None
+
+
 def _check_sources(sources: list[Source], target: str | None, context: Iterable[str]) -> list[list[Finding]]:
-    walk = Walk()
-    others = [Module(Source(text, _CONTEXT)) for text in context]
-    live, project = Live(), Project()
+    budget = Budget()
+    others = [Module(source) for source in sources_within((text, _CONTEXT, None) for text in context)]
+    live, project = Live(budget), Project(budget)
 
     def imported(source: Source, name: str) -> Value | None:
         return live.imported(name) or project.imported(name, source.file)
 
     modules = [Module(source, imported=partial(imported, source)) for source in sources]
-    classes: dict[int, list[SourceClass]] = {}
-    shared: dict[str, Value] = {}
-    for module in [*others, *modules]:
-        # A name means what the nearest cell above says; failing that, what any cell says.
-        module.names = dict(shared)
-        classes[id(module)] = define(walk, module)
-        shared = dict(module.names)
-    for module in [*others, *modules]:
-        module.lookup = shared.get
-    for module in [*others, *modules]:
-        for cls in classes[id(module)]:
+    shared = _SharedNames()
+    cells = [*others, *modules]
+    classes: list[list[SourceClass]] = []
+    for number, module in enumerate(cells):
+        module.lookup = partial(shared.nearest, number)
+        allowed = budget.of_definitions()
+        walk = Walk(allowed)
+        classes.append(define(walk, module) if allowed else [])
+        budget.nodes -= allowed - walk.budget
+        if walk.budget <= 0 and number >= len(others):
+            budget.leave_source(module.source)
+        shared.add(number, module.names)
+    for found_there in classes:
+        for cls in found_there:
             _resolve_late(cls, shared)
-    found = [item for module in modules for cls in classes[id(module)] if cls.hybrid for item in _check_class(cls)]
+    checked = [cls for found_there in classes[len(others) :] for cls in found_there if cls.hybrid]
+    found = [item for cls in checked for item in _check_class(cls, budget)]
+    found += [_Found(finding, False) for finding in budget.findings()]
     comments = {(source.file, source.cell): suppressions(source) for source in sources}
     findings = _unsilenced(found, comments, target)
     elsewhere = [item for item in findings if (item.file, item.cell) not in comments and item.file != _CONTEXT]
-    findings += _at_calls(elsewhere)
+    at: dict[tuple[str, int | None], list[Finding]] = {}
+    for item in [*findings, *_at_calls(elsewhere)]:
+        at.setdefault((item.file, item.cell), []).append(item)
     reports = []
     for source in sources:
-        here = [item for item in findings if (item.file, item.cell) == (source.file, source.cell)]
-        stale_comments = stale(source, comments[source.file, source.cell])
-        reports.append([_syntax_finding(source)] if source.error is not None else ordered(here + stale_comments))
+        place = source.file, source.cell
+        if source.error is not None:
+            reports.append([_syntax_finding(source)])
+        elif source.unchecked is not None:
+            reports.append([not_checked(source, f"the code {source.unchecked}")])
+        else:
+            reports.append(ordered([*at.get(place, ()), *stale(source, comments[place])]))
     return reports
 
 
-def _resolve_late(cls: SourceClass, shared: dict[str, Value]) -> None:
+def _resolve_late(cls: SourceClass, shared: _SharedNames) -> None:
     """A base class that only a later cell defines or imports."""
     bases = []
     for node, base in zip(cls.node.bases, cls.bases, strict=True):
-        value = shared.get(getattr(node, "id", "")) if base is None else None
+        value = shared.last(getattr(node, "id", "")) if base is None else None
         bases.append(base if value is None else value.ref if isinstance(value.ref, SourceClass | str) else None)
     # `class A(A)` in a re-run cell means an older A, which is not to be had from the text.
     cls.bases = tuple(None if isinstance(base, SourceClass) and cls in base.mro() else base for base in bases)
@@ -203,8 +247,9 @@ def _is_checked(kind: type) -> bool:
 
 
 def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target: str | None) -> list[Finding]:
-    walk = Walk()
-    live = Live()
+    budget = Budget()
+    live = Live(budget)
+    walk = Walk(NODES)  # of the constructors
     found: list[_Found] = []
     sources: dict[str, Source] = {}
     known: dict[Hashable, list[_Found]] = {}
@@ -227,24 +272,32 @@ def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target
         for index, member in enumerate(chain):
             if index and "hybrid_forward" in chain[0].own_methods:
                 break
-            for item in _check_class(member):
+            for item in _check_class(member, budget):
                 found.append(item if path is None else item._replace(finding=replace(item.finding, block=path)))
             sources.setdefault(member.source.file, member.source)
             if index == 0 and ("hybrid_forward" in member.own_methods or "forward" in member.own_methods):
                 break
         if look is not None:
             known[look] = found[before:]
+    found += [_Found(finding, False) for finding in budget.findings()]
     return ordered(_unsilenced(found, _comments_for(found, sources), target))
 
 
-def _check_class(cls: SourceClass) -> list[_Found]:
+def _check_class(cls: SourceClass, budget: Budget) -> list[_Found]:
     """Everything found in a class, and in the functions it calls."""
-    walk = Walk()
+    if budget.is_spent:
+        budget.leave_long(cls)
+        return []
+    walk = Walk(min(budget.nodes, NODES_OF_CLASS))
+    before = walk.budget
     try:
         check_class(walk, cls)
     except RecursionError:
-        too_deep = Mark(cls.node, message=f"class {cls.name} is nested too deeply to be checked.")
-        walk.marks["HL199", 0, (0, 0, 0, 0)] = (too_deep, "HL199", cls.source)
+        budget.leave_deep(cls)
+    else:
+        if walk.budget < 0:
+            budget.leave_long(cls)
+    budget.nodes -= before - walk.budget + _NODES_OF_EMPTY_CLASS
     return [_finding(mark, rules.get(code), source, walk.style) for mark, code, source in walk.marks.values()]
 
 
@@ -261,12 +314,18 @@ def _finding(mark: Mark, record: rules.Rule, source: Source, style: str) -> _Fou
     severity = mark.severity
     if severity is None and record.softer_in_forward and style == "forward":
         severity = Severity.WARNING
-    message = record.message_for(mark.tensor, **mark.facts) if mark.message is None else mark.message
-    rewrite = record.rewrite_for(mark.tensor, **mark.facts) if mark.rewrite is None else mark.rewrite
+    facts = {name: _shortened(fact) for name, fact in mark.facts.items()}
+    message = record.message_for(mark.tensor, **facts) if mark.message is None else mark.message
+    rewrite = record.rewrite_for(mark.tensor, **facts) if mark.rewrite is None else mark.rewrite
     calls = tuple(mark.calls)
     details = {"tensor": mark.tensor, "fix": mark.fix, "rewrite": rewrite.strip(), "calls": calls}
     finding = source.finding(record, message, mark.node, severity, **details)
     return _Found(finding, bool(mark.portability or record.portability))
+
+
+def _shortened(fact: object) -> object:
+    """A part of the code that is quoted, as far as anybody reads it."""
+    return f"{fact[:_QUOTED]} ..." if isinstance(fact, str) and len(fact) > _QUOTED else fact
 
 
 def _syntax_finding(source: Source) -> Finding:

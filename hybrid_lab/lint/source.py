@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import json
+import os
 import re
 import tokenize
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from io import StringIO
+from io import BytesIO, StringIO
+from itertools import accumulate
 from typing import Any
 
+from ..diagnostics.errors import HybridLabError
 from ..diagnostics.finding import Edit, Finding, Severity
 from ..diagnostics.rules import Rule
 
-_MAGIC = re.compile(r"^(?P<indent>\s*)(?P<line>[%!?].*|[\w.]+\?{1,2}\s*|(?P<target>[\w\s,.\[\]]+=\s*)[%!].*)$")
+CHARACTERS = 1 << 20
+"""Characters that one check parses, over all cells."""
+
+CHARACTERS_OF_SOURCE = 1 << 19
+"""Characters of one cell or file."""
+
+_PARTS = 10_000
+"""Parts of one f-string: Python's parser takes a time that grows with their square."""
+
+_MAGIC = re.compile(r"^(?P<indent>\s*)(?P<line>[%!?].*|[\w.]+\?{1,2}\s*|(?P<target>(?=\S)[\w\s,.\[\]]+=\s*)[%!].*)$")
 _PYTHON_CELL_MAGICS = {
     "capture", "prun", "time", "timeit", "python", "python3", "hybrid_lint", "hybrid_explain", "debug", "snakeviz",
 }  # fmt: skip
@@ -23,23 +38,41 @@ _PYTHON_CELL_MAGICS = {
 
 @dataclass
 class Source:
-    """Parsed source; if it does not parse, `error` is set and the tree is empty."""
+    """Parsed source. The tree is empty where it does not parse, with `error` set, and where it is not parsed because
+    it is too much, with `unchecked` set: the reason, as the end of a sentence about the code.
+
+    limit: the characters that may be parsed
+    """
 
     text: str
     file: str
     cell: int | None = None
+    limit: int = CHARACTERS_OF_SOURCE
     tree: ast.Module = field(init=False, repr=False)
     error: SyntaxError | None = field(init=False, default=None, repr=False)
+    unchecked: str | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.tree = ast.Module(body=[], type_ignores=[])
+        if len(self.text) > min(self.limit, CHARACTERS_OF_SOURCE):
+            self.unchecked = "is too long"
+        elif _has_endless_fstring(self.text):
+            self.unchecked = f"has an f-string of more than {_PARTS:,} parts"
+        else:
+            self._parse()
+
+    def _parse(self) -> None:
         try:
-            self.tree = ast.parse(self.text)
-        except (SyntaxError, ValueError, RecursionError):
             try:
-                self.tree = ast.parse(python_of_cell(self.text))
-            except (SyntaxError, ValueError, RecursionError) as error:
-                self.error = error if isinstance(error, SyntaxError) else SyntaxError(str(error))
+                self.tree = ast.parse(self.text)
+            except (SyntaxError, ValueError):
+                if (python := python_of_cell(self.text)) == self.text:
+                    raise
+                self.tree = ast.parse(python)
+        except (RecursionError, MemoryError):
+            self.unchecked = "is nested too deeply"
+        except (SyntaxError, ValueError) as error:
+            self.error = error if isinstance(error, SyntaxError) else SyntaxError(str(error))
 
     @cached_property
     def lines(self) -> list[str]:
@@ -57,7 +90,14 @@ class Source:
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
         if text.isascii():
             return byte
-        return len(text.encode()[:byte].decode(errors="ignore"))
+        if line not in self._ends:
+            self._ends[line] = array("I", accumulate(len(character.encode()) for character in text))
+        return bisect_right(self._ends[line], byte)
+
+    @cached_property
+    def _ends(self) -> dict[int, array[int]]:
+        """The end of each character of a line, in bytes, by the line."""
+        return {}
 
     def span(self, node: ast.AST) -> tuple[int, int, int, int]:
         """(line, col, end_line, end_col) of a node in its file."""
@@ -115,8 +155,50 @@ class Source:
             for token in tokenize.generate_tokens(StringIO(python_of_cell(self.text)).readline):
                 if token.type == tokenize.COMMENT:
                     yield token.start[0], token.start[1], token.string
-        except (tokenize.TokenError, SyntaxError, IndentationError):
+        except (tokenize.TokenError, SyntaxError, ValueError):
             return
+
+
+_LONGEST_FILE = 1 << 28
+"""Bytes of a file that is read; notebooks are long, because of the outputs in them."""
+
+
+def read_file(path: str) -> str:
+    """The text of a Python file, in the encoding that it names, or of a notebook, with its line ends as they are.
+
+    Raises HybridLabError for what is no regular file, cannot be read, or is no text in that encoding.
+    """
+    try:
+        if not os.path.isfile(path):
+            raise HybridLabError(f"{path}: not a regular file")
+        if os.path.getsize(path) > _LONGEST_FILE:
+            raise HybridLabError(f"{path}: larger than {_LONGEST_FILE >> 20} MiB")
+        with open(path, "rb") as stream:
+            content = stream.read(_LONGEST_FILE)
+        return content.decode(_encoding(path, content))
+    except (OSError, SyntaxError, ValueError, LookupError) as error:
+        raise HybridLabError(f"{path}: {_why_unreadable(error)}") from None
+
+
+def encoding_of(path: str) -> str:
+    """The encoding in which `read_file` has read a file."""
+    with open(path, "rb") as stream:
+        return _encoding(path, stream.read(4096))
+
+
+def _encoding(path: str, content: bytes) -> str:
+    if path.endswith(".ipynb"):
+        return "utf-8-sig" if content.startswith(codecs.BOM_UTF8) else "utf-8"
+    return tokenize.detect_encoding(BytesIO(content).readline)[0]
+
+
+def _why_unreadable(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        name = "UTF-8" if error.encoding in ("utf-8", "utf-8-sig") else error.encoding
+        return f"not a {name} text ({error.reason} at byte {error.start})"
+    if isinstance(error, OSError):
+        return f"cannot be read ({error.strerror or error})"
+    return "not a UTF-8 text, and its first lines name no other encoding"
 
 
 @lru_cache(maxsize=8)
@@ -126,12 +208,32 @@ def parsed(text: str, file: str) -> Source:
 
 
 def nested_statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements, those inside others too."""
-    for statement in body:
+    """All statements, those inside others too, in their order."""
+    pending = list(body)[::-1]
+    while pending:
+        statement = pending.pop()
         yield statement
+        inside: list[ast.stmt] = []
         for block in ("body", "orelse", "finalbody", "handlers", "cases"):
             for inner in getattr(statement, block, ()):
-                yield from nested_statements([inner] if isinstance(inner, ast.stmt) else inner.body)
+                inside += [inner] if isinstance(inner, ast.stmt) else inner.body
+        pending += inside[::-1]
+
+
+_FSTRING = re.compile("""[fF][rR]?['"]""")
+
+
+def _has_endless_fstring(text: str) -> bool:
+    """Whether an f-string has so many parts that parsing it would not end in a sensible time."""
+    if text.count("{") <= _PARTS or not _FSTRING.search(text):
+        return False
+    try:
+        for token in tokenize.generate_tokens(StringIO(text).readline):
+            if token.type == tokenize.STRING and token.string.count("{") > _PARTS and _FSTRING.search(token.string[:3]):
+                return True
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        pass
+    return False
 
 
 def python_of_cell(text: str) -> str:
@@ -152,14 +254,31 @@ def python_of_cell(text: str) -> str:
     return "\n".join(lines)
 
 
+def sources_within(texts: Iterable[tuple[str, str, int | None]]) -> list[Source]:
+    """The Sources of (text, file, number of the cell): those that go beyond what one check parses are not parsed."""
+    sources: list[Source] = []
+    left = CHARACTERS
+    for text, file, cell in texts:
+        sources.append(Source(text, file, cell, limit=left))
+        left -= len(text) if len(text) <= left else 0
+    return sources
+
+
 def notebook_cells(document: dict[str, Any], file: str) -> list[Source]:
     """The code cells of a notebook (nbformat 4), numbered from 1 in their order."""
-    codes = [cell for cell in document.get("cells", ()) if isinstance(cell, dict) and cell.get("cell_type") == "code"]
-    sources = []
-    for number, cell in enumerate(codes, 1):
-        text = cell.get("source", "")
-        sources.append(Source("".join(text) if isinstance(text, list) else str(text), file, cell=number))
-    return sources
+    texts = [text_of(cell.get("source", "")) for cell in code_cells(document)]
+    return sources_within((text, file, number) for number, text in enumerate(texts, 1))
+
+
+def code_cells(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The code cells in a notebook's JSON."""
+    cells = document.get("cells", ())
+    return [cell for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
+
+
+def text_of(source: object) -> str:
+    """The text of a cell, which a notebook has as one string or as a list of lines."""
+    return "".join(map(str, source)) if isinstance(source, list) else str(source)
 
 
 def read_notebook(text: str) -> dict[str, Any] | None:
@@ -168,6 +287,6 @@ def read_notebook(text: str) -> dict[str, Any] | None:
         return None
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) and isinstance(document.get("cells"), list) else None

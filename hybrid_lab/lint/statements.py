@@ -84,7 +84,7 @@ def _(node: ast.If, walk: Walk) -> bool:
     frame = walk.frame
     varying = frame.varying
     frame.varying = varying or test.kind is Kind.MODE
-    before = dict(frame.env)
+    before = walk.names_known()
     only_eager = eager_branch(walk, node.test)
     with walk.quietly(only_eager is True):
         narrow(walk, node.test, True)
@@ -95,7 +95,7 @@ def _(node: ast.If, walk: Walk) -> bool:
         narrow(walk, node.test, False)
         reached_else = run(walk, node.orelse)
     if reached_body and reached_else:
-        frame.env = _joined(after_body, frame.env)
+        frame.env = _joined(walk, after_body, frame.env)
     elif reached_body:
         frame.env = after_body
     # What follows a branch that has returned is decided by the same test.
@@ -124,12 +124,12 @@ def _(node: ast.For | ast.AsyncFor, walk: Walk) -> None:
 def _loop(walk: Walk, node: ast.For | ast.AsyncFor | ast.While, begin: Callable[[], None]) -> None:
     """The body is walked until nothing new is learnt about the names, three times at most."""
     for _ in range(3):
-        before = dict(walk.frame.env)
+        before = walk.names_known()
         begin()
         if isinstance(node, ast.While):
             walk.look(node)
         run(walk, node.body)
-        walk.frame.env = _joined(before, walk.frame.env)
+        walk.frame.env = _joined(walk, before, walk.frame.env)
         if walk.frame.env == before:
             break
     run(walk, node.orelse)
@@ -147,10 +147,10 @@ def _(node: ast.With | ast.AsyncWith, walk: Walk) -> bool:
 
 @execute.register
 def _(node: ast.Try | ast.TryStar, walk: Walk) -> bool:
-    before = dict(walk.frame.env)
+    before = walk.names_known()
     reached = run(walk, node.body)
     walk.look(node)
-    partial = _joined(before, walk.frame.env)
+    partial = _joined(walk, before, walk.frame.env)
     if reached:
         reached = run(walk, node.orelse)
     ends = [walk.frame.env] if reached else []
@@ -162,7 +162,7 @@ def _(node: ast.Try | ast.TryStar, walk: Walk) -> bool:
             ends.append(walk.frame.env)
     walk.frame.env = ends[0] if ends else dict(partial)
     for end in ends[1:]:
-        walk.frame.env = _joined(walk.frame.env, end)
+        walk.frame.env = _joined(walk, walk.frame.env, end)
     finished = run(walk, node.finalbody)
     return bool(ends) and finished
 
@@ -171,7 +171,7 @@ def _(node: ast.Try | ast.TryStar, walk: Walk) -> bool:
 def _(node: ast.Match, walk: Walk) -> None:
     subject = evaluate(walk, node.subject)
     walk.look(node)
-    before = dict(walk.frame.env)
+    before = walk.names_known()
     ends = [before]
     for case in node.cases:
         walk.frame.env = dict(before)
@@ -185,7 +185,7 @@ def _(node: ast.Match, walk: Walk) -> None:
             ends.append(walk.frame.env)
     walk.frame.env = ends[0]
     for end in ends[1:]:
-        walk.frame.env = _joined(walk.frame.env, end)
+        walk.frame.env = _joined(walk, walk.frame.env, end)
 
 
 @execute.register
@@ -242,7 +242,9 @@ def _(node: ast.Delete, walk: Walk) -> None:
             walk.look(target)
 
 
-def _joined(a: Mapping[str, Value], b: Mapping[str, Value]) -> Environment:
+def _joined(walk: Walk, a: Mapping[str, Value], b: Mapping[str, Value]) -> Environment:
+    """The names after two paths that meet, of which one leaves the values `a` and the other `b`."""
+    walk.budget -= (len(a) + len(b)) >> 4
     joined = {**b, **a}
     for name, value in a.items():
         if (other := b.get(name)) is not None and other is not value:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from ..diagnostics import rules
 from ..diagnostics.finding import Call, Edit, Finding, Fix
@@ -28,32 +30,31 @@ class Suppression:
         return (not self.codes or code in self.codes) and self.line in (line, end_line)
 
 
-Comments = dict[tuple[str, int | None], list[Suppression]]
+OfSource = dict[int, list[Suppression]]
+"""The comments of one source, by the line that they silence."""
+
+Comments = dict[tuple[str, int | None], OfSource]
 """The comments of each source, by file and cell."""
 
 
-def suppressions(source: Source) -> list[Suppression]:
+def suppressions(source: Source) -> OfSource:
     """All ignore comments of a source. A comment on a line without code is about the next line of code."""
-    comments: list[Suppression] = []
-    if "hl:" not in source.text:
+    comments: OfSource = {}
+    if "hl:" not in source.text or source.unchecked is not None:
         return comments
+    with_code = [
+        number for number, line in enumerate(source.lines, 1) if (text := line.strip()) and not text.startswith("#")
+    ]
     for line, col, text in source.comments():
         if match := _IGNORE.search(text):
             codes = tuple(code.strip().upper() for code in (match["codes"] or "").split(",") if code.strip())
             alone = not source.lines[line - 1][:col].strip()
+            below = bisect_right(with_code, line)
+            silenced = with_code[below] if alone and below < len(with_code) else line
             start = col + match.start()
-            comments.append(
-                Suppression(_next_code(source, line) if alone else line, line, start, col + len(text), codes)
-            )
+            comment = Suppression(silenced, line, start, col + len(text), codes)
+            comments.setdefault(silenced, []).append(comment)
     return comments
-
-
-def _next_code(source: Source, line: int) -> int:
-    for number in range(line + 1, len(source.lines) + 1):
-        text = source.lines[number - 1].strip()
-        if text and not text.startswith("#"):
-            return number
-    return line
 
 
 def silence(finding: Finding, comments: Comments) -> Finding | None:
@@ -68,18 +69,19 @@ def silence(finding: Finding, comments: Comments) -> Finding | None:
 
 
 def _silenced(code: str, place: Finding | Call, comments: Comments) -> bool:
-    here = comments.get((place.file, place.cell), ())
-    covering = [comment for comment in here if comment.covers(code, place.line, place.end_line)]
+    here = comments.get((place.file, place.cell), {})
+    near = [comment for line in {place.line, place.end_line} for comment in here.get(line, ())]
+    covering = [comment for comment in near if comment.covers(code, place.line, place.end_line)]
     for comment in covering:
         comment.used.add(code)
     return bool(covering)
 
 
-def stale(source: Source, comments: list[Suppression]) -> list[Finding]:
+def stale(source: Source, comments: OfSource) -> list[Finding]:
     """HL190 for every comment, or code in one, that silenced nothing."""
     record = rules.get("HL190")
     findings = []
-    for comment in comments:
+    for comment in chain.from_iterable(comments.values()):
         idle = [code for code in comment.codes if code not in comment.used and code != "HL190"]
         if not idle and (comment.codes or comment.used):
             continue

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 from .attributes import attribute_of, lookup, member, subscript_of
 from .classes import Attribute, Frame, SourceClass
-from .values import NONE, OTHER, Kind, Value, element_of, join, sequence, tensor
+from .values import NONE, OTHER, Kind, Value, container, element_of, join, sequence, tensor
 from .walk import Walk, evaluate
 
 
@@ -52,21 +52,21 @@ def store_on_self(walk: Walk, cls: Hashable, target: ast.Attribute, value: Value
     walk.constructing.attributes[name] = Attribute(name, value, target)
 
 
-def grow(walk: Walk, container: ast.expr, owner: Value, value: Value) -> None:
+def grow(walk: Walk, place: ast.expr, owner: Value, value: Value) -> None:
     """Note a new member of a container."""
-    grown = Value(owner.kind, element=join(element_of(owner), value) if owner.members else value, depends=False)
-    if isinstance(container, ast.Name):
+    grown = container(owner.kind, element=join(element_of(owner), value) if owner.members else value)
+    if isinstance(place, ast.Name):
         frame: Frame | None = walk.frame
-        while frame is not None and container.id not in frame.env:
+        while frame is not None and place.id not in frame.env:
             frame = frame.closure
-        (frame or walk.frame).env[container.id] = grown
-    elif isinstance(container, ast.Attribute) and walk.values.get(id(container.value), OTHER).kind is Kind.SELF:
+        (frame or walk.frame).env[place.id] = grown
+    elif isinstance(place, ast.Attribute) and walk.values.get(id(place.value), OTHER).kind is Kind.SELF:
         if walk.constructing is None:
-            walk.stored[walk.value(container.value).ref, container.attr] = grown
+            walk.stored[walk.value(place.value).ref, place.attr] = grown
         else:
-            node = walk.constructing.attributes.get(container.attr)
-            assignment = node.node if node is not None else container
-            walk.constructing.attributes[container.attr] = Attribute(container.attr, grown, assignment)
+            node = walk.constructing.attributes.get(place.attr)
+            assignment = node.node if node is not None else place
+            walk.constructing.attributes[place.attr] = Attribute(place.attr, grown, assignment)
 
 
 def unpacked(value: Value, targets: list[ast.expr]) -> list[Value]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -39,7 +39,7 @@ class Value:
     name: how the user calls the tensor it comes from. depends: an input of the block takes part in it. optional: may
     be None. fresh: a new array nobody else refers to. like: equal for values surely of equal shape. thin: True
     if an axis got the length 1, or ("of", like) if it lost an axis of such a value. site: identifies
-    the expression that made a Block.
+    the expression that made a Block. size, depth: of a container, the values in it, and how deep they are nested.
     """
 
     kind: Kind
@@ -54,6 +54,8 @@ class Value:
     like: Hashable = None
     thin: Hashable = False
     site: int | None = None
+    size: int = field(default=1, compare=False)
+    depth: int = field(default=0, compare=False)
 
     @property
     def is_tensor(self) -> bool:
@@ -100,7 +102,30 @@ def tensor(name: str | None = None, *, single: bool = True, **details: Any) -> V
 
 def sequence(items: tuple[Value, ...] | None = None, element: Value | None = None) -> Value:
     """A list or tuple, of known items or of any number of such elements."""
-    return Value(Kind.SEQUENCE, items=items, element=element, depends=False)
+    return container(Kind.SEQUENCE, items, element)
+
+
+def mapping(element: Value | None = None) -> Value:
+    """A dict of any number of such values."""
+    return container(Kind.MAPPING, element=element)
+
+
+_LARGEST = 512
+"""Values in one container, those in containers inside of it too; what a larger one holds is known as a whole only."""
+_DEEPEST = 16
+
+
+def container(kind: Kind, items: tuple[Value, ...] | None = None, element: Value | None = None) -> Value:
+    """A SEQUENCE or MAPPING. In a very large one the single items are not told apart."""
+    members = items if items is not None else () if element is None else (element,)
+    size = 1 + sum(member.size for member in members)
+    depth = 1 + max((member.depth for member in members), default=0)
+    if size > _LARGEST or depth > _DEEPEST:
+        joined = element_of(Value(kind, items=tuple(members)))
+        if joined.size > _LARGEST // 2 or joined.depth >= _DEEPEST:
+            joined = tensor(single=False) if joined.has_tensor else OTHER
+        items, element, size, depth = None, joined, 1 + joined.size, 1 + joined.depth
+    return Value(kind, items=items, element=element, depends=False, size=size, depth=depth)
 
 
 def element_of(value: Value) -> Value:
@@ -127,8 +152,8 @@ def join(a: Value, b: Value) -> Value:
             return sequence(tuple(join(x, y) for x, y in zip(a.items, b.items, strict=True)))
         if not a.members or not b.members:  # an empty list that is filled on the other path
             full = a if a.members else b
-            return Value(a.kind, element=element_of(full) if full.members else None, depends=False)
-        return Value(a.kind, element=join(element_of(a), element_of(b)), depends=False)
+            return container(a.kind, element=element_of(full) if full.members else None)
+        return container(a.kind, element=join(element_of(a), element_of(b)))
     if a.kind is b.kind:
         return a.but(name=a.name or b.name) if a.ref == b.ref else (OTHER if a.kind is Kind.CONSTANT else a)
     for kind in (Kind.SEQUENCE, Kind.MAPPING, Kind.HOST, Kind.SHAPE, Kind.LENGTH, Kind.MODE):

@@ -16,7 +16,7 @@ from typing import Any
 from ..diagnostics import expression
 from ..diagnostics.finding import Call, Edit, Fix, Severity
 from . import names
-from .classes import Frame, Function, FunctionNode, MarkKey, SourceClass, passed
+from .classes import Environment, Frame, Function, FunctionNode, MarkKey, SourceClass, passed
 from .source import Source
 from .values import OTHER, Kind, Value
 
@@ -75,7 +75,7 @@ class Walk:
     frames: the functions being walked, innermost last; the checked method itself is the first
     marks: (mark, code of the rule, source) of all places that rules objected to, each place once per rule
     quiet: above 0, rules do not look
-    budget: nodes that may still be walked
+    budget: nodes that may still be walked; below 0 the walk was not finished
     constructing: the class whose constructor is being walked
     classes: the classes defined so far
     stored: what the checked methods assigned to attributes of self, by class and name
@@ -84,7 +84,7 @@ class Walk:
 
     block: SourceClass
 
-    def __init__(self) -> None:
+    def __init__(self, budget: int) -> None:
         self.style = "hybrid_forward"
         self.operators: str | None = None
         self.marks: dict[MarkKey, tuple[Mark, str, Source]] = {}
@@ -92,10 +92,11 @@ class Walk:
         self.quiet = 0
         self.constructing: SourceClass | None = None
         self.classes: list[SourceClass] = []
-        self.budget = 200_000
+        self.budget = budget
         self.summaries: dict[Hashable, tuple[Value, set[MarkKey]]] = {}
         self.values: dict[int, Value] = {}
         self.stored: dict[tuple[Hashable, str], Value] = {}
+        self._about_functions: dict[Hashable, frozenset[str]] = {}
 
     @property
     def frame(self) -> Frame:
@@ -135,6 +136,7 @@ class Walk:
     def lead_to(self, function: Function, marks: set[MarkKey]) -> None:
         """Note at the call under way that a function was marked: its first call, on the way from the checked method."""
         caller = self.frame
+        self.budget -= len(marks)
         caller.marks |= marks
         if not caller.checked or caller.at is None or function.in_checked_method:
             return
@@ -159,7 +161,30 @@ class Walk:
 
     def text(self, node: ast.AST) -> str:
         """The source of an expression."""
-        return self.frame.source.segment(node)
+        text = self.frame.source.segment(node)
+        self.budget -= len(text) >> 7
+        return text
+
+    def starts_with(self, node: ast.stmt, word: str) -> bool:
+        """Whether the source of a statement begins with a word."""
+        source = self.frame.source
+        line, col, _, _ = source.span(node)
+        return source.lines[line - 1].startswith(word, col)
+
+    def about_function(self, found_by: Callable[[ast.AST], frozenset[str]]) -> frozenset[str]:
+        """What `found_by` finds in the innermost function being walked; it is asked once."""
+        function = self.function()
+        if function is None:
+            return frozenset()
+        key = id(function), found_by
+        if key not in self._about_functions:
+            self._about_functions[key] = found_by(function)
+        return self._about_functions[key]
+
+    def names_known(self) -> Environment:
+        """A copy of the names in the frame with their values, to come back to."""
+        self.budget -= len(self.frame.env) >> 5
+        return dict(self.frame.env)
 
     def root_name(self, node: ast.AST) -> str | None:
         """The first name inside an expression that is a tensor."""
@@ -212,6 +237,7 @@ def evaluate(walk: Walk, node: ast.expr) -> Value:
     frame = walk.frame
     around, frame.at = frame.at, node
     value = walk.values[id(node)] = value_of.dispatch(type(node))(node, walk)
+    walk.budget -= value.size >> 2
     walk.look(node)
     frame.at = around
     return value

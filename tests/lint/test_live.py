@@ -266,7 +266,7 @@ def test_blocks_that_look_alike_are_checked_once(monkeypatch):
 
     checked = []
     right = runner._check_class
-    monkeypatch.setattr(runner, "_check_class", lambda cls: checked.append(cls.name) or right(cls))
+    monkeypatch.setattr(runner, "_check_class", lambda cls, budget: checked.append(cls.name) or right(cls, budget))
     net = nn.HybridSequential()
     net.add(*(Asking() for _ in range(5)), Asking(sizes=(1, 3)), Asking(child=Clean()), Asking(sizes=[nn.Dense(1)]))
     found = lint.check(net)

@@ -75,7 +75,7 @@ def captured_array(node: ast.Call | ast.Name | ast.Attribute, walk: Walk) -> Ite
             return
         if isinstance(parent, ast.Call) and walk.dotted(parent.func) in _MAKING_ARRAYS:
             return  # HL161
-        if isinstance(node, ast.Name) and _local(node, walk):
+        if isinstance(node, ast.Name) and node.id in walk.about_function(_names_assigned):
             return  # reported where it was made
         yield Mark(node, expression=walk.text(node))
 
@@ -86,11 +86,9 @@ def _unknown_parameter(node: ast.expr, owner: Value, call: ast.Call, walk: Walk)
     return walk.value(node.value).kind is Kind.SELF and walk.first_tensor(call.args) is None
 
 
-def _local(node: ast.Name, walk: Walk) -> bool:
-    function = walk.function()
-    return function is not None and any(
-        isinstance(inner, ast.Name) and inner.id == node.id and isinstance(inner.ctx, ast.Store)
-        for inner in ast.walk(function)
+def _names_assigned(function: ast.AST) -> frozenset[str]:
+    return frozenset(
+        inner.id for inner in ast.walk(function) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
     )
 
 
@@ -101,13 +99,13 @@ def missing_parameter(node: ast.ClassDef, walk: Walk) -> Iterator[Mark]:
         return
     positional = positional_arguments(method.node)
     taken = {argument.arg for argument in [*positional, *method.node.args.kwonlyargs]}
+    signature = ", ".join(argument.arg for argument in positional)
     for parameter in walk.block.parameters:
         if parameter in taken:
             continue
         here = method.source is walk.frame.source
         place = walk.block.attributes[parameter].node if here else node
         fix = _add_argument(method.node, parameter, walk) if here else None
-        signature = ", ".join(argument.arg for argument in positional)
         yield Mark(place, fix=fix, parameter=parameter, signature=signature)
 
 

@@ -17,7 +17,7 @@ _ITERATING = {
 def _conditions(node: ast.AST, walk: Walk) -> Iterator[tuple[str, ast.expr]]:
     """The expressions whose truth a piece of syntax asks for, with the word for it."""
     if isinstance(node, ast.If):
-        yield ("elif" if walk.text(node).startswith("elif") else "if"), node.test
+        yield ("elif" if walk.starts_with(node, "elif") else "if"), node.test
     elif isinstance(node, ast.IfExp):
         yield "if", node.test
     elif isinstance(node, ast.Assert):

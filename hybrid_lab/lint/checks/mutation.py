@@ -38,10 +38,10 @@ def _set_by(call: ast.Call, walk: Walk) -> str:
     return f"{walk.text(owner)}.{str(name.value) if isinstance(name, ast.Constant) else walk.text(name)}"
 
 
-def _has_other_name(name: str, walk: Walk) -> bool:
-    """Whether a local name is copied to another name, container or attribute, so that both would see a change."""
-    function = walk.function()
-    for node in ast.walk(function) if function is not None else ():
+def _names_copied(function: ast.AST) -> frozenset[str]:
+    """The local names that are copied to another name, container or attribute, so that both would see a change."""
+    names: set[str] = set()
+    for node in ast.walk(function):
         holders: list[ast.expr] = []
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             holders = [node.value]
@@ -51,9 +51,8 @@ def _has_other_name(name: str, walk: Walk) -> bool:
             holders = list(node.values)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWING:
             holders = list(node.args)
-        if any(isinstance(held, ast.Name) and held.id == name for held in holders):
-            return True
-    return False
+        names |= {held.id for held in holders if isinstance(held, ast.Name)}
+    return frozenset(names)
 
 
 @check("HL141")
@@ -80,7 +79,7 @@ def augmented_assignment(node: ast.AugAssign, walk: Walk) -> Iterator[Mark]:
     right = right_side(node, walk.text)
     if isinstance(node.target, ast.Name):
         edit = walk.replace(node, f"{target} = {target} {symbol} {right}")
-        safe = value.fresh and not _has_other_name(node.target.id, walk)
+        safe = value.fresh and node.target.id not in walk.about_function(_names_copied)
         fix = Fix("a new tensor instead of a changed one", (edit,), safe=safe)
     yield Mark(node, target, fix=fix, operator=f"{symbol}=", binary=symbol, right=right)
 

@@ -59,7 +59,9 @@ def _counterpart(place: ast.AST, value: Value, walk: Walk) -> tuple[str | None, 
     hybrid = _COUNTERPARTS.get(name)
     if hybrid is None:
         return f"class {name}(HybridBlock)  with hybrid_forward", None
-    call = next((c for c in ast.walk(walk.statement(place)) if isinstance(c, ast.Call) and id(c) == value.site), None)
+    call = place if id(place) == value.site else getattr(place, "value", None)
+    if not isinstance(call, ast.Call) or id(call) != value.site:
+        call = _call_in(walk.statement(place), value.site, walk)
     if call is None:
         return hybrid, None
     function = call.func
@@ -68,6 +70,16 @@ def _counterpart(place: ast.AST, value: Value, walk: Walk) -> tuple[str | None, 
         # A bare name would have to be imported first.
         return hybrid, Fix("the hybrid counterpart", (walk.replace(function, hybrid),), safe=False)
     return hybrid, Fix("the hybrid counterpart", (walk.replace(function, text.removesuffix(name) + hybrid),), safe=True)
+
+
+def _call_in(statement: ast.AST, site: int | None, walk: Walk) -> ast.Call | None:
+    for inner in ast.walk(statement):
+        walk.budget -= 1
+        if walk.budget < 0:
+            return None
+        if isinstance(inner, ast.Call) and id(inner) == site:
+            return inner
+    return None
 
 
 @check("HL182")
