@@ -19,7 +19,7 @@ from hybrid_lab.lab.diagnostics import lint_cells
 
 from .endless_sources import FOUND, HEAD, ODD, net, sources
 
-SIZES = (300, 5_000)
+SIZES = (300, 2_000)
 ENDLESS = {f"{name}, {size}": text for size in SIZES for name, text in sources(size).items()}
 MOST_CALLS = 12_000_000
 """Calls of Python functions that one check may make."""
@@ -88,7 +88,7 @@ def test_a_cell_that_python_cannot_read_has_one_note():
 
 
 def test_a_notebook_of_endless_classes_says_once_what_was_not_checked():
-    doubling = ENDLESS["doubling classes, 5000"].removeprefix(HEAD)
+    doubling = ENDLESS["doubling classes, 2000"].removeprefix(HEAD)
     with bounded():
         per_cell = lint.check_cells([HEAD, doubling, FOUND])
     (note,) = [item for cell in per_cell for item in cell if item.code == "HL002"]
@@ -109,7 +109,7 @@ def test_the_reply_of_very_many_findings_is_bounded():
     assert sum(1 + len(item.get("calls", ())) for item in found) <= 2001
 
 
-@pytest.mark.parametrize("name", [*ODD, "signs, 5000", "sums, 300", "doubling classes, 300"])
+@pytest.mark.parametrize("name", [*ODD, "signs, 2000", "sums, 300", "doubling classes, 300"])
 @pytest.mark.parametrize("suffix", [".py", ".ipynb"])
 def test_a_file_is_checked_or_named(name, suffix, tmp_path, monkeypatch, capfd):
     """The others are checked whatever it holds; files that are no text give status 2."""
