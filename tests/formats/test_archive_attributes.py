@@ -362,3 +362,32 @@ def test_a_damaged_attribute(m, tmp_path, monkeypatch):
         with pytest.raises(ArchiveError, match=r"the attribute '\w+' of block.*is not a value"):
             load(path)
     assert other.step == 0
+
+
+def test_diff_notes_attributes(m, x, tmp_path):
+    """They are no difference of what the models compute, which is what a diff is about."""
+    first = m.save(tmp_path / "a")
+    assert mx.diff(first, m).notes == mx.diff(first, first).notes == []
+    m.step, m.best, m.part.tag = 4, None, np.ones(2)
+    m.ema[:] = 8
+    second = m.save(tmp_path / "b")
+    for other in (second, m):
+        found = mx.diff(first, other)
+        text = "\n".join(found.notes)
+        assert "attribute self.step: 3 became 4" in text and "attribute part.tag: not there became" in text
+        assert "attribute self.best: ('epoch', 2) became None" in text
+        assert "attribute self.ema" in text and "self.cfg" not in text and not found
+    m.trainer.set_learning_rate(0.5) if m.trainer.optimizer.lr_scheduler is None else m.train(x)
+    assert "attribute self.trainer: another value" in mx.diff(second, m).notes
+
+
+def test_diff_with_a_file_of_an_older_version(tmp_path, monkeypatch):
+    from hybrid_lab.formats.archive import container
+
+    net = Setting()
+    net.step = 7
+    monkeypatch.setattr(container, "SCHEMA", (1, 1))
+    path = net.save(tmp_path / "m")
+    monkeypatch.undo()
+    net.step = 8
+    assert "attribute" not in str(mx.diff(path, net))

@@ -19,7 +19,7 @@ from hybrid_lab.insight.difference import (
 )
 from hybrid_lab.insight.graph_diff import Kind, diff_graphs
 
-from . import layout
+from . import layout, values
 from .container import Container
 from .sides import FileSide, GraphsSide, Side, SideGraph, side_of
 from .tree import BlockRecord, ParameterRecord
@@ -99,6 +99,7 @@ class _Comparing:
             if old is not None and new is not None:
                 for change in self._block_changes(path, old, new):
                     self._block(path).changes.append(change)
+                self.notes += self._attribute_changes(path, old.attributes, new.attributes)
                 if old.prefix != new.prefix:
                     names[old.prefix] = new.prefix
             else:
@@ -124,6 +125,20 @@ class _Comparing:
         if shared[0] != shared[1]:
             texts = [f"the same Block as {place}" if place else "a Block of its own" for place in shared]
             yield "sharing: {} became {}".format(*texts)
+
+    def _attribute_changes(self, path: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+        tensors = [side.attribute_tensors for side in (self.one, self.two)]
+        if tensors[0] is None or tensors[1] is None:
+            return
+        for name in dict.fromkeys([*old, *new]):
+            if name in old and name in new and values.equal((old[name], tensors[0]), (new[name], tensors[1])):
+                continue
+            texts = [
+                values.shown(items[name], arrays) if name in items else "not there"
+                for items, arrays in zip((old, new), (tensors[0], tensors[1]), strict=True)
+            ]
+            change = "another value" if texts[0] == texts[1] else " became ".join(texts)
+            yield f"attribute {layout.join_attribute(path, name)}: {change}"
 
     # -- graphs -------------------------------------------------------------------------------------------------------
 
@@ -251,7 +266,8 @@ def _members(first: Container, second: Container) -> list[str]:
     """Training state, the user's values and binaries. Examples follow from graphs and weights."""
     found = []
     for name in dict.fromkeys([*first.names, *second.names]):
-        if name in (layout.TREE, layout.WEIGHTS, layout.EXAMPLE_ARRAYS) or name.startswith("graphs/"):
+        apart = layout.TREE, layout.WEIGHTS, layout.ATTRIBUTES, layout.EXAMPLE_ARRAYS
+        if name in apart or name.startswith("graphs/"):
             continue
         if name not in first or name not in second:
             found.append(f"member {name}: only in the {'first' if name in first else 'second'}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ from hybrid_lab.insight.silent import silent
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.ndarray.random_state import state as random_state
 
-from . import graphs, layout, tree
+from . import attributes, graphs, layout, tree, values
 from .archive import Archive
 from .container import Container
 from .traces import live_graph
@@ -66,11 +67,15 @@ class SideGraph:
 
 
 class Side(Protocol):
-    """One of two models. label : in words; tree : its Blocks; is_live : whether it is a model in memory"""
+    """One of two models. label : in words; tree : its Blocks; is_live : whether it is a model in memory
+
+    attribute_tensors : the arrays among the attributes of Blocks; None where nothing is known of attributes
+    """
 
     label: str
     tree: Tree
     is_live: bool
+    attribute_tensors: Mapping[str, np.ndarray] | None
 
     def graphs(self, path: str, other: list[SideGraph]) -> list[SideGraph]:
         """The graphs of the Block that stands first at `path`. other : those of the other side, to be traced for"""
@@ -94,6 +99,9 @@ class LiveSide:
         self.net, self.label = net, label or net.name
         self.tree = tree.describe_tree(net)
         self._ids = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}
+        self.attribute_tensors: dict[str, np.ndarray] = {}
+        numbers = {id(block): number for number, block in enumerate(self.tree.live_blocks)}
+        attributes.describe(self.tree, values.Encoder(self.attribute_tensors, numbers, self._ids))
         self._blocks = {
             record.path: block for record, block in zip(self.tree.blocks, self.tree.live_blocks, strict=True)
         }
@@ -159,6 +167,15 @@ class FileSide:
         self._tensors = None if isinstance(file, Archive) else container.tensors(layout.WEIGHTS)
         self._read: dict[str, SideGraph] = {}
 
+    @cached_property
+    def attribute_tensors(self) -> Mapping[str, np.ndarray] | None:
+        """Those of the file; None for a file that was written before attributes were."""
+        if str(self.container.manifest.get("schema")) in ("1.0", "1.1"):
+            return None
+        if isinstance(self._file, Archive):
+            return self._file.attribute_tensors
+        return self.container.read_tensors(layout.ATTRIBUTES) if layout.ATTRIBUTES in self.container else {}
+
     def graphs(self, path: str, other: list[SideGraph]) -> list[SideGraph]:
         """Those of the file."""
         record = self._records.get(path)
@@ -212,6 +229,7 @@ class GraphsSide:
     """Graphs without a model: one, or the prologue, forward and backward of a program, each as a Block."""
 
     is_live = False
+    attribute_tensors = None
 
     def __init__(self, named: Mapping[str, Graph], label: str):
         self.label, self._graphs = label, named

@@ -225,6 +225,19 @@ def _same(one: Any, other: Any, tensors: Mapping[str, np.ndarray], others: Mappi
     return mine.dtype == theirs.dtype and mine.shape == theirs.shape and mine.tobytes() == theirs.tobytes()
 
 
+def shown(data: object, tensors: Mapping[str, np.ndarray]) -> str:
+    """An encoded value in a few words: "3", "{'lr': 0.1}", "a Trainer"."""
+    kind = next(iter(data), "") if isinstance(data, dict) else ""
+    if kind in ("block", "parameter", "trainer"):
+        return f"a {kind.capitalize()}"
+    try:
+        text = repr(Decoder(tensors, trainer_of=trainer_parts).decode(data))
+    except ValueError:
+        return "a damaged value"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+_SHOWN = 60
 _KINDS_OF_1_0 = {"int", "float", "list", "tuple", "dict", "nd", "numpy", "scalar"}
 
 
