@@ -103,12 +103,14 @@ def live_class(base: type, module: str, name: str, fits: Callable[[Any], bool] =
     """The class of this name among the live subclasses of a base; None where there is none. No module is imported and
     no attribute read by a name of the file.
     """
-    found, pending, seen = None, deque([base]), {base}
+    found: Any = None
+    pending: deque[type] = deque([base])
+    seen: set[type] = {base}
     while pending:
         kind = pending.popleft()
         if kind.__name__ == name.rpartition(".")[2] and (kind.__module__, kind.__qualname__) == (module, name):
             found = kind if fits(kind) else found  # the newest one: a cell that was run again has made several
-        further = [each for each in type.__subclasses__(kind) if each not in seen]
+        further: list[type] = [each for each in type.__subclasses__(kind) if each not in seen]
         seen.update(further)
         pending += further
     return found

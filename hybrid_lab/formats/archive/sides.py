@@ -67,15 +67,15 @@ class SideGraph:
 
 
 class Side(Protocol):
-    """One of two models. label : in words; tree : its Blocks; is_live : whether it is a model in memory
-
-    attribute_tensors : the arrays among the attributes of Blocks; None where nothing is known of attributes
-    """
+    """One of two models. label : in words; tree : its Blocks; is_live : whether it is a model in memory"""
 
     label: str
     tree: Tree
     is_live: bool
-    attribute_tensors: Mapping[str, np.ndarray] | None
+
+    @property
+    def attribute_tensors(self) -> Mapping[str, np.ndarray] | None:
+        """The arrays among the attributes of Blocks; None where nothing is known of attributes."""
 
     def graphs(self, path: str, other: list[SideGraph]) -> list[SideGraph]:
         """The graphs of the Block that stands first at `path`. other : those of the other side, to be traced for"""
@@ -229,7 +229,7 @@ class GraphsSide:
     """Graphs without a model: one, or the prologue, forward and backward of a program, each as a Block."""
 
     is_live = False
-    attribute_tensors = None
+    attribute_tensors: Mapping[str, np.ndarray] | None = None
 
     def __init__(self, named: Mapping[str, Graph], label: str):
         self.label, self._graphs = label, named
