@@ -352,6 +352,11 @@ class Parameter:
                 "forward pass. Call the network once with data, or give the layer its input size "
                 "(in_units, in_channels ...)"
             )
+        if self.from_file:
+            return UninitializedError(
+                f"{self.name!r} has no values, because the file of the graph holds none. If it is an input, "
+                "name it in input_names; if it is a parameter, load its values, or call net.initialize()"
+            )
         return UninitializedError(
             f"Parameter {self.name!r} has not been initialized: net.initialize() is missing. "
             "(net.params holds a block's own parameters only; net.collect_params() those of its children too.)"

@@ -44,11 +44,13 @@ def arrays_of(case):
     return arrays or [nd.ones((2,))]
 
 
+@pytest.mark.parametrize("hybridized", [True, False])
 @pytest.mark.parametrize("name", SAMPLES)
-def test_operator(name, tmp_path):
+def test_operator(name, hybridized, tmp_path):
     cases = SAMPLES[name]
+    arguments = [arrays_of(case) for case in cases]
     in_mxnet = cases[0].record.mxnet is not None
-    check(lambda: [OneOperator(case) for case in cases], [arrays_of(case) for case in cases], tmp_path, True, in_mxnet)
+    check(lambda: [OneOperator(case) for case in cases], arguments, tmp_path, hybridized, in_mxnet)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -208,6 +208,27 @@ def test_damaged_folders(folder, tmp_path):
         gluon.load(tmp_path)  # a folder without symbol files
 
 
+def test_damaged_bytes_are_typed_errors(folder):
+    """Whatever byte of whatever file is another one: it is refused by a typed error, or read."""
+    _, _, path = folder
+    rng = np.random.RandomState(0)
+    answers = set()
+    for file in sorted(path.iterdir()):
+        content = file.read_bytes()
+        for place in rng.randint(0, len(content), 12):
+            damaged = bytearray(content)
+            damaged[place] ^= 1 << rng.randint(8)
+            file.write_bytes(damaged)
+            for load in (gluon.load, Model().load):
+                try:
+                    load(path)
+                    answers.add("read")
+                except HybridLabError as error:
+                    answers.add(type(error).__name__)
+        file.write_bytes(content)
+    assert {"ArchiveError", "read"} <= answers
+
+
 def test_an_archive_of_the_same_name_comes_first(folder):
     net, wanted, path = folder
     net.save(path)

@@ -7,7 +7,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd, sym
 from hybrid_lab.diagnostics import LoadMismatchError
-from hybrid_lab.diagnostics.errors import MissingGraphError
+from hybrid_lab.diagnostics.errors import MissingGraphError, UninitializedError
 from hybrid_lab.gluon import nn
 
 X, LABEL = nd.array(np.random.RandomState(0).uniform(-1, 1, (2, 4))), nd.array([1, 0])
@@ -112,6 +112,9 @@ def test_an_input_that_is_missing_is_named(tmp_path):
     symbol_file, params_file = net.export(str(tmp_path / "two"))
     with pytest.raises(LoadMismatchError, match=r"reads data1, which is no input.*input_names=\['data0', 'data1'\]"):
         gluon.SymbolBlock.imports(symbol_file, "data0", params_file)
+    block = gluon.SymbolBlock.imports(symbol_file, "data0", params_file, allow_missing=True)
+    with pytest.raises(UninitializedError, match=r"'data1' has no values.*an input, name it in input_names"):
+        block(X)
     block = gluon.SymbolBlock.imports(symbol_file, ["data0", "data1"], params_file)
     net.save(tmp_path / "two.hlab")
     mx.onnx.export(net, tmp_path / "two.onnx")
