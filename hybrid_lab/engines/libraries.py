@@ -6,15 +6,18 @@ until the process ends. So the import runs in a thread, which an interrupt does 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import sys
+from collections.abc import Callable
+from concurrent.futures import Future
 from types import ModuleType
 
 from hybrid_lab import _telemetry
 from hybrid_lab.engines.freed_memory import keep_freed_memory
 from hybrid_lab.engines.threads import passive_waiting
-from hybrid_lab.engines.waiting import run_in_thread
+from hybrid_lab.engines.waiting import finished, started
 from hybrid_lab.logger import logger
 
 #: As in pyproject.toml; a build under another name of the package may be older.
@@ -25,13 +28,63 @@ def import_library(name: str) -> ModuleType:
     """The module. Raises what its import raises, and KeyboardInterrupt at once: the import then goes on in its thread,
     and the next call waits for it.
     """
-    if name not in sys.modules:
+    outcome = _begun.get(name)
+    if name not in sys.modules or (outcome is not None and not outcome.done()):
         if name == "torch":  # said here, as what another thread says is no output of the caller's cell
             logger.info("importing torch, which takes a few seconds, once per process")
-        own = {"torch": _load_torch, "onnxruntime": _load_onnxruntime}
-        load = own.get(name, lambda: importlib.import_module(name))
-        return run_in_thread(load, f"hybrid-lab-import-{name}").result()
+        if outcome is None or outcome.done():
+            outcome = started(functools.partial(load, name), _thread_name(name))
+        return finished(outcome).result()
     return importlib.import_module(name)
+
+
+def load(name: str) -> ModuleType:
+    """Import a library as this package uses it, in this thread."""
+    own = {"torch": _load_torch, "onnxruntime": _load_onnxruntime}
+    return own[name]() if name in own else importlib.import_module(name)
+
+
+# -- imports that are begun before they are needed ----------------------------------------------------------
+
+_begun: dict[str, Future[ModuleType]] = {}
+_used: set[str] = set()
+#: Packages whose modules name torch although nobody has computed with it.
+_OF_TORCH = frozenset({"functorch", "hybrid_lab", "torch", "torchgen", "triton"})
+
+
+def begin_import(name: str, load: Callable[[], ModuleType]) -> None:
+    """Begin an import in a thread; `import_library` waits for its end. An import that fails is tried again there."""
+    _begun[name] = started(load, _thread_name(name))
+
+
+def is_begun(name: str) -> bool:
+    """Whether `begin_import` was called for this library."""
+    return name in _begun
+
+
+def outcome_of(name: str) -> Future[ModuleType] | None:
+    """The Future of an import that was begun."""
+    return _begun.get(name)
+
+
+def use(name: str) -> None:
+    """Note that an engine computes with a library from now on."""
+    _used.add(name)
+
+
+def is_idle(name: str) -> bool:
+    """Whether a library was imported by `begin_import` alone, and nobody has computed with it: its threads are not
+    started then, and a forked child may use it.
+    """
+    library = sys.modules.get(name)
+    if library is None or name not in _begun or name in _used:
+        return False
+    others = [module for path, module in list(sys.modules.items()) if path.partition(".")[0] not in _OF_TORCH]
+    return not any(value is library for module in others for value in list(getattr(module, "__dict__", {}).values()))
+
+
+def _thread_name(name: str) -> str:
+    return f"hybrid-lab-import-{name}"
 
 
 def _load_torch() -> ModuleType:

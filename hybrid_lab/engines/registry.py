@@ -15,6 +15,7 @@ from typing import Any
 
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import EngineUnavailable
+from hybrid_lab.engines import libraries
 from hybrid_lab.engines.engine import Engine
 from hybrid_lab.logger import logger
 
@@ -145,11 +146,20 @@ def reason_to_run_on(name: str, asked: str | None) -> str:
 def _usable(name: str) -> Engine | None:
     if name in left_behind:
         return None
+    if name == "triton" and name not in _loaded and not _has_gpu():
+        return None
     try:
         engine = find(name)
     except EngineUnavailable:
         return None
     return engine if engine.missing() is None else None
+
+
+def _has_gpu() -> bool:
+    """Whether Triton can run here; the engine need not be loaded to tell, which takes a tenth of a second."""
+    from hybrid_lab.engines.triton.run import availability
+
+    return availability.missing() is None
 
 
 # -- forked processes ------------------------------------------------------------------------------------------------
@@ -162,7 +172,8 @@ _told_of_a_fork: set[str] = set()
 
 
 def _forked() -> None:
-    left_behind.update(name for name, module in _THREADED.items() if module in sys.modules)
+    unused = {name for name in set(_THREADED.values()) if libraries.is_idle(name)}
+    left_behind.update(name for name, module in _THREADED.items() if module in sys.modules and module not in unused)
     if "torch" in left_behind:
         # Tensors of the parent's Triton interpreter are copied by torch, which waits for its threads unless it has one.
         sys.modules["torch"].set_num_threads(1)

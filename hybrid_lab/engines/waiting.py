@@ -18,7 +18,12 @@ def run_in_thread(function: Callable[[], T], name: str, longest: float = math.in
     """The finished Future of `function()`. Raises TimeoutError after `longest` seconds, and KeyboardInterrupt as soon
     as it comes; the thread then goes on by itself.
     """
-    outcome, left = started(function, name), longest
+    return finished(started(function, name), longest)
+
+
+def finished(outcome: Future[T], longest: float = math.inf) -> Future[T]:
+    """The Future once it has finished. Raises as `run_in_thread` does."""
+    left = longest
     while not wait([outcome], min(_CHECK, left)).done:
         left -= _CHECK
         if left <= 0:

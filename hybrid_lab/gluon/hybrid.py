@@ -17,6 +17,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUnavailable, HybridLabError, InputError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
+from hybrid_lab.engines import early_import
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.block_notes import CALLS, note_block
@@ -462,6 +463,8 @@ class HybridBlock(Block):
             object.__setattr__(self, "_active", bool(active))
             looks.changed(self)
         object.__setattr__(self, "_flags", chosen)
+        if active and engine is None and device is None:
+            early_import.hybridized()
         self._graphs.start_over()
         super().hybridize(active, **chosen)
 

@@ -15,6 +15,7 @@ from hybrid_lab import optimizer as optimizers
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.engines import early_import
 from hybrid_lab.ndarray import NDArray, changes, zeros
 from hybrid_lab.ndarray.tape import Leaf
 
@@ -103,6 +104,7 @@ class Trainer:
                 self._kvstore.set_gradient_compression(compression_params)
             self._own_store = OwnStore(self._kvstore, self._params, self._optimizer, update_on_kvstore)
         trainers.add(self)
+        early_import.trains(parameter._shape for parameter in self._params)
 
     def _common_contexts(self) -> list[Any]:
         contexts: list[Any] | None = None

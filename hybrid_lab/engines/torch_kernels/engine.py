@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from hybrid_lab.engines.engine import Training
-from hybrid_lab.engines.libraries import import_library
+from hybrid_lab.engines.libraries import import_library, is_begun, use
 from hybrid_lab.engines.planned.engine import PlannedEngine
 from hybrid_lab.engines.regions import RegionOperator, contracted, refuse
 from hybrid_lab.engines.report import Report
@@ -102,8 +102,9 @@ def set_threads() -> None:
     global _imported_here, _threads_set
     if _threads_set:
         return
-    if "torch" not in sys.modules:
+    if "torch" not in sys.modules and not is_begun("torch"):
         _imported_here = True  # also where an interrupt comes before the import has ended
+    use("torch")
     torch = import_library("torch")
     if _imported_here:
         torch.set_num_threads(thread_count())
