@@ -9,6 +9,7 @@ import datetime
 import decimal
 import enum
 import fractions
+import gc
 import math
 import pathlib
 import random
@@ -498,3 +499,40 @@ def test_random_values_come_back():
         value, tensors = nested(generator), {}
         found = values.decode(values.encode(value, tensors), tensors)
         same(found, value)
+
+
+@dataclasses.dataclass
+class Cleaner:
+    """What a hostile file would name: freeing an object of it does what its attributes say."""
+
+    path: str
+    freed: typing.ClassVar[list] = []
+
+    def __del__(self):
+        Cleaner.freed.append(self.path)
+
+
+def test_no_object_is_made_that_runs_code_when_it_is_freed():
+    data = values.encode(Cleaner("mine"), {})
+    Cleaner.freed.clear()
+    found = values.decode(data, {})
+    assert type(found) is kinds.MissingObject and found.path == "mine"
+    del found
+    gc.collect()
+    assert Cleaner.freed == []
+
+
+def test_the_newest_of_classes_of_one_name():
+    """As where a cell was run again."""
+
+    def define():
+        @dataclasses.dataclass
+        class Settings:
+            lr: float = 0.1
+
+        return Settings, namedtuple("Pair", "a b")
+
+    old, new = define(), define()
+    for one, other in zip(old, new, strict=True):
+        found = values.decode(values.encode(one(1) if one.__name__ == "Settings" else one(1, 2), {}), {})
+        assert type(found) is other

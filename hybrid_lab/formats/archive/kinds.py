@@ -100,8 +100,8 @@ class MissingObject:
 
 
 def live_class(base: type, module: str, name: str, fits: Callable[[Any], bool] = bool) -> Any:
-    """The class of this name among the live subclasses of a base; None where there is none. No module is imported and
-    no attribute read by a name of the file.
+    """The class of this name among the live subclasses of a base; None where there is none, and for one whose objects
+    run code when they are freed. No module is imported and no attribute read by a name of the file.
     """
     found: Any = None
     pending: deque[type] = deque([base])
@@ -110,10 +110,11 @@ def live_class(base: type, module: str, name: str, fits: Callable[[Any], bool] =
         kind = pending.popleft()
         if kind.__name__ == name.rpartition(".")[2] and (kind.__module__, kind.__qualname__) == (module, name):
             found = kind if fits(kind) else found  # the newest one: a cell that was run again has made several
-        further: list[type] = [each for each in type.__subclasses__(kind) if each not in seen]
+        subclasses: list[type] = type.__subclasses__(kind)
+        further = [each for each in subclasses if each not in seen]
         seen.update(further)
         pending += further
-    return found
+    return None if hasattr(found, "__del__") else found
 
 
 def _fields_of(kind: type) -> tuple[str, ...] | None:
