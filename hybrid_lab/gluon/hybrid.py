@@ -27,7 +27,7 @@ from hybrid_lab.gluon.hybridized.assigned import as_symbols, graph_of_symbols
 from hybrid_lab.gluon.hybridized.cached_graph import GraphCache, drop_for_values
 from hybrid_lab.gluon.hybridized.code import ANY, attributes_read, of_user
 from hybrid_lab.gluon.hybridized.graphs_of_calls import predicting
-from hybrid_lab.gluon.hybridized.known_calls import KnownCall, kind_of_call
+from hybrid_lab.gluon.hybridized.known_calls import KnownCall, key_of, kind_of_call
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
 from hybrid_lab.gluon.hybridized.operator_hooks import Around as OperatorsShown
 from hybrid_lab.gluon.hybridized.operator_hooks import OperatorHook
@@ -271,8 +271,8 @@ class HybridBlock(Block):
             return self._run_pinned(args)
         if not leaves and any(isinstance(leaf, Symbol) for leaf in args):
             return self._compose_symbols(args, keywords)
-        calls, call = self._graphs.calls, None
-        if not (keywords or calls.was_last(args) or self._tensors_given(args)[0] is None):
+        calls, call, key = self._graphs.calls, None, key_of(args)
+        if not (calls.repeats(key) or keywords or self._tensors_given(args)[0] is None):
             call = kind_of_call(args, f"the input of {self.name}")  # before the code changes a list among the arguments
         try:
             result = own_call(self)(*args, **keywords) if self._own_call else self._forward_eagerly(args)
@@ -282,7 +282,7 @@ class HybridBlock(Block):
             note_block(error, self)
             raise
         if call is not None:
-            calls.note(call, args)
+            calls.note(call, key)
         self._note_outputs(result)
         return result
 
@@ -377,8 +377,8 @@ class HybridBlock(Block):
         if any(parameter._array is None for parameter in neutral.parameters):
             self._complete_from(neutral, leaves)
         outputs = interpret(neutral.with_unused, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
-        if cache is None and not self._graphs.calls.was_last(args):
-            self._graphs.calls.note(KnownCall(spec, types, bool(modes.training), bool(modes.recording)), args)
+        if cache is None and not self._graphs.calls.repeats(key := key_of(args)):
+            self._graphs.calls.note(KnownCall(spec, types, bool(modes.training), bool(modes.recording)), key)
         return unflatten(neutral.out_spec, iter(outputs))
 
     def _inline_pinned(self, args: Sequence[object], cache: GraphCache | None = None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -58,73 +58,82 @@ class KnownCall:
 
 
 class KnownCalls:
-    """The latest kinds of calls of one Block, each once, in the order in which they were noted last."""
+    """The latest kinds of calls of one Block, in the order in which they were made or noted last."""
 
-    def __init__(self) -> None:
-        self._calls: dict[KnownCall, None] = {}
-        #: Mode and (class, shape, dtype) of each argument of the call noted last, if all of them are arrays.
-        self._last: tuple[bool, bool, list[tuple[type, tuple[int, ...], Any]]] | None = None
+    def __init__(self, calls: Iterable[KnownCall] = ()) -> None:
+        #: `key_of` the arguments of a call, or the call itself -> the call
+        self._calls: dict[object, KnownCall] = {call: call for call in calls}
+        self._last: object = None
 
     def __iter__(self) -> Iterator[KnownCall]:
-        """Earliest first."""
-        return iter(tuple(self._calls))
+        """Each once, the earliest first."""
+        latest_first = dict.fromkeys(reversed(tuple(self._calls.values())))
+        return iter(tuple(latest_first)[::-1])
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def was_last(self, args: Sequence[Any]) -> bool:
-        """Whether the call noted last was of the same kind as one with these arguments, as far as that is quick."""
-        last = self._last
-        if last is None or modes.training is not last[0] or modes.recording is not last[1]:
-            return False
-        if len(args) != len(last[2]):
-            return False
-        for arg, (kind, shape, dtype) in zip(args, last[2], strict=True):
-            if type(arg) is not kind or arg.host_view.shape != shape or arg.host_view.dtype is not dtype:
+    def repeats(self, key: object) -> bool:
+        """Whether a call with this key is known; it is the latest one then. key : `key_of` the arguments"""
+        if key is not None and key == self._last:
+            return True
+        with _lock:
+            call = self._calls.pop(key, None)
+            if call is None:
                 return False
+            self._calls[key], self._last = call, key
         return True
 
-    def note(self, call: KnownCall, args: Sequence[object] = ()) -> None:
-        """Keep the call as the latest one. args : its arguments, if it ran just now"""
+    def note(self, call: KnownCall, key: object = None) -> None:
+        """Keep the call as the latest one. key : `key_of` its arguments, if it ran just now"""
+        key = call if key is None else key
         with _lock:
-            self._calls.pop(call, None)
-            self._calls[call] = None
+            self._calls.pop(key, None)
+            self._calls[key], self._last = call, key
             if len(self._calls) > MAX_CALLS:
                 del self._calls[next(iter(self._calls))]
-            self._last = None
-            if args and all(isinstance(arg, NDArray) for arg in args):
-                seen: Any = args
-                kinds = [(type(arg), arg.host_view.shape, arg.host_view.dtype) for arg in seen]
-                self._last = modes.training, modes.recording, kinds
 
     def cast(self, dtype: DTypeLike | None) -> None:
         """Assume from now on that the floating tensors of all these calls have this dtype."""
         name = dtype_of(dtype).name
         with _lock:
-            self._last = None
-            calls = [replace(call, types=call.types and cast_types(call.types, name)) for call in self._calls]
-            self._calls = dict.fromkeys(calls)
+            calls = [replace(call, types=call.types and cast_types(call.types, name)) for call in self]
+            self._calls, self._last = {call: call for call in calls}, None
 
     def without_classes(self) -> KnownCalls:
         """A copy without the calls that hold objects of the user's classes, for a pickle."""
-        twin = KnownCalls()
-        twin._calls = {call: None for call in self._calls if plain(call.spec) == call.spec}
-        return twin
+        return KnownCalls([call for call in self if plain(call.spec) == call.spec])
 
     def __copy__(self) -> KnownCalls:
-        twin = KnownCalls()
-        twin._calls = dict(self._calls)
-        return twin
+        return KnownCalls(self)
 
     def __deepcopy__(self, memo: object) -> KnownCalls:
-        return self.__copy__()
+        return KnownCalls(self)
 
-    def __getstate__(self) -> list[KnownCall]:
-        return [*self._calls]
+    def __reduce__(self) -> tuple[object, ...]:
+        return KnownCalls, ([*self],)
 
-    def __setstate__(self, calls: list[KnownCall]) -> None:
-        self.__init__()  # type: ignore[misc]
-        self._calls = dict.fromkeys(calls)
+
+_QUICK = (bool, int, str, type(None))
+
+
+def key_of(args: tuple[object, ...]) -> object:
+    """Something equal for calls of one kind in one mode, made faster than a KnownCall; None for unusual arguments."""
+    try:
+        return modes.training, modes.recording, tuple(map(_key, args))
+    except TypeError:
+        return None
+
+
+def _key(item: object) -> object:
+    kind = type(item)
+    if isinstance(item, NDArray):
+        return kind, item.host_view.shape, item.host_view.dtype
+    if isinstance(item, (list, tuple)):
+        return kind, *map(_key, item)
+    if kind in _QUICK:
+        return kind, item
+    raise TypeError
 
 
 def cast_types(types: Types, name: str) -> Types:
