@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 import traceback
+import warnings
 from collections import Counter
 
 from .run import Opener, run_order
@@ -15,7 +16,8 @@ from .run import Opener, run_order
 def main(text: str) -> int:
     """Returns how many orders failed."""
     logging.getLogger("hybrid_lab").setLevel(logging.WARNING)
-    logging.getLogger("hybrid_lab").handlers.clear()
+    logging.getLogger("hybrid_lab").addHandler(logging.NullHandler())
+    warnings.simplefilter("ignore")
     logging.getLogger("hybrid_lab").propagate = False
     first, last = map(int, (text if "-" in text else f"{text}-{text}").split("-"))
     counts, failed, opener = Counter[str](), 0, Opener()

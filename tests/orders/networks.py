@@ -1,4 +1,4 @@
-"""Twenty networks for random orders of calls, changes and saves: of `mx.nd` and `mx.np`, with plain tops, shared parts,
+"""Networks for random orders of calls, changes and saves: of `mx.nd` and `mx.np`, with plain tops, shared parts,
 modes, shapes, structures around tensors, and graphs from files.
 """
 
@@ -7,12 +7,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
-from hybrid_lab import autograd, gluon, nd, np, npx
+from hybrid_lab import autograd, gluon, nd, np, npx, onnx
 from hybrid_lab.gluon import nn, rnn
 
 
@@ -21,7 +21,7 @@ class Network:
     """make : gives a new net; arguments : batch size -> arguments of a call, whose arrays are made with `array`
 
     fails : whether the net has a switch `fail`, which makes its code untraceable; scale : whether it has an attribute
-    `scale` that its code reads; casts : whether it may be cast
+    `scale` that its code reads; casts : whether it may be cast; is_made : whether it has values already
     """
 
     make: Callable[[], Any]
@@ -30,7 +30,7 @@ class Network:
     scale: bool = False
     casts: bool = True
     is_np: bool = False
-    tags: frozenset[str] = field(default_factory=frozenset)
+    is_made: bool = False
 
 
 class Scaled(gluon.HybridBlock):
@@ -118,6 +118,46 @@ class OwnForward(nn.Dense):
 
     def forward(self, x):
         return super().forward(x) * 2
+
+
+class OwnCall(gluon.HybridBlock):
+    """A `__call__` of its own, which prepares the argument and scales the result."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.out = nn.Dense(3)
+
+    def __call__(self, x, factor=1.0):
+        return super().__call__(x + 1) * (2 * factor)
+
+    def hybrid_forward(self, F, x):
+        return self.out(x)
+
+
+class Unused(gluon.HybridBlock):
+    """Computes a layer whose result nobody uses."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.unused, self.norm, self.out = nn.Dense(2), nn.BatchNorm(), nn.Dense(3)
+
+    def hybrid_forward(self, F, x):
+        self.norm(self.unused(x))
+        return self.out(x)
+
+
+class Holder(gluon.HybridBlock):
+    """A HybridBlock around the graph of a file."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.body, self.out = _from_files(), nn.Dense(3)
+
+    def hybrid_forward(self, F, x):
+        return self.out(self.body(x)) - 1
 
 
 class Top(gluon.Block):
@@ -212,6 +252,16 @@ def _from_files():
         return gluon.SymbolBlock.imports(path + "-symbol.json", ["data"], path + "-0000.params")
 
 
+def _from_onnx():
+    source = _sequential(lambda: nn.Dense(4, activation="relu"), lambda: nn.Dense(2))()
+    source.initialize()
+    source(nd.ones((2, 4)))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "m.onnx")
+        onnx.export(source, path, inputs=("batch", 4))
+        return onnx.imports(path)
+
+
 def _matrix(batch, array):
     return (array(batch, 4),)
 
@@ -244,10 +294,14 @@ NETWORKS: dict[str, Network] = {
         lambda batch, array: (nd.array(numpy.arange(batch * 3).reshape(batch, 3) % 9),),
         casts=False,
     ),
+    "own call": Network(OwnCall, _matrix),
+    "unused": Network(Unused, _matrix),
+    "holder": Network(Holder, _matrix, casts=False),
+    "onnx": Network(_from_onnx, _matrix, casts=False, is_made=True),
     "plain top": Network(Top, _matrix, fails=False),
     "shared child": Network(lambda: Top(shared=True), _matrix),
     "deep": Network(Deep, _matrix),
-    "file": Network(_from_files, _matrix, casts=False),
+    "file": Network(_from_files, _matrix, casts=False, is_made=True),
     "np": Network(NumpyNet, _matrix, fails=True, scale=True, is_np=True),
     "np plain top": Network(NumpyPlain, _matrix, is_np=True),
     "np layers": Network(

@@ -54,6 +54,10 @@ def opened(kind: str, path: str) -> Any:
     """The model in a file: an archive, or the two files of MXNet at this prefix."""
     if kind == "hlab":
         return gluon.load(path)
+    if kind == "onnx":
+        from hybrid_lab import onnx
+
+        return onnx.imports(path)
     arrays = gluon.SymbolBlock.imports(path + "-symbol.json", _inputs(path), path + "-0000.params")
     return arrays
 
@@ -78,7 +82,7 @@ def answer(kind: str, path: str, calls: list[tuple[str, Any]]) -> list[Any]:
             for name in place.split(".") if place else ():
                 block = block._children[name]
             given = decoded(arguments)
-            if kind == "mxnet":
+            if kind != "hlab":
                 given = [decoded((sort, array)) for sort, array in _flat(arguments)]
             results.append(arrays_of(encoded(block(*given))))
         except Exception as error:

@@ -102,7 +102,7 @@ class Order:
 
     def _made(self) -> Any:
         net = self.network.make()
-        if self.name != "file":
+        if not self.network.is_made:
             net.initialize()
         return net
 
@@ -123,6 +123,7 @@ class Order:
         steps += [self.train] * bool(self.net.collect_params())
         steps += [self.export, self.folder_of_mxnet, self.load, self.copy, self.pickle, self.reset_ctx]
         steps += [self.cast] * self.network.casts
+        steps += [self.onnx, self.checkpoint, self.parameters, self.replace]
         steps += [self.change] * self.network.scale + [self.fail] * self.network.fails
         return steps
 
@@ -249,6 +250,51 @@ class Order:
                 self._check("mxnet", prefix, [("", arguments, outputs)], said)
             elif not said:
                 raise Lost(f"{place!r} has no file in the folder")
+
+    def onnx(self) -> None:
+        """An ONNX file of a HybridBlock, which its own importer opens."""
+        if not isinstance(self.net, gluon.HybridBlock) or self.network.is_np or self.dtype != "float32":
+            return
+        path = os.path.join(self.folder, f"onnx{self.number}.onnx")
+        self.number += 1
+        expected = self._expected()
+        try:
+            mx.onnx.export(self.net, path)
+        except mx.MXNetError as error:
+            self._excuse(error, bool(expected))
+            return
+        self._check("onnx", path, expected[-1:], [])
+
+    def checkpoint(self) -> None:
+        """A checkpoint of a folder that has others already."""
+        manager = mx.checkpoint.Manager(os.path.join(self.folder, "run"), self.net, keep_last=2)
+        with hearing() as said:
+            self.number += 1
+            path = manager.save(self.number)
+        self._check("hlab", str(path), self._expected(), said)
+
+    def parameters(self) -> None:
+        """Write the parameters, and load them again."""
+        path = os.path.join(self.folder, "net.params")
+        try:
+            self.net.save_parameters(path)
+        except mx.MXNetError as error:
+            self._excuse(error, bool(self.batches))
+            return
+        self.net.load_parameters(path)
+
+    def replace(self) -> None:
+        """Another child of the same kind."""
+        if self.name not in ("scaled", "np plain top", "plain top", "deep"):
+            return
+        name = {"scaled": "second", "np plain top": "head", "plain top": "decoder", "deep": "stem"}[self.name]
+        if self.dtype != "float32":
+            return
+        child = getattr(self.network.make(), name)
+        child.initialize()
+        setattr(self.net, name, child)
+        self.trainer = None
+        self.batches = []
 
     # -- checks --------------------------------------------------------------------------------------------------
 
