@@ -16,6 +16,10 @@ from hybrid_lab.diagnostics.words import check_choice
 __all__ = ["CosineScheduler", "FactorScheduler", "LRScheduler", "MultiFactorScheduler", "PolyScheduler"]
 
 
+_MOST_CHANGES = 1_000_000
+"""So many multiplications by a factor take a moment; more are a power."""
+
+
 class LRScheduler:
     """Base of the schedules: `scheduler(num_update) -> float`.
 
@@ -80,8 +84,12 @@ class FactorScheduler(LRScheduler):
         self.stop_factor_lr = stop_factor_lr
 
     def decayed(self, num_update: int) -> float:
-        rate = self.base_lr
-        for _ in range(-(-num_update // self.step) - 1):  # not a power: the digits are MXNet's
+        rate, changes = self.base_lr, -(-num_update // self.step) - 1
+        if self.factor == 1.0:
+            return rate if changes < 1 else max(rate, self.stop_factor_lr)
+        if changes > _MOST_CHANGES:
+            return max(rate * self.factor**changes, self.stop_factor_lr)
+        for _ in range(changes):  # not a power: the digits are MXNet's
             rate *= self.factor
             if rate < self.stop_factor_lr:
                 return self.stop_factor_lr

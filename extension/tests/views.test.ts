@@ -161,6 +161,40 @@ test('SVG loses scripts, links, styles and event attributes', () => {
   assert.throws(() => safeSvg('<html>'), /SVG/);
 });
 
+test('attributes that CSS reads hold no function, escape or comment that could refer to a document', () => {
+  const written = (attribute: string, value: string): string => {
+    const source = `<svg xmlns="http://www.w3.org/2000/svg"><rect ${attribute}="${value}"/></svg>`;
+    return safeSvg(source).querySelector('rect')?.getAttribute(attribute) ?? '';
+  };
+  for (const value of [
+    ...[
+      '\\75rl(http://x)',
+      'u\\72 l(http://x)',
+      'u/**/rl(http://x)',
+      'url (http://x)',
+      'URL(x)',
+      '&#117;rl(x)'
+    ],
+    ...[
+      'image-set(x)',
+      'src(x)',
+      'rgb(url(x))',
+      'red;behavior:x',
+      '-moz-binding:x',
+      '@import x',
+      'red!important'
+    ]
+  ]) {
+    for (const attribute of ['fill', 'stroke', 'transform', 'd', 'font-family']) {
+      assert.equal(written(attribute, value), '', `${attribute}=${value}`);
+    }
+  }
+  assert.equal(written('fill', 'rgb(1, 2, 3)'), 'rgb(1, 2, 3)');
+  assert.equal(written('transform', 'translate(1,2) scale(.5)'), 'translate(1,2) scale(.5)');
+  assert.equal(written('font-family', "'Segoe UI', sans-serif"), "'Segoe UI', sans-serif");
+  assert.equal(written('fill', 'var(--jp-ui, #fff)'), 'var(--jp-ui, #fff)');
+});
+
 test('findings are sorted by severity; a place that can be reached is a button', () => {
   const list = new FindingsList();
   const jumps: string[] = [];

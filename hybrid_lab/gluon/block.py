@@ -20,7 +20,7 @@ from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.provided import Provided, signed_like
 
-from . import looks, states
+from . import budget, looks, states
 from .block_notes import CALLS, note_block
 from .flags import check_flags, check_switch
 from .hooks import HookHandle
@@ -73,6 +73,7 @@ class Block:
     """
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        budget.spend()
         full_prefix, own_params = NameScope.create(prefix, params, self._alias())
         vars(self).update(  # past __setattr__, which checks every value
             _children=OrderedDict(),

@@ -34,6 +34,8 @@ from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import STORAGE_TYPES, Symbol
 
+from . import budget
+
 __all__ = ["Constant", "DeferredInitializationError", "Parameter", "tensor_types"]
 
 tensor_types = (Symbol, NDArray)
@@ -107,6 +109,7 @@ class Parameter:
     ) -> None:
         for kind, value in (("stype", stype), ("grad_stype", grad_stype)):
             check_choice(f"{kind} of {name!r}", value, STORAGE_TYPES, UnknownStorageError)
+        budget.spend()
         self.name = name
         self.lr_mult = lr_mult
         self.wd_mult = wd_mult

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from os import PathLike
@@ -10,10 +11,11 @@ from typing import Any, TypeVar
 from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.provided import Provided
 
+from . import budget
 from .block import Block
 from .nn import registry
 
-archive_arguments: Provided[[str | PathLike[str], str], dict[str, Any]] = Provided("archive_arguments")
+archive_arguments: Provided[[str | PathLike[str], str], tuple[dict[str, Any], int]] = Provided("archive_arguments")
 
 BlockClass = TypeVar("BlockClass", bound=type[Block])
 
@@ -62,9 +64,10 @@ def register(cls: BlockClass) -> BlockClass:
             construct(self, *args, **kwargs)
             self.load_parameters(path)
         else:
-            saved = archive_arguments(path, cls.__name__)
+            saved, most = archive_arguments(path, cls.__name__)
             registry.check_arguments(cls, saved)
-            construct(self, *args, **{**saved, **kwargs})
+            with budget.at_most(most) if saved else contextlib.nullcontext():
+                construct(self, *args, **{**saved, **kwargs})
             self.load_states(path)
 
     target.__init__ = __init__

@@ -19,6 +19,7 @@ from hybrid_lab.engines import early_import
 from hybrid_lab.ndarray import NDArray, changes, zeros
 from hybrid_lab.ndarray.tape import Leaf
 
+from . import trainer_trial
 from .own_store import OwnStore
 from .parameter import Parameter, merged_shape
 from .parameter_dict import ParameterDict
@@ -28,6 +29,8 @@ __all__ = ["StaleGradientError", "Trainer"]
 
 _FORMAT = "hybrid_lab.trainer"
 _VERSION = 1
+_MOST_UPDATES = 1 << 53
+"""Whole numbers below this are the same in every reader of JSON."""
 
 
 class SavedStates(Protocol):
@@ -342,7 +345,7 @@ class Trainer:
             elif not _same_kind(value, known[name]):
                 lines.append(f"setting: {name} is {value!r} in the file, {known[name]!r} here")
         counters = [data.get("num_update"), *data.get("counts", {}).values()]
-        if not all(type(count) is int and count >= 0 for count in counters):
+        if not all(type(count) is int and 0 <= count < _MOST_UPDATES for count in counters):
             lines.append("counters: an update count is not a number of updates")
         if not _is_loss_scale(data.get("amp")):
             lines.append("amp: the loss scale or its counters are not valid numbers")
@@ -358,7 +361,7 @@ class Trainer:
             if merged_shape(parameter.partial_shape, shape) is None:
                 lines.append(f"shape: {parameter.name} is {parameter.shape} here, {shape} in the file")
         if not lines:
-            lines += self._array_differences(data, arrays)
+            lines += trainer_trial.problems(optimizer, data) or self._array_differences(data, arrays)
         return lines
 
     def _array_differences(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:

@@ -22,6 +22,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.ops.framework.contract import read_dtypes, read_shapes
 from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.run import FAILURES, no_shapes
 from hybrid_lab.ops.framework.run import infer as infer_operator
 from hybrid_lab.ops.framework.shapes import alike, known_shape
 from hybrid_lab.ops.framework.types import PartialShape, PartialSizes, Shape
@@ -130,9 +131,21 @@ class PartialShapes:
             self.shapes.update(zip(node.outputs, map(tuple, inferred), strict=True))
         except ShapeError as error:
             raise located(error, node) from None
+        except HybridLabError:
+            raise
+        except FAILURES as error:
+            raise no_shapes(node.op, error) from error
 
     def _backward(self, node: Node, suppose: bool) -> None:
         """Infer unknown shapes of inputs from the shapes of the outputs."""
+        try:
+            self._learn_backward(node, suppose)
+        except HybridLabError:
+            raise
+        except FAILURES as error:
+            raise no_shapes(node.op, error) from error
+
+    def _learn_backward(self, node: Node, suppose: bool) -> None:
         outputs = [self.shapes.get(value) for value in node.outputs]
         inputs = self._inputs(node)
         if is_open(node) or all(shape is None for shape in outputs) or all(map(is_complete, inputs)):

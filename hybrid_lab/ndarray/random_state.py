@@ -21,6 +21,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError
 from hybrid_lab.ops.kernels.philox import substream
 
 _MASK = (1 << 64) - 1
+_MOST_DRAWS = 1 << 62  # no process gets there, and what it draws afterwards still fits into 64 bits
 _INITIALIZER_STREAM = 0x9E3779B97F4A7C15  # the golden ratio's bits: far from every seed a person types
 _EPOCH_STREAM = 0xC2B2AE3D27D4EB4F
 
@@ -120,9 +121,10 @@ class RandomState:
                 raise ValueError(f"unknown generator {saved['generator']!r}")
             seed, draws, initializer_draws = int(saved["seed"]), int(saved["draws"]), int(saved["initializer_draws"])
             epochs = int(saved.get("epochs", 0))  # archives of earlier versions have none
-            if not (0 <= seed <= _MASK and draws >= 0 and initializer_draws >= 0 and epochs >= 0):
+            counters = (draws, initializer_draws, epochs)
+            if not 0 <= seed <= _MASK or not all(0 <= counter < _MOST_DRAWS for counter in counters):
                 raise ValueError("a number is out of range")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise HybridLabError(f"this is not a saved random state: {error}") from None
         with self._lock:
             self._seed, self._draws, self._initializer_draws, self._epochs = seed, draws, initializer_draws, epochs
@@ -150,10 +152,20 @@ def set_all_states(saved: Mapping[str, Any]) -> None:
     before = all_states()
     try:
         check_place(saved["numpy"])
+        _check_kind(saved["numpy"])
         np.random.set_state(saved["numpy"])
         random.setstate(saved["python"])
         state.set_state(saved["mx"])
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+    except (HybridLabError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         np.random.set_state(before["numpy"])
         random.setstate(before["python"])
         raise HybridLabError(f"these are not saved random states: {type(error).__name__}: {error}") from None
+
+
+def _check_kind(saved: Mapping[str, Any]) -> None:
+    """Raise ValueError for what is no state of `np.random`: NumPy converts numbers of other kinds."""
+    key = np.asarray(saved["state"]["key"])
+    if saved["bit_generator"] != "MT19937" or key.shape != (624,) or key.dtype.kind not in "ui":
+        raise ValueError("it is not of NumPy's MT19937")
+    if isinstance(saved["has_gauss"], bool) or saved["has_gauss"] not in (0, 1):
+        raise ValueError(f"has_gauss is {saved['has_gauss']!r:.40}")

@@ -296,7 +296,7 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
     if isinstance(name, Optimizer):
         return name
     klass = lookup("optimizer", name, _registry)
-    known = _arguments(klass)
+    known = defaults(klass)
     for key in kwargs:
         if known is not None and key not in known:
             near = difflib.get_close_matches(key, known, n=1)
@@ -320,7 +320,7 @@ def _plain_number(value: Any) -> Any:
     return value if value is None or isinstance(value, (int, float)) else float(value)
 
 
-def _arguments(klass: type[Optimizer]) -> dict[str, Any] | None:
+def defaults(klass: type[Optimizer]) -> dict[str, Any] | None:
     """All constructor arguments with their defaults, those that are passed on to the base class too."""
     arguments: dict[str, Any] = {}
     for base in klass.__mro__:

@@ -10,6 +10,30 @@ const ALLOWED_ATTR = (
   'font-size font-weight font-style text-anchor textLength lengthAdjust'
 ).split(' ');
 
+/** Attributes that CSS does not read, in which any text may stand. */
+const TEXTS = ['class', 'id'];
+
+/** The functions of colours and transformations. */
+const FUNCTIONS = [
+  ...['', 'rgb', 'rgba', 'hsl', 'hsla', 'var', 'translate', 'translatex', 'translatey', 'scale', 'rotate'],
+  ...['skewx', 'skewy', 'matrix']
+];
+
+/** What names, numbers, colours and functions have no need of; CSS has escapes, comments and rules. */
+// eslint-disable-next-line no-control-regex
+const FORBIDDEN = /[\\@;:{}<>\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\/\*|\*\/|!important/i;
+
+/** Whether an attribute's value refers to nothing outside of the picture. */
+function isPlain(name: string, value: string): boolean {
+  if (TEXTS.includes(name)) {
+    return !value.toLowerCase().replace(/\s+/g, '').includes('url(');
+  }
+  const called = [...value.matchAll(/([^\s(),]*\s*)\(/g)];
+  return (
+    !FORBIDDEN.test(value) && called.every(match => FUNCTIONS.includes((match[1] ?? '').trim().toLowerCase()))
+  );
+}
+
 let purifier: DOMPurify | undefined;
 
 /** The instance of this module: other users of DOMPurify on the page keep their own hooks. */
@@ -18,7 +42,7 @@ function purify(): DOMPurify {
     purifier = createPurifier(window);
     purifier.addHook('uponSanitizeAttribute', (_element, attribute) => {
       // A fill or stroke may refer to another document.
-      attribute.keepAttr = !/url\s*\(/i.test(attribute.attrValue);
+      attribute.keepAttr = isPlain(attribute.attrName, attribute.attrValue);
     });
   }
   return purifier;

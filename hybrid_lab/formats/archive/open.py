@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
 from hybrid_lab.engines.collector import without_collecting
-from hybrid_lab.gluon import access
+from hybrid_lab.gluon import access, budget
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import registry
@@ -25,7 +25,7 @@ from ..singa import is_singa
 from . import attributes, layout
 from .archive import Archive
 from .folder import Folder, folder_at
-from .tree import BlockRecord, ParameterRecord, initializer_of, rename_classes
+from .tree import BlockRecord, ParameterRecord, Tree, initializer_of, rename_classes
 from .values import Decoder
 
 if TYPE_CHECKING:
@@ -42,6 +42,13 @@ _FLAG_TYPES: dict[str, Any] = {
     "strict": bool,
     "tf32": bool,
 }
+
+
+_FAILURES = (
+    *(HybridLabError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError),
+    *(MemoryError, RecursionError),
+)
+"""What constructors raise for arguments that they do not take."""
 
 
 class MissingCodeError(HybridLabError, NotImplementedError):
@@ -149,7 +156,7 @@ def _build(
             "the archive's graphs do not reproduce the outputs of its own examples", differences, path=archive.path
         )
     builder = _Builder(archive, ctx, rename_classes(archive.tree, classes))
-    root = builder.build(0)
+    root = builder.build_root()
     builder.pin()
     builder.give_attributes()
     return (root, archive.aux(builder.blocks, builder.parameters)) if with_aux else root
@@ -162,23 +169,30 @@ def structure(path: str | PathLike[str]) -> Block:
     """
     with without_collecting():
         builder = _Builder(Archive(path, values=False), None)
-        root = builder.build(0)
+        root = builder.build_root()
         builder.pin()
         return root
 
 
-def archive_arguments(path: str | PathLike[str], class_name: str) -> dict[str, Any]:
-    """The constructor's arguments of an archive's outermost Block but for its children; none of SINGA's states.
+def archive_arguments(path: str | PathLike[str], class_name: str) -> tuple[dict[str, Any], int]:
+    """The constructor's arguments of an archive's outermost Block but for its children, none of SINGA's states; and how
+    many Blocks and parameters it may make with them.
 
     Raises HybridLabError where the Block is of another class than `class_name`, ArchiveError for a damaged file.
     """
     file = layout.existing_path(path)
     if is_singa(file):
-        return {}
-    record = Archive(file, values=False).tree.blocks[0]
+        return {}, 0
+    tree = Archive(file, values=False).tree
+    record = tree.blocks[0]
     if record.class_ != class_name:
         raise HybridLabError(f"{file} holds a {record.class_}, not a {class_name}")
-    return {name: value for name, value in record.config.items() if registry.child_name(value) is None}
+    return {name: value for name, value in record.config.items() if registry.child_name(value) is None}, _most(tree)
+
+
+def _most(tree: Tree) -> int:
+    """How many Blocks and parameters the constructors of a tree may make: some are made that others replace."""
+    return 4 * (len(tree.blocks) + len(tree.parameters)) + 1000
 
 
 class _Builder:
@@ -195,6 +209,14 @@ class _Builder:
         self.parameters: dict[str, Parameter] = {}
         self._waiting: set[int] = set()
         """The ids of blocks that wait for a child which is an argument of their constructor."""
+
+    def build_root(self) -> Block:
+        """The outermost block. Raises ArchiveError where a layer's arguments ask for more than the tree lists."""
+        try:
+            with budget.at_most(_most(self.archive.tree)):
+                return self.build(0)
+        except budget.TooManyError as error:
+            raise ArchiveError(f"damaged archive: {error}", path=self.archive.path, member=layout.TREE) from None
 
     def build(self, number: int, existing: Block | None = None) -> Block:
         """The block of this id. existing : the one that a registered parent made itself in its place."""
@@ -226,7 +248,9 @@ class _Builder:
                 arguments = self._arguments(record)
                 if arguments is not None:
                     return registry.build(known or str(record.layer), arguments, record.prefix)
-            except (HybridLabError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+            except budget.TooManyError:
+                raise
+            except _FAILURES as error:
                 logger.warning(
                     f"{record.path or record.class_}: {record.class_} could not be constructed again: {error}"
                 )

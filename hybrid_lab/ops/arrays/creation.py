@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, prod
+from math import ceil, isfinite, prod
 
 import numpy as np
 
@@ -113,6 +113,8 @@ class Arange(_Listed, name="_arange", aliases=("arange",)):
     def check(self) -> None:
         if self.step == 0:
             raise AttributeSpecError("arange: step must not be 0")
+        if not all(isfinite(number) for number in (*self.bounds, self.step)):
+            raise AttributeSpecError(f"arange: start, stop and step must be finite, not {(*self.bounds, self.step)}")
         if self.repeat < 1:
             raise AttributeSpecError(f"arange: repeat={self.repeat}; at least 1 is needed")
         if self.infer_range:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, ShapeError
+from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ops.framework.contract import read_dtypes, read_gradients, read_outputs, read_shapes
 from hybrid_lab.ops.framework.dtypes import BFLOAT16, is_bfloat16
 from hybrid_lab.ops.framework.memory import WORKSPACE
@@ -148,6 +148,10 @@ def infer(
             out_shapes = read_shapes(op, op.infer_shape(*shapes))
         except NeedsNumber as need:
             raise NeedsNumber(need.symbols, need.rule or f"{op.name}: its rule") from None
+        except HybridLabError:
+            raise
+        except FAILURES as error:
+            raise no_shapes(op, error) from error
         for shape in out_shapes:
             if any(type(size) is int and size < 0 for size in shape):
                 raise ShapeError(f"{op!r} has no result of shape {shape}: a shape cannot have negative sizes")
@@ -160,6 +164,15 @@ def infer(
             known.clear()
         known[key] = found
     return found
+
+
+FAILURES = (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+"""What arithmetic on attributes of any values, such as infinity or 10**18, may end in."""
+
+
+def no_shapes(op: Operator, error: BaseException) -> ShapeError:
+    """The error for a rule that failed at the operator's attributes."""
+    return ShapeError(f"{op!r:.200}: no shapes follow from these attributes ({type(error).__name__}: {error})")
 
 
 def _refuse_numbers(op: Operator, dtypes: Sequence[Any]) -> None:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hybrid_lab.diagnostics.errors import AttributeSpecError
+
+MOST_OUTPUTS = 100_000
+"""More would be a number in a damaged file, for which nodes would be made for minutes."""
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -23,5 +28,7 @@ class Signature:
     aux_always: bool = False
 
     def __post_init__(self) -> None:
+        if type(self.outputs) is int and self.outputs > MOST_OUTPUTS:
+            raise AttributeSpecError(f"an operator has at most {MOST_OUTPUTS:,} outputs, not {self.outputs}")
         if self.visible is None:
             object.__setattr__(self, "visible", self.outputs)

@@ -6,7 +6,6 @@ A step is one small product and the gates. Invalid steps, which lie behind the e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +43,11 @@ class Sizes(NamedTuple):
 
     def parameters(self, input_size: int) -> int:
         """Length of the packed parameter vector."""
-        return sum(prod(shape) for _, _, shape in self.pieces(input_size))
+        rows = GATES[self.mode] * self.hidden
+        places = self.layers * self.directions
+        widths = input_size + self.units * self.directions * (self.layers - 1)
+        per_place = rows * self.units + (self.projection or 0) * self.hidden + 2 * rows
+        return rows * self.directions * widths + places * per_place
 
     def pieces(self, input_size: int) -> Iterator[tuple[int, str, tuple[int, ...]]]:
         """(layer * directions + direction, name, shape) in the packed order: all weights, then all biases.

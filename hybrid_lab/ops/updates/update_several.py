@@ -19,6 +19,7 @@ from hybrid_lab.ops.framework.lowering import run_lowering
 from hybrid_lab.ops.framework.namespace import F as raw
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
 from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.ops.framework.signature import MOST_OUTPUTS
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
 
 Item = TypeVar("Item")
@@ -58,6 +59,8 @@ class _Several(Operator):
         return tuple(range(0, self.num_weights * len(self.group), len(self.group)))
 
     def check(self) -> None:
+        if not 1 <= self.num_weights <= MOST_OUTPUTS:
+            raise AttributeSpecError(f"{self.name}: num_weights={self.num_weights}; 1 to {MOST_OUTPUTS:,} are possible")
         if self.preloaded:
             return
         lrs, wds = self.attributes["lrs"], self.attributes["wds"]
