@@ -15,7 +15,13 @@ from numpy.typing import DTypeLike
 from hybrid_lab import engines
 from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
-from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUnavailable, HybridLabError, InputError
+from hybrid_lab.diagnostics.errors import (
+    DeferredInitializationError,
+    EngineUnavailable,
+    HybridLabError,
+    InputError,
+    MissingGraphError,
+)
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.engines import early_import
 from hybrid_lab.gluon import looks
@@ -398,11 +404,15 @@ class HybridBlock(Block):
         Block. Assigned, it runs instead of the code: `block._cached_graph = sym.load("net-symbol.json")`, with the
         Block's own parameters; or a tuple of the inputs and the Symbol. () lets the code run again.
         """
-        return as_symbols(self._graphs.first())
+        return as_symbols(next(iter(self._graphs.predicting_first()), None))
 
     @_cached_graph.setter
     def _cached_graph(self, graph: object) -> None:
-        found = graph_of_symbols(self, graph)
+        try:
+            known = predicting(self)
+        except MissingGraphError:
+            known = None
+        found = graph_of_symbols(self, graph, known)
         self._graphs.pin([] if found is None else [found])
 
     # -- hybridize -------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError, SettingError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.collector import without_collecting
+from hybrid_lab.formats.archive.exporting import outermost
 from hybrid_lab.formats.archive.traces import called_on, passing
 from hybrid_lab.formats.kinds import check_path
 from hybrid_lab.gluon import access
@@ -185,16 +186,6 @@ def _networks(
     if not networks:
         raise MissingGraphError(f"{net.name}: no HybridBlock below it was called; call the model, or pass inputs=")
     return networks, left_out
-
-
-def outermost(net: Block) -> list[tuple[str, HybridBlock]]:
-    """(path, Block) of the HybridBlocks that are in no other HybridBlock."""
-    found: list[tuple[str, HybridBlock]] = []
-    for path, block in blocks_below(net):
-        inside = any(path.startswith(f"{above}.") for above, _ in found)
-        if isinstance(block, HybridBlock) and not inside:
-            found.append((path, block))
-    return found
 
 
 def check_opset(opset: int | None) -> None:

@@ -364,6 +364,35 @@ def test_the_sketch_of_the_rfc(form, tmp_path, monkeypatch):
     np.testing.assert_array_equal(Counting().load(tmp_path).parameters, 6)
 
 
+@pytest.mark.parametrize("hybridized", [True, False])
+def test_the_sketch_on_one_model_keeps_structures(hybridized, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    class Pair(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.dense = nn.Dense(3)
+
+        def hybrid_forward(self, F, x, y):
+            return {"sum": self.dense(x) + y, "both": (x, y)}
+
+    class Top(gluon.Block):
+        def __init__(self):
+            super().__init__()
+            self.pair, self.head = Pair(), nn.Dense(2)
+
+        def forward(self, x):
+            return self.head(self.pair(x, x)["sum"])
+
+    net, wanted = called(Top, hybridized)
+    save_cached_graphs(net)
+    load_cached_graphs(net, FORMS["a Symbol"])
+    np.testing.assert_allclose(net(X).asnumpy(), wanted, rtol=1e-6)
+    assert set(net.pair(X, X)) == {"sum", "both"} and isinstance(net.pair(X, X)["both"], tuple)
+    net.save("top.hlab")
+    assert not Top().load("top.hlab").differences
+
+
 def test_what_the_cached_graph_is(tmp_path):
     net, wanted = called(Plain)
     inputs, output = net.body._cached_graph

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.structure import LEAF
+from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, count_leaves
 from hybrid_lab.graph.node import Value
 from hybrid_lab.symbol.symbol import Group, Symbol
 
@@ -28,9 +28,10 @@ def as_symbols(neutral: NeutralGraph | None) -> tuple[Any, ...]:
     return inputs, Symbol(tuple(neutral.graph.outputs))
 
 
-def graph_of_symbols(block: HybridBlock, assigned: object) -> NeutralGraph | None:
+def graph_of_symbols(block: HybridBlock, assigned: object, known: NeutralGraph | None) -> NeutralGraph | None:
     """The graph that a Symbol, or a tuple of input Symbols and Symbol, stands for; None for an empty tuple.
 
+    known : a graph of the Block, whose structure of arguments and results is taken over
     The inputs of a Symbol alone are its variables that are no parameters of the Block: `data`, or `data0`, `data1` ...
     Raises SettingError for anything else, HybridLabError for a variable that is neither an input nor a parameter.
     """
@@ -61,10 +62,17 @@ def graph_of_symbols(block: HybridBlock, assigned: object) -> NeutralGraph | Non
     owned = [name for name in variables if name in own]
     values = [variables[name] if name in variables else _unread(name) for name in data]
     graph = outputs.graph([*values, *(variables[name] for name in owned)])
-    out_spec = LEAF if len(outputs.outputs) == 1 else ("list", (LEAF,) * len(outputs.outputs))
-    return NeutralGraph(
-        graph, ("tuple", (LEAF,) * len(data)), out_spec, tuple(own[name] for name in owned), source="file"
-    )
+    in_spec, out_spec = _structure(known, len(data), len(outputs.outputs))
+    return NeutralGraph(graph, in_spec, out_spec, tuple(own[name] for name in owned), source="file")
+
+
+def _structure(known: NeutralGraph | None, inputs: int, outputs: int) -> tuple[Spec, Spec]:
+    """The structure of arguments and results: that of a known graph of the Block, if it has as many tensors, because
+    MXNet's form has no structure; else tensors one behind the other.
+    """
+    if known is not None and known.num_data == inputs and count_leaves(known.out_spec) == outputs:
+        return known.in_spec, known.out_spec
+    return ("tuple", (LEAF,) * inputs), LEAF if outputs == 1 else ("list", (LEAF,) * outputs)
 
 
 def _names_of_inputs(block: HybridBlock, inputs: object) -> list[str]:
