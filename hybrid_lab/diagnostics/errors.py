@@ -18,6 +18,10 @@ class ShapeError(HybridLabError, ValueError):
     """Shapes that do not fit an operator, a layer or each other."""
 
 
+class DeclaredSizeError(ShapeError):
+    """Inputs of other sizes than those that an imported graph holds for. The message names input, axis and sizes."""
+
+
 class ArrayIndexError(ShapeError, IndexError):
     """An index that is out of range for the shape, or a key that means nothing."""
 

@@ -55,7 +55,9 @@ class ImportedGraph(SymbolBlock):
             neutrals.append(
                 NeutralGraph(each.graph, each.structure, each.results, parameters, observation, source="file")
             )
-        blocks = tree.add_children(self, neutrals, composed.classes | (training.classes if training else {}))
+        composed_graphs = [composed] if training is None else [composed, training]
+        classes = composed.classes | (training.classes if training else {})
+        blocks = tree.add_children(self, neutrals, composed_graphs, classes)
         for parameter in known.values():
             tree.place(parameter, blocks)
         self._graphs.pin(neutrals)

@@ -17,6 +17,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.onnx import element_types, own_graph
+from hybrid_lab.onnx.checked import Source, checked, declared_shapes, dtypes_that_matter
 from hybrid_lab.onnx.errors import OnnxError, OpenValueError, UnsupportedOperatorError
 from hybrid_lab.onnx.importer import GraphImporter, block_classes
 from hybrid_lab.onnx.importers.functions import Functions, Item, Size, Tensor
@@ -54,6 +55,9 @@ class Composed:
     tensors : name in the file -> Value, for all results of nodes
     outputs : names of the outputs in the file; classes : path of a Block -> the name of its class, as the file says
     frozen : parameters that the model's owner did not train
+    shapes : the shape of each Value as it was imported, with symbols for open sizes; {} where they are not known
+    conditions : what the symbols satisfy
+    source : where the graph comes from
     views : Blocks of the same graph with further outputs, by the names of these
     buffers : name -> the memory of a parameter that others read and write, too
     layers : the nodes of the file
@@ -72,6 +76,9 @@ class Composed:
     views: dict[tuple[str, ...], HybridBlock] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
+    shapes: dict[Value, tuple[Any, ...]] = field(default_factory=dict)
+    conditions: tuple[str, ...] = ()
+    source: Source = "onnx"
 
     def __deepcopy__(self, memo: object) -> Composed:
         """Graphs are not changed and need no copy; the views are made anew, of the copied parameters."""
@@ -317,11 +324,17 @@ def finished(
     for node in whole.nodes:
         copy = _without_types(node, new, used, states, node_names)
         new.update(zip(node.outputs, copy.outputs, strict=True))
-    graph = Graph([new[value] for value in whole.inputs], [new[value] for value in results], draws=F.draws, name=name)
+    values = [value for node in whole.nodes for value in node.outputs]
+    plain = Graph([new[value] for value in whole.inputs], [new[value] for value in values])
+    dtypes = dtypes_that_matter(plain, [value.dtype for value in data])
+    declared = declared_shapes(names, [value.shape for value in data], dtypes, F.conditions)
+    graph = checked(plain, declared, F.source)
+    new = dict(zip(values, graph.outputs, strict=True))
     F.parameters.clear()  # whoever still has F does not keep the arrays
     return Composed(
-        graph, names, structure, out_spec, parameters, states, {name: new[value] for name, value in tensors.items()},
-        outputs, classes,
+        Graph(graph.inputs, [new[value] for value in results], draws=F.draws, name=name), names, structure, out_spec,
+        parameters, states, {name: new[value] for name, value in tensors.items()}, outputs, classes,
+        shapes={new[value]: value.shape for value in values}, conditions=tuple(F.conditions), source=F.source,
     )  # fmt: skip
 
 

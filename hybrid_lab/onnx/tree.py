@@ -15,6 +15,8 @@ from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.graph.graph import extract
 from hybrid_lab.graph.node import Value
 from hybrid_lab.onnx.calls import Call, calls_of
+from hybrid_lab.onnx.checked import checked, declared_shapes
+from hybrid_lab.onnx.compose import Composed
 
 FUNCTION, HOLDER = "ONNX function", "Blocks"
 """Classes of Blocks of which the file says none: one with nodes, one that only holds others."""
@@ -22,14 +24,17 @@ MOST_GRAPHS = 2000
 """Calls of Blocks in a graph for which each Block gets a graph of its own."""
 
 
-def add_children(root: HybridBlock, graphs: Sequence[NeutralGraph], classes: Mapping[str, str]) -> dict[str, Block]:
+def add_children(
+    root: HybridBlock, graphs: Sequence[NeutralGraph], composed: Sequence[Composed], classes: Mapping[str, str]
+) -> dict[str, Block]:
     """Add the Blocks below `root`, each with the graph of its first call; returns all by path, "" for root.
 
-    graphs : of root, one for each mode or one for both; classes : path -> name of the class in the file
+    graphs : of root, one for each mode or one for both; composed : what they were made from
+    classes : path -> name of the class in the file
     """
     blocks: dict[str, Block] = {"": root}
     pinned: dict[ArchivedBlock, list[NeutralGraph]] = {}
-    for whole in graphs:
+    for whole, imported in zip(graphs, composed, strict=True):
         variables = whole.graph.inputs[whole.num_data :]
         owners = dict(zip(variables, whole.parameters, strict=True))
         seen = {""}
@@ -37,7 +42,7 @@ def add_children(root: HybridBlock, graphs: Sequence[NeutralGraph], classes: Map
         while pending and len(pinned) < MOST_GRAPHS:
             call = pending.popleft()
             pending += _calls(call)
-            neutral = _neutral(call, owners, whole.observation)
+            neutral = _neutral(call, owners, whole.observation, imported)
             if call.path in seen or neutral is None:
                 continue
             seen.add(call.path)
@@ -67,8 +72,10 @@ def _calls(call: Call) -> list[Call]:
     return [item for item in call.items if isinstance(item, Call)]
 
 
-def _neutral(call: Call, owners: Mapping[Value, Parameter], observation: Observation) -> NeutralGraph | None:
-    """The graph of a call; None where it takes or gives no data."""
+def _neutral(
+    call: Call, owners: Mapping[Value, Parameter], observation: Observation, imported: Composed
+) -> NeutralGraph | None:
+    """The graph of a call, with a check of its inputs if their shapes are known; None where it takes or gives no data."""
     data = [value for value in call.inputs if value not in owners]
     if not data or not call.outputs:
         return None
@@ -78,6 +85,12 @@ def _neutral(call: Call, owners: Mapping[Value, Parameter], observation: Observa
         return None
     out_spec = LEAF if len(call.outputs) == 1 else ("tuple", (LEAF,) * len(call.outputs))
     parameters = tuple(owners[value] for value in variables)
+    if all(value in imported.shapes for value in data):
+        names = [value.node.name for value in graph.inputs]
+        declared = declared_shapes(
+            names[: len(data)], [imported.shapes[value] for value in data], [None] * len(data), imported.conditions
+        )  # fmt: skip
+        graph = checked(graph, declared, imported.source)
     return NeutralGraph(graph, ("tuple", (LEAF,) * len(data)), out_spec, parameters, observation, source="file")
 
 

@@ -4,6 +4,7 @@ from hybrid_lab.ops.arrays import (
     constant_index,
     coordinates,
     creation,
+    declared,
     index,
     movement,
     order,

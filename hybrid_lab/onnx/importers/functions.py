@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -128,11 +128,14 @@ class Functions(Namespace):
     parameters : name -> (variable, array) of the initializers that the graph reads
     training : whether the file's graph is that of training, whose BatchNormalization and Dropout are our operators of
         both modes
+    conditions : what sizes the graph holds for, in the symbols of the open ones: "s0 <= 64"
     room : how many numbers may still be computed at the import
     """
 
     close_sizes = "give imports(..., shapes={...}) the shapes of the inputs"
     """What to do where an open size must be a number."""
+    source: Literal["torch", "onnx"] = "onnx"
+    """Where the graph comes from."""
 
     def __init__(self) -> None:
         super().__init__(self.apply)
@@ -141,6 +144,7 @@ class Functions(Namespace):
         self.parameters: dict[str, tuple[Value, np.ndarray]] = {}
         self.states: set[str] = set()
         self.draws = 0
+        self.conditions: list[str] = []
         self.room = ROOM
         self.scope = Scope("model")
         self.node_name = ""

@@ -33,6 +33,7 @@ class Functions(functions.Functions):
     """
 
     close_sizes = "export with this size fixed: imports(..., dynamic_shapes={})"
+    source = "torch"
 
     def __init__(self) -> None:
         super().__init__()
