@@ -1,23 +1,20 @@
-"""The check of an imported graph's inputs: it computes for the shapes that it was made for, and refuses all others."""
+"""What an imported graph declares of its inputs: the shapes and dtypes that it was made for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.framework.declared_shapes import Declared, DeclaredInput, DeclaredShapes
 from hybrid_lab.ops.framework.dtypes import is_floating, name_of
-from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 
-NAME = "check_inputs"
 _INDICES = {"Embedding": 0, "take": 1, "one_hot": 0, "pick": 1, "gather_nd": 1, "batch_take": 1}
 """Operator -> its input of whole numbers in any dtype, as arrays of MXNet are float32 unless they are told otherwise."""
-Source = Literal["torch", "onnx"]
 
 
 def declared_size(size: Any) -> Declared:
@@ -26,8 +23,9 @@ def declared_size(size: Any) -> Declared:
 
 
 def declared_shapes(
-    names: Sequence[str], shapes: Sequence[Sequence[Any]], dtypes: Sequence[np.dtype | None], conditions: Sequence[str] = ()
-) -> DeclaredShapes:
+    names: Sequence[str], shapes: Sequence[Sequence[Any]], dtypes: Sequence[np.dtype | None],
+    conditions: Sequence[str] = (),
+) -> DeclaredShapes:  # fmt: skip
     """What inputs of these shapes, of which some sizes are open, declare. dtypes : None where any will do"""
     return DeclaredShapes(
         tuple([
@@ -36,24 +34,6 @@ def declared_shapes(
         ]),
         tuple(conditions),
     )  # fmt: skip
-
-
-def checked(graph: Graph, declared: DeclaredShapes, source: Source) -> Graph:
-    """The graph with a check of its first inputs, which all its operators read them from."""
-    data = graph.inputs[: len(declared.inputs)]
-    if not data:
-        return graph
-    inputs, conditions = declared.dumps()
-    op = get("_check_inputs").bind(declares=inputs, conditions=conditions, source=source)
-    check = Node(op, data, name=NAME)
-    behind = dict(zip(data, check.outputs, strict=True))
-
-    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
-        if isinstance(node.op, Input) or behind.keys().isdisjoint(node.values_in):
-            return None
-        return node.replace(inputs=[behind.get(item, item) if type(item) is Value else item for item in inputs]).outputs
-
-    return graph.map(rewrite)
 
 
 def dtypes_that_matter(graph: Graph, dtypes: Sequence[np.dtype]) -> list[np.dtype | None]:

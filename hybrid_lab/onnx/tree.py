@@ -13,9 +13,10 @@ from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, data_
 from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.graph.graph import extract
+from hybrid_lab.graph.input_checks import checked
 from hybrid_lab.graph.node import Value
 from hybrid_lab.onnx.calls import Call, calls_of
-from hybrid_lab.onnx.checked import checked, declared_shapes
+from hybrid_lab.onnx.checked import declared_shapes
 from hybrid_lab.onnx.compose import Composed
 
 FUNCTION, HOLDER = "ONNX function", "Blocks"

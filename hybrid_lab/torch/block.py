@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.graph.equal import equal
+from hybrid_lab.graph.input_checks import without_checks
+from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.onnx.block import ImportedGraph
+from hybrid_lab.onnx.compose import Composed
 from hybrid_lab.torch.composing import compose
-from hybrid_lab.torch.errors import TorchError
-from hybrid_lab.torch.exported import exported
+from hybrid_lab.torch.errors import TorchError, UnsupportedOperatorError
+from hybrid_lab.torch.exported import Exported, exported, exported_for_all_sizes, written_shapes
 from hybrid_lab.torch.memory import tensor_on
-
-if TYPE_CHECKING:
-    pass
 
 
 def imports(
@@ -29,9 +30,11 @@ def imports(
         types are used. Other values are fixed
     example_kwargs : further arguments by name; the Block takes them by position, behind the others
     ctx : where the parameters go, the CPU by default
-    dynamic_shapes : which sizes stay open, as of torch.export; "batch" opens the first size of the tensors, {} none
+    dynamic_shapes : which sizes stay open, as of torch.export; "batch" opens the first size of the tensors, and the
+        others if the graph does not depend on them; "auto" opens all that the code does not need as numbers, {} none
     copy : True gives the Block memory of its own. By default parameters on the CPU stay in the module's memory, and
         belong to both: a training step on one side changes the other
+    A call with other sizes than the graph holds for is a DeclaredSizeError.
     Raises TorchError for a module that cannot be exported, UnsupportedOperatorError naming operator and module.
     """
     import torch
@@ -45,13 +48,71 @@ def imports(
         )
     args = tuple(example_inputs) if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
     args, kwargs = pytree.tree_map(_tensor, (args, dict(example_kwargs or {})))
-    graphs = [compose(program) for program in exported(source, args, kwargs, dynamic_shapes)]
+    graphs = _composed(source, args, kwargs, dynamic_shapes)
     modules = list(source.named_modules()) if isinstance(source, torch.nn.Module) else []
     for graph in graphs:
         if copy:
             graph.buffers.clear()
         graph.classes.update({path: type(module).__name__ for path, module in modules if path not in graph.classes})
     return ImportedGraph(graphs[0], ctx, *graphs[1:])
+
+
+def _composed(
+    source: Any, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any
+) -> list[Composed]:
+    """The graphs of a module: one for both modes, or those of prediction and training."""
+    found = exported(source, args, kwargs, dynamic_shapes)
+    try:
+        graphs = [compose(each) for each in found]
+    except UnsupportedOperatorError as error:
+        if not isinstance(dynamic_shapes, str) or not isinstance(source, torch_module()):
+            raise
+        narrower = "batch" if dynamic_shapes == "auto" else {}
+        try:
+            graphs = _composed(source, args, kwargs, narrower)
+        except UnsupportedOperatorError:
+            raise error from None
+        which = "the batch is" if dynamic_shapes == "batch" else "all sizes but the batch are"
+        logger.warning(f"{type(source).__name__}: {which} fixed, as it has no form here that is open: {error}")
+        return graphs
+    if dynamic_shapes == "batch" and len(graphs) == 1 and isinstance(source, torch_module()):
+        wider = _wider(source, args, kwargs, found[0], graphs[0])
+        graphs = [graphs[0] if wider is None else wider]
+    return graphs
+
+
+def torch_module() -> type:
+    """torch.nn.Module"""
+    import torch
+
+    return torch.nn.Module
+
+
+_MANY_SHAPES, _MANY_CONDITIONS = 4, 100
+"""With more operators that shapes are written out for, a graph depends on its sizes, or torch takes minutes to say so;
+with more conditions, few sizes satisfy them."""
+
+
+def _wider(
+    module: Any, args: Sequence[object], kwargs: Mapping[str, object], closed: Exported, composed: Composed
+) -> Composed | None:
+    """The same graph for all sizes that it does not depend on: the module is exported with all sizes open, and gives
+    the same operators. None if it gives others, or if there is nothing to open.
+    """
+    shapes = [composed.shapes[value] for value in composed.graph.inputs[: len(composed.inputs)]]
+    if not any(isinstance(size, int) and size > 1 for shape in shapes for size in shape):
+        return None
+    if written_shapes(closed.program) > _MANY_SHAPES:
+        return None
+    opened = exported_for_all_sizes(module, args, kwargs)
+    if opened is None:
+        return None
+    try:
+        wider = compose(opened, tell=False)
+    except TorchError:
+        return None
+    same = equal(without_checks(wider.graph), without_checks(composed.graph))
+    return wider if same and len(wider.conditions) <= _MANY_CONDITIONS else None
 
 
 def _tensor(item: Any) -> Any:

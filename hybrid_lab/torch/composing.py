@@ -16,14 +16,14 @@ from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.onnx.compose import Composed, finished
 from hybrid_lab.ops.framework.sizes import NeedsNumber, SymbolicSize
 from hybrid_lab.torch.errors import TorchError, UnsupportedOperatorError
-from hybrid_lab.torch.exported import ARITHMETIC
+from hybrid_lab.torch.exported import ARITHMETIC, Exported
 from hybrid_lab.torch.importers import ROWS_LOADED, table
 from hybrid_lab.torch.importers.functions import Functions, Tensor
 from hybrid_lab.torch.memory import array_of, numpy_dtype, shared_buffer
+from hybrid_lab.torch.size_conditions import conditions_of
 
 if TYPE_CHECKING:
     import torch
-    from torch.export import ExportedProgram
     from torch.fx import GraphModule
     from torch.fx import Node as FxNode
 
@@ -38,17 +38,20 @@ _WITHOUT = "Import the parts of the module that do without it"
 _BROKEN = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
-def compose(program: ExportedProgram) -> Composed:
-    """The graph of an ExportedProgram in functional ATen operators. Raises UnsupportedOperatorError."""
-    return _Composer(program).compose()
+def compose(exported: Exported, tell: bool = True) -> Composed:
+    """The graph of an exported module. tell : warn of sizes that the code fixes. Raises UnsupportedOperatorError."""
+    return _Composer(exported, tell).compose()
 
 
 class _Composer:
-    def __init__(self, program: ExportedProgram) -> None:
-        self.program, self.signature = program, program.graph_signature
+    def __init__(self, exported: Exported, tell: bool) -> None:
+        self.exported, self.program = exported, exported.program
+        self.warn = logger.warning if tell else lambda text: None
+        self.signature = self.program.graph_signature
         self.F = Functions()
         self.known: dict[Any, Any] = {}
         self.sizes: dict[str, Any] = {}
+        self.hints: dict[str, int] = {}
         self.stored: dict[int, Tensor] = {}
         self.buffers: dict[str, Buffer] = {}
         self.data: list[Value] = []
@@ -66,6 +69,8 @@ class _Composer:
         for node in module.graph.nodes:
             if node.op == "placeholder":
                 self.known[node] = self._input(node, specs[node.name], leaves)
+        shapes = {name: value.shape for name, value in zip(self.names, self.data, strict=True)}
+        self.F.conditions += conditions_of(self.exported, shapes, self.sizes, self.hints, self.warn)
         results = self._run(module)
         return self._finished(leaves, results)
 
@@ -124,9 +129,15 @@ class _Composer:
         """A size of an input: a number, or an open size, the same for each of torch's symbols."""
         if isinstance(size, int):
             return size
-        expression = size.node.expr
+        found = self._open_size(size.node.expr)
+        hint = getattr(size.node, "hint", None)
+        if isinstance(found, SymbolicSize) and isinstance(hint, int):
+            self.hints[repr(found)] = hint
+        return found
+
+    def _open_size(self, expression: Any) -> Any:
         if expression.is_number:
-            logger.warning(f"the code of the module needs a size of {expression}, which is fixed so")
+            self.warn(f"the code of the module needs a size of {expression}, which is fixed so")
             return int(expression)
         if str(expression) not in self.sizes:
             # torch writes a size as factor * s + rest where the code needs that, such as an odd length: 2*s + 1. Then s
@@ -239,7 +250,7 @@ class _Composer:
         """Arithmetic on sizes."""
         try:
             return function(*args)
-        except (TypeError, NeedsNumber, ValueError, ArithmeticError) as error:
+        except (TypeError, NeedsNumber, ValueError, ArithmeticError, AssertionError) as error:
             self._enter(node, getattr(function, "__name__", str(function)), function)
             raise self.F.unsupported(f"arithmetic on an open size; {self.F.close_sizes}") from error
 

@@ -11,11 +11,13 @@ import inspect
 import io
 import logging
 import operator
+import re
 import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, nullcontext, redirect_stderr
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +53,24 @@ def mode_operators() -> Any:
     return getattr(torch.ops, table.MODES)
 
 
+@dataclass
+class Exported:
+    """A module as torch exports it. program : in functional ATen operators
+
+    holds_for_one : whether the program is that of a batch of 1 too. torch compares open sizes with 1 for reasons of its
+        own; these comparisons do not count then
+    """
+
+    program: ExportedProgram
+    holds_for_one: bool = False
+
+
 def exported(
     source: Any, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any
-) -> list[ExportedProgram]:
-    """A module as ExportedPrograms in functional ATen operators: one for both modes, or for prediction and training.
+) -> list[Exported]:
+    """A module in functional ATen operators: one program for both modes, or those of prediction and training.
 
-    source : a module, or an ExportedProgram; dynamic_shapes : as of torch.export, or "batch"
+    source : a module, or an ExportedProgram; dynamic_shapes : as of torch.export, "batch" or "auto"
     Raises TorchError for a module that torch cannot export.
     """
     import torch
@@ -65,9 +79,14 @@ def exported(
     if isinstance(source, torch.export.ExportedProgram):
         with _own_graph(source):
             _follow_modes(source)
-            return [_decomposed(source)]
+            return [Exported(_decomposed(source))]
     with _mode(source, False):
-        predicting = _export(source, args, kwargs, dynamic_shapes)
+        program = _export(source, args, kwargs, dynamic_shapes)
+        holds_for_one = False
+        if isinstance(dynamic_shapes, str):
+            alone, holds_for_one = _with_batch_of_one(source, program, args, kwargs)
+            if alone is not program:
+                program, dynamic_shapes = alone, None
     training = None
     try:
         with _mode(source, True):
@@ -76,14 +95,45 @@ def exported(
         logger.warning(
             f"{type(source).__name__}: torch exports it for prediction only, so training is the same: {error}"
         )
-    always = _always_on(predicting)
-    _follow_modes(predicting, always)
+    always = _always_on(program)
+    _follow_modes(program, always)
     if training is None:
-        return [_decomposed(predicting)]
+        return [Exported(_decomposed(program), holds_for_one)]
     _follow_modes(training, always)
-    if _computation(predicting) == _computation(training):
-        return [_decomposed(training)]
-    return [_decomposed(predicting), _decomposed(training)]
+    if _computation(program) == _computation(training):
+        return [Exported(_decomposed(training), holds_for_one)]
+    return [Exported(_decomposed(each), holds_for_one) for each in (program, training)]
+
+
+def exported_for_all_sizes(module: Module, args: Sequence[object], kwargs: Mapping[str, object]) -> Exported | None:
+    """A module as it predicts, with all sizes open that torch lets be; None if torch does not export it so."""
+    with _mode(module, False):
+        larger, shapes = _opened(module, args, kwargs, every=True)
+        try:
+            program = _call_export(module, *larger, shapes, of_ours=True)
+            _, holds_for_one = _with_batch_of_one(module, program, args, kwargs)
+            _follow_modes(program, _always_on(program))
+            return Exported(_decomposed(program), holds_for_one)
+        except TorchError:
+            return None
+
+
+_WRITE_SHAPES = frozenset({
+    "view", "_unsafe_view", "reshape", "expand", "slice", "arange", "full", "zeros", "ones", "new_zeros", "new_ones",
+    "new_full", "roll", "repeat", "constant_pad_nd", "pad", "as_strided", "index_select", "unflatten", "split",
+    "split_with_sizes",
+})  # fmt: skip
+"""Operators whose arguments are sizes, or positions in them."""
+
+
+def written_shapes(program: ExportedProgram) -> int:
+    """How many operators have sizes, or positions, as numbers among their arguments."""
+    nodes = [node for node in program.graph.nodes if getattr(node.target, "_opname", "") in _WRITE_SHAPES]
+    return sum(any(type(item) is int for item in _flat(node.args[1:])) for node in nodes)
+
+
+def _flat(items: Any) -> list[Any]:
+    return [part for item in items for part in (_flat(item) if isinstance(item, (list, tuple)) else [item])]
 
 
 @contextmanager
@@ -119,14 +169,14 @@ def _own_graph(program: ExportedProgram) -> Iterator[None]:
 def _export(
     module: Module, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any
 ) -> ExportedProgram:
-    """The module exported in its mode, with an open batch where it can be."""
+    """The module exported in its mode, with an open batch, or all sizes open, where they can be."""
     _bound(module, args, kwargs)
     if isinstance(dynamic_shapes, str):
-        check_choice("dynamic_shapes", dynamic_shapes, ("batch",))
-        larger, shapes = _open_batch(module, args, kwargs)
+        check_choice("dynamic_shapes", dynamic_shapes, ("batch", "auto"))
+        larger, shapes = _opened(module, args, kwargs, dynamic_shapes == "auto")
         if shapes is not None:
             try:
-                return _call_export(module, *larger, shapes)
+                return _call_export(module, *larger, shapes, of_ours=True)
             except TorchError as error:
                 program = _call_export(module, args, kwargs, None)
                 logger.warning(
@@ -137,16 +187,48 @@ def _export(
     return _call_export(module, args, kwargs, dynamic_shapes or None)
 
 
-def _call_export(module: Module, args: Sequence[object], kwargs: Mapping[str, object], shapes: Any) -> ExportedProgram:
+def _call_export(
+    module: Module, args: Sequence[object], kwargs: Mapping[str, object], shapes: Any, of_ours: bool = False
+) -> ExportedProgram:
+    """of_ours : whether the open sizes are not the user's. torch then says where the code compares them with 1."""
     import torch
+    from torch.fx.experimental import _config as settings
 
+    telling = settings.patch(backed_size_oblivious=True) if of_ours else nullcontext()
     try:
-        with _quiet():
+        with _quiet(), telling:
             return torch.export.export(module, tuple(args), dict(kwargs), dynamic_shapes=shapes, strict=False)
     except MemoryError:
         raise
     except Exception as error:  # torch raises many types, of private modules too; the code is the user's
         raise export_error(module, error) from error
+
+
+def _with_batch_of_one(
+    module: Module, program: ExportedProgram, args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[ExportedProgram, bool]:
+    """The program, and whether it is that of a batch of 1 too. If it is not, though the example has a batch of 1, the
+    program of the example takes its place.
+    """
+    if not any(COMPARED_WITH_ONE.search(guard) for guard in getattr(program, "_guards_code", ())):
+        return program, True
+    import torch
+    from torch.utils import _pytree as pytree
+
+    leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    batch = next((item.shape[0] for item in leaves if isinstance(item, torch.Tensor) and item.ndim), None)
+    one = [item[:1] if isinstance(item, torch.Tensor) and item.ndim and item.shape[0] == batch else item for item in leaves]
+    try:
+        alone = _call_export(module, *pytree.tree_unflatten(one, structure), None)
+    except TorchError:
+        return program, False
+    if _computation(program, 1) == _computation(alone, 1):
+        return program, True
+    return (alone if batch == 1 else program), False
+
+
+COMPARED_WITH_ONE = re.compile(r"(!=|==) ?\d+$")
+"""How a guard ends that may be a comparison with 1: `s != 1`, `16*s != 16`."""
 
 
 @contextmanager
@@ -179,10 +261,12 @@ def _quiet() -> Iterator[None]:
             sys.stderr.write(text)
 
 
-def _open_batch(module: Module, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[tuple[Any, Any], Any]:
+def _opened(
+    module: Module, args: Sequence[object], kwargs: Mapping[str, object], every: bool = False
+) -> tuple[tuple[Any, Any], Any]:
     """The example inputs and torch's dynamic_shapes with the first size of each tensor open, as far as these are equal.
 
-    torch takes an example of 1 as fixed, so a batch of 1 is doubled.
+    torch takes an example of 1 as fixed, so a batch of 1 is doubled. every : all sizes are open that torch lets be
     """
     import torch
     from torch.utils import _pytree as pytree
@@ -196,7 +280,12 @@ def _open_batch(module: Module, args: Sequence[object], kwargs: Mapping[str, obj
     def opened(item: object) -> bool:
         return isinstance(item, torch.Tensor) and bool(item.ndim) and item.shape[0] == batch
 
-    shapes = [{0: torch.export.Dim.AUTO} if opened(item) else None for item in leaves]
+    def open_axes(item: Any) -> dict[int, Any] | None:
+        if every and isinstance(item, torch.Tensor):
+            return {axis: torch.export.Dim.AUTO for axis in range(item.ndim) if item.shape[axis] > 1 or not axis} or None
+        return {0: torch.export.Dim.AUTO} if opened(item) else None
+
+    shapes = [open_axes(item) for item in leaves]
     # New tensors: torch marks those that it exports with an open size.
     leaves = [(torch.cat([item, item]) if batch == 1 else item.detach()) if opened(item) else item for item in leaves]
     larger_args, larger_kwargs = pytree.tree_unflatten(leaves, structure)
@@ -292,13 +381,17 @@ def _is_counter(node: Any) -> bool:
     return getattr(node, "op", "") == "placeholder" and node.name.endswith(_COUNTER)
 
 
-def _computation(program: ExportedProgram) -> list[Any]:
-    """What a graph computes, so that two can be compared; the dropout of attention and recurrent layers is left out."""
+def _computation(program: ExportedProgram, size: int | None = None) -> list[Any]:
+    """What a graph computes, so that two can be compared; the dropout of attention and recurrent layers is left out.
+
+    size : the number in the place of all open sizes; the arithmetic on them is left out then
+    """
     places: dict[Any, int] = {}
 
     def described(item: Any) -> Any:
         if hasattr(item, "op") and hasattr(item, "target"):
-            return ("node", places.get(item, -1))
+            number = None if size is None else _number_of(item, size)
+            return repr(number) if number is not None else ("node", places.get(item, -1))
         if isinstance(item, (list, tuple)):
             return tuple(described(part) for part in item)
         if isinstance(item, dict):
@@ -307,8 +400,10 @@ def _computation(program: ExportedProgram) -> list[Any]:
 
     found = []
     for node in program.graph.nodes:
-        places[node] = len(places)
         name = _name(node)
+        if size is not None and (_number_of(node, size) is not None or name.startswith(_OF_SIZES)):
+            continue
+        places[node] = len(places)
         arguments = _arguments(node)
         if name == "aten.scaled_dot_product_attention":
             arguments.pop("dropout_p", None)
@@ -316,6 +411,22 @@ def _computation(program: ExportedProgram) -> list[Any]:
             arguments.pop("train")
         found.append((node.op, str(node.target), described(arguments)))
     return found
+
+
+_OF_SIZES = ("aten._assert", "aten.sym_", "aten._functional_assert")
+"""How the names of operators begin that compute nothing but sizes, or check them."""
+
+
+def _number_of(node: Any, size: int) -> int | bool | float | None:
+    """The value of a node that computes a size, with one number in the place of all open sizes; None for others."""
+    import torch
+
+    value = node.meta.get("val")
+    if not isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+        return value if isinstance(value, (int, bool, float)) and node.op == "call_function" else None
+    expression = value.node.expr
+    number = expression.subs(dict.fromkeys(expression.free_symbols, size))
+    return bool(number) if isinstance(value, torch.SymBool) else int(number) if number.is_integer else float(number)
 
 
 ARITHMETIC: Mapping[Any, Any] = {

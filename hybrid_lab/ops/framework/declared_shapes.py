@@ -194,8 +194,23 @@ class DeclaredShapes:
     def check_shapes(self, shapes: Sequence[Sequence[Size]], advice: Callable[[DeclaredInput], str]) -> None:
         """Raise DeclaredSizeError if the graph does not hold for inputs of these shapes. advice : what to do then"""
         symbols: dict[str, Size] = {}
-        places: dict[str, str] = {}
+        places: dict[str, tuple[DeclaredInput, int]] = {}
         formulas: list[tuple[DeclaredInput, int, Formula, Size]] = []
+
+        def refused(item: DeclaredInput, axis: int, size: Size, what: str) -> DeclaredSizeError:
+            return DeclaredSizeError(
+                f"the input {item.name!r} has the size {_number(size)} on axis {axis}; the imported graph {what}. "
+                f"{advice(item)}"
+            )
+
+        def known(formula: Formula) -> str:
+            """`, with s0 = 3 (axis 0 of 'x')`, for each symbol of a formula."""
+            parts = [
+                f"{name} = {_number(symbols[name])} (axis {places[name][1]} of {places[name][0].name!r})"
+                for name in sorted(formula.symbols)
+            ]
+            return f", with {', '.join(parts)}" if parts else ""
+
         for item, shape in zip(self.inputs, shapes, strict=True):
             if item.sizes is None:
                 continue
@@ -207,38 +222,28 @@ class DeclaredShapes:
             for axis, (declared, size) in enumerate(zip(item.sizes, shape, strict=True)):
                 if isinstance(declared, int):
                     if size != declared:
-                        raise DeclaredSizeError(
-                            f"the input {item.name!r} has the size {_number(size)} on axis {axis}; the imported graph "
-                            f"holds for {declared} there alone. {advice(item)}"
-                        )
+                        raise refused(item, axis, size, f"holds for {declared} there alone")
                 elif isinstance(declared, str) and declared.isidentifier():
                     if declared not in symbols:
-                        symbols[declared] = size
-                        places[declared] = f"axis {axis} of {item.name!r}"
+                        symbols[declared], places[declared] = size, (item, axis)
                     elif size != symbols[declared]:
-                        raise DeclaredSizeError(
-                            f"the input {item.name!r} has the size {_number(size)} on axis {axis}, and "
-                            f"{places[declared]} has {_number(symbols[declared])}; the imported graph holds where the "
-                            f"two are equal. {advice(item)}"
-                        )
+                        first, other = places[declared]
+                        equal = f"needs it equal to axis {other} of {first.name!r}, which has {_number(symbols[declared])}"
+                        raise refused(item, axis, size, equal)
                 elif isinstance(declared, str):
                     formulas.append((item, axis, _formula(declared), size))
         for item, axis, formula, size in formulas:
             self._solve(formula, size, symbols)
-            if formula.symbols <= symbols.keys() and size != _computed(formula, symbols):
-                raise DeclaredSizeError(
-                    f"the input {item.name!r} has the size {_number(size)} on axis {axis}; the imported graph holds "
-                    f"for {formula.text} there{_known(formula, symbols, places)}. {advice(item)}"
-                )
             for name in formula.symbols:
-                places.setdefault(name, f"{name} of {formula.text}, axis {axis} of {item.name!r}")
+                places.setdefault(name, (item, axis))
+            if formula.symbols <= symbols.keys() and size != _computed(formula, symbols):
+                raise refused(item, axis, size, f"holds for {formula.text} there{known(formula)}")
         for text in self.conditions:
             formula = _formula(text)
             if formula.symbols <= symbols.keys() and not _computed(formula, symbols):
-                first = next((item for item in self.inputs if formula.symbols & set(item.sizes or ())), self.inputs[0])
-                raise DeclaredSizeError(
-                    f"the imported graph holds for sizes with {text}{_known(formula, symbols, places)}. {advice(first)}"
-                )
+                item, axis = places[min(formula.symbols)] if formula.symbols else (self.inputs[0], 0)
+                size = symbols[min(formula.symbols)] if formula.symbols else 0
+                raise refused(item, axis, size, f"holds for {text}{known(formula)}")
 
     @staticmethod
     def _solve(formula: Formula, size: Size, symbols: dict[str, Size]) -> None:
@@ -277,12 +282,6 @@ def _computed(formula: Formula, symbols: Symbols) -> Any:
         return formula.value(symbols)
     except ArithmeticError:
         return False
-
-
-def _known(formula: Formula, symbols: Symbols, places: Mapping[str, str]) -> str:
-    """`, and b = 3 (axis 0 of 'x')`, for each symbol of a formula."""
-    parts = [f"{name} = {_number(symbols[name])} ({places[name]})" for name in sorted(formula.symbols) if name in places]
-    return f", and {', '.join(parts)}" if parts else ""
 
 
 def _number(size: Size) -> int:

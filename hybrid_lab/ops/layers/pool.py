@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from math import ceil, inf, prod
+from math import inf, prod
 from typing import Any, Literal
 
 import numpy as np
@@ -72,21 +72,31 @@ class Pooled(WithLayout):
                 raise ShapeError(f"Pooling: there is no largest element in windows of {spatial}")
             return Windows(spatial, spatial, (1,) * len(spatial), (0,) * len(spatial), (1,) * len(spatial))
         rank = len(self.kernel)
+        output = self.output_sizes(spatial)
+        return Windows(spatial, self.kernel, self.stride or (1,) * rank, self._padding, output)
+
+    @property
+    def _padding(self) -> tuple[int, ...]:
+        return self.pad if any(self.pad) else (0,) * len(self.kernel)
+
+    def output_sizes(self, spatial: Shape) -> Shape:
+        """The spatial sizes of the output for those of the input, which may be symbolic. Raises ShapeError."""
+        if self.global_pool:
+            return (1,) * len(spatial)
+        rank = len(self.kernel)
         if len(spatial) != rank:
             raise ShapeError(
                 f"Pooling: kernel={self.kernel} needs {rank + 2} dimensions ({LAYOUTS[rank]}), "
                 f"data has {len(spatial) + 2}"
             )
-        stride, pad = self.stride or (1,) * rank, self.pad if any(self.pad) else (0,) * rank
-        whole = int if self.pooling_convention == "valid" else ceil
-        output = []
-        for size, kernel, step, border in zip(spatial, self.kernel, stride, pad, strict=True):
+        pad, output = self._padding, []
+        for size, kernel, step, border in zip(spatial, self.kernel, self.stride or (1,) * rank, pad, strict=True):
             if kernel > size + 2 * border:
                 raise ShapeError(f"Pooling: kernel={self.kernel} with pad={pad} does not fit into {spatial}")
             # The last window of "same" starts inside and may reach beyond.
             reach = size if self.pooling_convention == "same" else size + 2 * border - kernel + step
-            output.append(whole(reach / step))
-        return Windows(spatial, self.kernel, stride, pad, tuple(output))
+            output.append(reach // step if self.pooling_convention == "valid" else -(-reach // step))
+        return tuple(output)
 
     def divisor(self, windows: Windows, dtype: np.dtype) -> Array:
         """What avg divides by, as an array that broadcasts over the output (or one number)."""
@@ -147,7 +157,9 @@ class Pooling(Pooled, name="Pooling"):
             raise ShapeError(f"Pooling: data has shape {data}; three to five dimensions are needed (n, c, ...)")
         if self.channels_last:
             return last_shape(self.with_channels_first.infer_shape(first_shape(data)))
-        return (*data[:2], *self.windows(data[2:]).output)
+        if self.global_pool and self.pool_type == "max" and any(size == 0 for size in data[2:]):
+            raise ShapeError(f"Pooling: there is no largest element in windows of {data[2:]}")
+        return (*data[:2], *self.output_sizes(data[2:]))
 
     def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if self.channels_last:

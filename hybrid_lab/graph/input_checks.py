@@ -1,0 +1,50 @@
+"""Checks of a graph's inputs: an operator through which all others read them, and which refuses other shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.ops.framework.declared_shapes import DeclaredShapes
+from hybrid_lab.ops.framework.operator import get
+
+OPERATOR = "_check_inputs"
+NAME = "check_inputs"
+Source = Literal["torch", "onnx"]
+
+
+def checked(
+    graph: Graph, declared: DeclaredShapes, source: Source = "onnx", data: Sequence[Value] | None = None
+) -> Graph:
+    """The graph with a check of some inputs, which all its operators read them from.
+
+    data : the inputs, one for each that is declared; None for the first ones of the graph
+    """
+    data = graph.inputs[: len(declared.inputs)] if data is None else tuple(data)
+    if not data:
+        return graph
+    inputs, conditions = declared.dumps()
+    op = get(OPERATOR).bind(declares=inputs, conditions=conditions, source=source)
+    check = Node(op, data, name=NAME)
+    behind = dict(zip(data, check.outputs, strict=True))
+
+    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
+        if isinstance(node.op, Input) or behind.keys().isdisjoint(node.values_in):
+            return None
+        return node.replace(inputs=[behind.get(item, item) if type(item) is Value else item for item in inputs]).outputs
+
+    return graph.map(rewrite)
+
+
+def without_checks(graph: Graph) -> Graph:
+    """The graph without checks of inputs."""
+    if not checks_of(graph):
+        return graph
+    return graph.map(lambda node, inputs: inputs if node.op.name == OPERATOR else None)
+
+
+def checks_of(graph: Graph) -> list[Node]:
+    """The checks in a graph."""
+    return [node for node in graph.operators if node.op.name == OPERATOR]
