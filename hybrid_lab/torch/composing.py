@@ -20,7 +20,7 @@ from hybrid_lab.torch.exported import ARITHMETIC, Exported
 from hybrid_lab.torch.importers import ROWS_LOADED, table
 from hybrid_lab.torch.importers.functions import Functions, Tensor
 from hybrid_lab.torch.memory import array_of, numpy_dtype, shared_buffer
-from hybrid_lab.torch.size_conditions import conditions_of
+from hybrid_lab.torch.size_conditions import conditions_of, equalities_of
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +32,7 @@ _NOWHERE = frozenset({"device", "layout", "pin_memory", "memory_format", "non_bl
 """Arguments that say where and how torch stores a tensor."""
 _CHECKS = (
     "_assert", "sym_constrain_range", "_log_api_usage", "_functional_assert", "_functional_sym_constrain",
+    "_linalg_check_errors",
 )  # fmt: skip
 """How the names of operators begin that only check something."""
 _WITHOUT = "Import the parts of the module that do without it"
@@ -72,6 +73,8 @@ class _Composer:
         shapes = {name: value.shape for name, value in zip(self.names, self.data, strict=True)}
         self.F.conditions += conditions_of(self.exported, shapes, self.sizes, self.hints, self.warn)
         results = self._run(module)
+        if self.exported.every:
+            self.F.conditions += equalities_of(self.F.guards)
         return self._finished(leaves, results)
 
     # -- inputs ------------------------------------------------------------------------------------------------
@@ -82,6 +85,8 @@ class _Composer:
             item = self._user_input(node, spec)
             leaves.append(item)
             return item
+        if kind == "TOKEN":  # of effects, such as checks: it holds nothing
+            return None
         if kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
             tensor = self._stored(spec)
             if id(tensor) in self.stored:  # a weight that two modules share has the name of the first
@@ -120,22 +125,24 @@ class _Composer:
         if value is None or not hasattr(value, "shape"):
             return getattr(spec.arg, "value", value)
         dtype = numpy_dtype(value.dtype, f"the input {node.name!r}")
-        made = self.F.input(node.name, tuple(map(self._size, value.shape)), dtype.name)
+        shape = [self._size(size, axis) for axis, size in enumerate(value.shape)]
+        made = self.F.input(node.name, tuple(shape), dtype.name)
         self.data.append(made.value)
         self.names.append(node.name)
         return made
 
-    def _size(self, size: Any) -> Any:
+    def _size(self, size: Any, axis: int) -> Any:
         """A size of an input: a number, or an open size, the same for each of torch's symbols."""
         if isinstance(size, int):
             return size
-        found = self._open_size(size.node.expr)
         hint = getattr(size.node, "hint", None)
+        # Where all sizes are open, the code may compare them: the example's numbers satisfy that. A batch is like no other.
+        found = self._open_size(size.node.expr, hint if self.exported.every and axis else None)
         if isinstance(found, SymbolicSize) and isinstance(hint, int):
             self.hints[repr(found)] = hint
         return found
 
-    def _open_size(self, expression: Any) -> Any:
+    def _open_size(self, expression: Any, hint: int | None) -> Any:
         if expression.is_number:
             self.warn(f"the code of the module needs a size of {expression}, which is fixed so")
             return int(expression)
@@ -149,7 +156,7 @@ class _Composer:
                 if linear is not None and linear.degree() == 1:
                     factor, rest = (int(number) for number in linear.all_coeffs())
                     return self.sizes[str(symbols[0])] * factor + rest
-            self.sizes[str(expression)] = self.F.open_size()
+            self.sizes[str(expression)] = self.F.open_size() if hint is None else self.F.guards.symbol(hint)
         return self.sizes[str(expression)]
 
     # -- nodes -------------------------------------------------------------------------------------------------
@@ -272,6 +279,8 @@ class _Composer:
             return self._of_sizes(node, node.target, args)
         if name in ("wrap_with_set_grad_enabled", "wrap_with_autocast"):
             return self._region(node, name, args)
+        if name == "with_effects" and str(getattr(args[1], "_opname", "")).startswith(_CHECKS):
+            return [None, None]  # the token, and no result
         self._enter(node, name, node.target)
         raise self.F.unsupported(
             "control flow by the data is not supported. Compute both branches and take torch.where of them, or import "
@@ -324,6 +333,8 @@ class _Composer:
             kind = spec.kind.name
             if kind == "USER_OUTPUT":
                 own.append(item)
+            elif kind == "TOKEN":
+                continue
             elif kind == "BUFFER_MUTATION":
                 self._check_update(spec.target, item)
             elif kind == "USER_INPUT_MUTATION":

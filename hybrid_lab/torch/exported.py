@@ -16,7 +16,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -59,10 +59,12 @@ class Exported:
 
     holds_for_one : whether the program is that of a batch of 1 too. torch compares open sizes with 1 for reasons of its
         own; these comparisons do not count then
+    every : whether all sizes are open that torch lets be. What the code compares then holds for those of the example
     """
 
     program: ExportedProgram
     holds_for_one: bool = False
+    every: bool = False
 
 
 def exported(
@@ -82,11 +84,9 @@ def exported(
             return [Exported(_decomposed(source))]
     with _mode(source, False):
         program = _export(source, args, kwargs, dynamic_shapes)
-        holds_for_one = False
-        if isinstance(dynamic_shapes, str):
-            alone, holds_for_one = _with_batch_of_one(source, program, args, kwargs)
-            if alone is not program:
-                program, dynamic_shapes = alone, None
+        alone, holds_for_one = _with_batch_of_one(source, program, args, kwargs)
+        if alone is not program:
+            program, dynamic_shapes = alone, None
     training = None
     try:
         with _mode(source, True):
@@ -97,12 +97,11 @@ def exported(
         )
     always = _always_on(program)
     _follow_modes(program, always)
-    if training is None:
-        return [Exported(_decomposed(program), holds_for_one)]
-    _follow_modes(training, always)
-    if _computation(program) == _computation(training):
-        return [Exported(_decomposed(training), holds_for_one)]
-    return [Exported(_decomposed(each), holds_for_one) for each in (program, training)]
+    programs = [program]
+    if training is not None:
+        _follow_modes(training, always)
+        programs = [training] if _computation(program) == _computation(training) else [program, training]
+    return [Exported(_decomposed(each), holds_for_one, dynamic_shapes == "auto") for each in programs]
 
 
 def exported_for_all_sizes(module: Module, args: Sequence[object], kwargs: Mapping[str, object]) -> Exported | None:
@@ -110,10 +109,10 @@ def exported_for_all_sizes(module: Module, args: Sequence[object], kwargs: Mappi
     with _mode(module, False):
         larger, shapes = _opened(module, args, kwargs, every=True)
         try:
-            program = _call_export(module, *larger, shapes, of_ours=True)
+            program = _call_export(module, *larger, shapes)
             _, holds_for_one = _with_batch_of_one(module, program, args, kwargs)
             _follow_modes(program, _always_on(program))
-            return Exported(_decomposed(program), holds_for_one)
+            return Exported(_decomposed(program), holds_for_one, True)
         except TorchError:
             return None
 
@@ -176,7 +175,7 @@ def _export(
         larger, shapes = _opened(module, args, kwargs, dynamic_shapes == "auto")
         if shapes is not None:
             try:
-                return _call_export(module, *larger, shapes, of_ours=True)
+                return _call_export(module, *larger, shapes)
             except TorchError as error:
                 program = _call_export(module, args, kwargs, None)
                 logger.warning(
@@ -187,17 +186,25 @@ def _export(
     return _call_export(module, args, kwargs, dynamic_shapes or None)
 
 
-def _call_export(
-    module: Module, args: Sequence[object], kwargs: Mapping[str, object], shapes: Any, of_ours: bool = False
-) -> ExportedProgram:
-    """of_ours : whether the open sizes are not the user's. torch then says where the code compares them with 1."""
+def _call_export(module: Module, args: Sequence[object], kwargs: Mapping[str, object], shapes: Any) -> ExportedProgram:
+    """torch then says where the code compares open sizes with 1, if it can export the module so."""
     import torch
     from torch.fx.experimental import _config as settings
 
-    telling = settings.patch(backed_size_oblivious=True) if of_ours else nullcontext()
-    try:
-        with _quiet(), telling:
+    def export() -> ExportedProgram:
+        with _quiet():
             return torch.export.export(module, tuple(args), dict(kwargs), dynamic_shapes=shapes, strict=False)
+
+    try:
+        if shapes is None:
+            return export()
+        try:
+            with settings.patch(backed_size_oblivious=True):
+                return export()
+        except MemoryError:
+            raise
+        except Exception:  # as below
+            return export()
     except MemoryError:
         raise
     except Exception as error:  # torch raises many types, of private modules too; the code is the user's
@@ -403,7 +410,10 @@ def _computation(program: ExportedProgram, size: int | None = None) -> list[Any]
         name = _name(node)
         if size is not None and (_number_of(node, size) is not None or name.startswith(_OF_SIZES)):
             continue
-        places[node] = len(places)
+        if size is not None and _is_whole(node):
+            places[node] = places[node.args[0]]
+            continue
+        places[node] = len(set(places.values()))
         arguments = _arguments(node)
         if name == "aten.scaled_dot_product_attention":
             arguments.pop("dropout_p", None)
@@ -415,6 +425,11 @@ def _computation(program: ExportedProgram, size: int | None = None) -> list[Any]
 
 _OF_SIZES = ("aten._assert", "aten.sym_", "aten._functional_assert")
 """How the names of operators begin that compute nothing but sizes, or check them."""
+
+
+def _is_whole(node: FxNode) -> bool:
+    """Whether a node cuts nothing off: x[:]."""
+    return _name(node) == "aten.slice" and list(node.args[2:]) in ([], [0], [0, sys.maxsize])
 
 
 def _number_of(node: Any, size: int) -> int | bool | float | None:

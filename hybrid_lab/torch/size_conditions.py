@@ -47,6 +47,12 @@ def conditions_of(
     return list(dict.fromkeys(found))
 
 
+def equalities_of(guards: Guards) -> list[str]:
+    """The equalities that were used while a graph was composed, as conditions: "s1 + -2*((s1) // (2)) == 0"."""
+    used = [polynomial for (relation, polynomial), outcome in guards.recorded.items() if relation == "==" and outcome]
+    return [f"{SymbolicSize(guards, polynomial, 0)!r} == 0" for polynomial in used]
+
+
 def _is_of_one(text: str) -> bool:
     """Whether a condition tells 1 apart from all other sizes."""
     condition = Formula(text)

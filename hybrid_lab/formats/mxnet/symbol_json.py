@@ -12,10 +12,12 @@ import numpy as np
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.diagnostics.file_errors import open_regular, reading
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.input_checks import without_checks
 
 from .. import strict_json
 from ..atomic import atomic_write
 from ..kinds import other_kind
+from . import input_checks
 from .graph_reader import read_graph
 from .graph_writer import GraphWriter
 
@@ -36,8 +38,10 @@ def dumps(
     in_program_order: the nodes stand as the program runs, not depth-first from the outputs as MXNet has them.
     Raises Unmappable naming the operator, its block and line.
     """
+    notes = input_checks.noted(graph) if portable else {}
+    graph = without_checks(graph) if portable else graph
     document = GraphWriter(graph, portable, constants, in_program_order).document()
-    document["attrs"] |= attrs or {}
+    document["attrs"] |= notes | dict(attrs or {})
     nodes = ",\n".join("    " + _line(node) for node in document.pop("nodes"))
     rest = "".join(f',\n  "{key}": {_line(value)}' for key, value in document.items())
     return f'{{\n  "nodes": [\n{nodes}\n  ]{rest}\n}}\n'
@@ -58,7 +62,9 @@ def loads(
     Variables used as auxiliary state have the role "aux", all others "data". Raises ArchiveError.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    return read_graph(strict_json.parse(data, path=path, member=member), constants, path=path, member=member)
+    document = strict_json.parse(data, path=path, member=member)
+    graph = read_graph(document, constants, path=path, member=member)
+    return input_checks.restored(graph, document, path)
 
 
 def save(path: str | PathLike[str], graph: Graph, attrs: Mapping[str, Any] | None = None) -> None:

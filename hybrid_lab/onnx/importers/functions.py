@@ -52,9 +52,10 @@ class Tensor(Arithmetic):
     carries : the ONNX element type whose values it holds, where arrays have no such type ("UINT16"); else ""
     name : of the parameter or input that it is; "" for others
     flattened : what it is, with all axes but the first made one; None where it is no such thing
+    every : of the numbers 0, n, 2n ... the step n; None for others
     """
 
-    __slots__ = ("F", "_value", "array", "carries", "flattened", "is_parameter", "name")
+    __slots__ = ("F", "_value", "array", "carries", "every", "flattened", "is_parameter", "name")
 
     def __init__(
         self, F: Functions, value: Value | None = None, array: np.ndarray | None = None, carries: str = "",
@@ -63,6 +64,7 @@ class Tensor(Arithmetic):
         self.F, self._value, self.array, self.carries = F, value, array, carries
         self.name, self.is_parameter = name, is_parameter
         self.flattened: Tensor | None = None
+        self.every: int | None = None
 
     @property
     def shape(self) -> Shape:
@@ -435,6 +437,11 @@ class Functions(Namespace):
             if isinstance(size, SymbolicSize):
                 codes = (1,) * index + (-1,) + (1,) * (rank - index - 1)
                 made = made + self.Reshape(self._zeros(size), shape=codes)
+        return made
+
+    def numbered(self, size: SymbolicSize) -> Tensor:
+        """0, 1, ... up to an open size, int64."""
+        made: Tensor = self.cast(self._contrib_arange_like(self._zeros(size), axis=0), np.int64)
         return made
 
     def _zeros(self, size: SymbolicSize) -> Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 
 from hybrid_lab.onnx.importers import sizes
 from hybrid_lab.onnx.importers.functions import Functions, Tensor
+from hybrid_lab.onnx.importers.indexing import positions
 from hybrid_lab.onnx.importers.table import operator
 
 _LARGEST = 1 << 16
@@ -196,7 +197,6 @@ class _Sampler:
         self.F, self.padding, self.align = F, padding, align
         rank = x.rank - 2
         self.spatial = F.numbers(F.constant(sizes.shape_of(x.shape[2:])), "the size of the image")
-        self.batch = F.numbers(F.constant(sizes.shape_of(x.shape[:1])), "the batch")[0]
         self.data = F.transposed(x, (0, *range(2, x.rank), 1))
         self.output = grid.shape[1:-1]
         self.points = [self._coordinate(grid, rank - 1 - axis, size) for axis, size in enumerate(self.spatial)]
@@ -231,7 +231,7 @@ class _Sampler:
             here = F.broadcast_greater_equal(x, 0.0) * F.broadcast_lesser_equal(x, float(size - 1))
             valid = here if valid is None else valid * here
             rows.append(F.cast(F.clip(x, a_min=0.0, a_max=float(size - 1)), "int64"))
-        first = F.expand_to(F.line(self.batch, 0, 1 + len(self.output)), rows[0].shape)
+        first = positions(F, rows[0], 0)
         found = F.gather_nd(self.data, F.stack(first, *rows, axis=0))
         assert valid is not None
         return found * F.cast(F.reshape_to(valid, (*valid.shape, 1)), found.dtype)

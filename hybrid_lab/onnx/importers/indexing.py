@@ -24,7 +24,14 @@ def from_front(F: Functions, indices: Tensor, size: Any) -> Tensor:
     numbers = F.cast(indices, "int64")
     if not isinstance(size, SymbolicSize):
         return F.broadcast_mod(numbers, F.constant(max(size, 1), np.int64))
-    return F.broadcast_mod(numbers, F.reshape_to(F.constant(sizes.shape_of((size,))), ()))
+    return F.broadcast_mod(numbers, size_in_graph(F, size))
+
+
+def size_in_graph(F: Functions, size: Size) -> Tensor:
+    """A size as a whole number without axes, which is computed in the graph where it is open."""
+    if not isinstance(size, SymbolicSize):
+        return F.constant(size, np.int64)
+    return F.reshape_to(F.constant(sizes.shape_of((size,))), ())
 
 
 @operator("Gather", 1)
@@ -44,11 +51,11 @@ def _gather_elements(F: Functions, data: Tensor, indices: Tensor, *, axis: int =
 
 def _coordinates(F: Functions, places: Tensor, axis: int) -> Tensor:
     """The places that indices along one axis mean, one row per axis."""
-    rows = [F.cast(places, "int64") if k == axis else _positions(F, places, k) for k in range(places.rank)]
+    rows = [F.cast(places, "int64") if k == axis else positions(F, places, k) for k in range(places.rank)]
     return F.stack(*rows, axis=0)
 
 
-def _positions(F: Functions, like: Tensor, axis: int, rank: int | None = None) -> Tensor:
+def positions(F: Functions, like: Tensor, axis: int, rank: int | None = None) -> Tensor:
     """The position along an axis of each element. rank : of the leading axes of `like` that count, all by default"""
     shape = like.shape[:rank]
     if not any(isinstance(size, SymbolicSize) for size in shape):
@@ -65,7 +72,7 @@ def _gather_nd(F: Functions, data: Tensor, indices: Tensor, *, batch_dims: int =
         from_front(F, F.reshape_to(row, indices.shape[:-1]), data.shape[batch_dims + k]) for k, row in enumerate(rows)
     ]
     if batch_dims:
-        rows = [*(_positions(F, indices, k, indices.rank - 1) for k in range(batch_dims)), *rows]
+        rows = [*(positions(F, indices, k, indices.rank - 1) for k in range(batch_dims)), *rows]
     return F.gather_nd(data, F.stack(*rows, axis=0))
 
 
@@ -77,6 +84,8 @@ def written(F: Functions, data: Tensor, places: Tensor, updates: Tensor, reducti
     flat = F.Reshape(data, shape=(-1,))
     at = F.Reshape(places, shape=(1, -1))
     new = F.Reshape(updates, shape=(-1,))
+    if reduction == "none" and any(isinstance(size, SymbolicSize) for size in flat.shape):
+        return F.reshape_to(F._contrib_index_copy(flat, F.Reshape(places, shape=(-1,)), new), data.shape)
     if reduction == "none":
         size = flat.shape
         marks = F._scatter_set_nd(
@@ -110,7 +119,7 @@ def _flat_places(F: Functions, rows: list[Tensor], shape: tuple[Size, ...]) -> T
     """Rows of coordinates as places in the flattened array."""
     total: Any = None
     for row, size in zip(rows, shape, strict=True):
-        number = F.constant(size, np.int64)
+        number = size_in_graph(F, size)
         total = row if total is None else total * number + row
     return total
 
@@ -121,13 +130,11 @@ def _scatter_elements(
     F: Functions, data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
     axis = F.axis(axis, data.rank)
-    shape = F.numbers(F.constant(sizes.shape_of(data.shape)), "the shape of the data")
-    wanted = F.numbers(F.constant(sizes.shape_of(indices.shape)), "the shape of the indices")
-    if 0 in wanted:
+    if any(not isinstance(size, SymbolicSize) and size == 0 for size in indices.shape):
         return data
-    places = F.cast(from_front(F, indices, shape[axis]), "int64")
-    rows = [places if k == axis else F.positions(wanted, k) for k in range(data.rank)]
-    return written(F, data, _flat_places(F, rows, shape), updates, reduction)
+    places = F.cast(from_front(F, indices, data.shape[axis]), "int64")
+    rows = [places if k == axis else positions(F, indices, k) for k in range(data.rank)]
+    return written(F, data, _flat_places(F, rows, data.shape), updates, reduction)
 
 
 @operator("ScatterND", 11)

@@ -194,7 +194,7 @@ class DeclaredShapes:
     def check_shapes(self, shapes: Sequence[Sequence[Size]], advice: Callable[[DeclaredInput], str]) -> None:
         """Raise DeclaredSizeError if the graph does not hold for inputs of these shapes. advice : what to do then"""
         symbols: dict[str, Size] = {}
-        places: dict[str, tuple[DeclaredInput, int]] = {}
+        places: dict[str, tuple[DeclaredInput, int, Size]] = {}
         formulas: list[tuple[DeclaredInput, int, Formula, Size]] = []
 
         def refused(item: DeclaredInput, axis: int, size: Size, what: str) -> DeclaredSizeError:
@@ -225,9 +225,9 @@ class DeclaredShapes:
                         raise refused(item, axis, size, f"holds for {declared} there alone")
                 elif isinstance(declared, str) and declared.isidentifier():
                     if declared not in symbols:
-                        symbols[declared], places[declared] = size, (item, axis)
+                        symbols[declared], places[declared] = size, (item, axis, size)
                     elif size != symbols[declared]:
-                        first, other = places[declared]
+                        first, other, _ = places[declared]
                         equal = f"needs it equal to axis {other} of {first.name!r}, which has {_number(symbols[declared])}"
                         raise refused(item, axis, size, equal)
                 elif isinstance(declared, str):
@@ -235,14 +235,13 @@ class DeclaredShapes:
         for item, axis, formula, size in formulas:
             self._solve(formula, size, symbols)
             for name in formula.symbols:
-                places.setdefault(name, (item, axis))
+                places.setdefault(name, (item, axis, size))
             if formula.symbols <= symbols.keys() and size != _computed(formula, symbols):
                 raise refused(item, axis, size, f"holds for {formula.text} there{known(formula)}")
         for text in self.conditions:
             formula = _formula(text)
             if formula.symbols <= symbols.keys() and not _computed(formula, symbols):
-                item, axis = places[min(formula.symbols)] if formula.symbols else (self.inputs[0], 0)
-                size = symbols[min(formula.symbols)] if formula.symbols else 0
+                item, axis, size = places[min(formula.symbols)] if formula.symbols else (self.inputs[0], 0, 0)
                 raise refused(item, axis, size, f"holds for {text}{known(formula)}")
 
     @staticmethod

@@ -54,6 +54,10 @@ class _Deconvolving(Spatial):
     @lru_cache(1024)  # noqa: B019 - operators are interned and live for ever
     def sizes(self, spatial: tuple[int, ...]) -> Transposed:
         """Padding and output for data of that spatial size; target_shape decides both. Raises ShapeError."""
+        return self.transposed_sizes(spatial)
+
+    def transposed_sizes(self, spatial: Shape) -> Transposed:
+        """The same for sizes that may be symbolic."""
         if 0 in spatial:
             raise ShapeError(f"Deconvolution: data of size {spatial} has no pixels")
         rank = len(self.kernel)
@@ -110,7 +114,7 @@ class Deconvolution(Forward, _Deconvolving, name="Deconvolution"):
             return last_shape(self.with_channels_first.infer_shape(first_shape(data), first_shape(weight), bias))
         self.check_data(data)
         self.check_parameters(data, weight, bias)
-        return (data[0], self.num_filter, *self.sizes(data[2:]).output)
+        return (data[0], self.num_filter, *self.transposed_sizes(data[2:]).output)
 
     def numpy(
         self, data: Array, weight: Array, bias: Array | None = None, out: Array | None = None,

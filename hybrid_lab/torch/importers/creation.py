@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hybrid_lab.ops.framework.sizes import SymbolicSize
 from hybrid_lab.torch.importers.functions import Functions, Operand, Size, Tensor, ints
 from hybrid_lab.torch.importers.table import aten, onnx
 
@@ -62,8 +63,22 @@ def _arange(
 ) -> Tensor:
     if end is None:
         start, end = 0, start
+    if isinstance(start, int) and isinstance(step, int) and isinstance(end, SymbolicSize) and step > 0:
+        size = (end - start) // step
+        if isinstance(size, SymbolicSize) and _is_zero(size * step - end + start):
+            made = F.numbered(size)
+            made = made if step == 1 else made * step
+            made = made if start == 0 else made + start
+            made = F.cast(made, F.dtype)
+            made.every = step if start == 0 else None
+            return made
     made = onnx("Range")(F, *(_bound(F, item, F.dtype) for item in (start, end, step)))
     return F.cast(made, F.dtype)
+
+
+def _is_zero(size: Size) -> bool:
+    """Whether a difference of sizes is 0 at all sizes."""
+    return not isinstance(size, SymbolicSize) and size == 0
 
 
 def _bound(F: Functions, item: Operand, dtype: np.dtype) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hybrid_lab.torch.importers.functions import Functions, Operand, Tensor
+from hybrid_lab.torch.importers.functions import Functions, Operand, Result, Tensor
 from hybrid_lab.torch.importers.table import Function, aten, onnx
 
 _FUNCTIONS = {
@@ -13,7 +13,7 @@ _FUNCTIONS = {
     "floor": "floor", "log": "log", "log10": "log10", "log1p": "log1p", "log2": "log2", "neg": "negative",
     "reciprocal": "reciprocal", "relu": "relu", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sign": "sign", "sin": "sin",
     "sinh": "sinh", "sqrt": "sqrt", "square": "square", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
-    "fix": "trunc", "lgamma": "gammaln", "log_sigmoid": "log_sigmoid",
+    "fix": "trunc", "lgamma": "gammaln",
 }  # fmt: skip
 """ATen operator -> record, for which whole numbers become floating where torch's do."""
 _COMPARISONS = {
@@ -181,7 +181,7 @@ def _minimum(F: Functions, a: Operand, b: Operand) -> Tensor:
 
 @aten("atan2")
 def _atan2(F: Functions, a: Operand, b: Operand) -> Tensor:
-    return F.arctan2(*F.promoted(a, b))
+    return F._npi_arctan2(*F.promoted(a, b))
 
 
 @aten("addcmul")
@@ -301,6 +301,16 @@ def _prelu(F: Functions, x: Tensor, weight: Tensor) -> Tensor:
     if F.operator.endswith("prelu") and weight.rank == 1 and x.rank > 1:
         weight = F.reshape_to(weight, (weight.shape[0], *(1,) * (x.rank - 2)))
     return onnx("PRelu")(F, x, weight)
+
+
+@aten("log_sigmoid")
+def _log_sigmoid(F: Functions, x: Tensor) -> Tensor:
+    return F.negative(F.Activation(F.negative(x), act_type="softrelu"))
+
+
+@aten("log_sigmoid_forward")
+def _log_sigmoid_forward(F: Functions, x: Tensor) -> Result:
+    return _log_sigmoid(F, x), None
 
 
 @aten("softplus")

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.onnx.importers.indexing import from_front, written
+from hybrid_lab.onnx.importers.indexing import from_front, size_in_graph, written
 from hybrid_lab.ops.framework.sizes import SymbolicSize
-from hybrid_lab.torch.importers.functions import Functions, Tensor
+from hybrid_lab.torch.importers.functions import Functions, Result, Size, Tensor
 from hybrid_lab.torch.importers.table import aten, onnx
 
 
@@ -24,6 +24,54 @@ def _embedding(
         return found
     padding = F.truth(F.broadcast_equal(F.reshape_to(indices, (*indices.shape, 1)), padding_idx))
     return F.select(padding, F.BlockGrad(found), found)  # the row of the padding has no gradient
+
+
+@aten("_embedding_bag", "_embedding_bag_forward_only")
+def _embedding_bag(
+    F: Functions, weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
+    sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Result:  # fmt: skip
+    if F.used & {1, 2, 3}:
+        raise F.unsupported("the places and sizes of the bags are not supported as results")
+    rows = _embedding(F, weight, indices, padding_idx)
+    counted = F.cast(F.ones_like(indices), weight.dtype)
+    if padding_idx >= 0:
+        counted = F.cast(F.truth(F.broadcast_not_equal(indices, padding_idx)), weight.dtype)
+    if offsets.every is not None:  # bags of one length: the rows of a matrix
+        length = offsets.every
+        bags = F.reshape_to(rows, (*offsets.shape, length, weight.shape[1]))
+        inside = F.reshape_to(counted, (*offsets.shape, length, 1))
+        weights = None if per_sample_weights is None else F.reshape_to(per_sample_weights, inside.shape)
+    else:
+        bags, inside = F.reshape_to(rows, (1, *rows.shape)), _membership(F, indices, offsets, include_last_offset)
+        inside = inside * F.reshape_to(counted, (1, *counted.shape, 1))
+        weights = None if per_sample_weights is None else F.reshape_to(per_sample_weights, (1, *counted.shape, 1))
+    if mode == 2:
+        least = F.like(float(np.finfo(weight.dtype).min), weight)
+        made = F.max(F.select(F.truth(inside), bags, least), axis=(1,))
+        empty = F.broadcast_equal(F.sum(inside, axis=(1,)), 0.0)
+        return F.select(F.truth(empty), F.like(0.0, weight), made), None, None, None
+    share = inside if weights is None else inside * weights
+    made = F.sum(bags * share, axis=(1,))
+    if mode == 1:
+        made = made / F.broadcast_maximum(F.sum(inside, axis=(1,)), 1.0)
+    return made, None, None, None
+
+
+def _membership(F: Functions, indices: Tensor, offsets: Tensor, with_last: bool) -> Tensor:
+    """(bags, indices, 1): 1 where an index lies in a bag. offsets : where each bag begins, in order"""
+    line = F.reshape_to(_line(F, indices, 0), (1, indices.shape[0]))
+    begun = F.cast(F.broadcast_lesser_equal(F.reshape_to(offsets, (offsets.shape[0], 1)), line), "float32")
+    if with_last:
+        first = F.slice_axis(begun, axis=0, begin=0, end=-1)
+        last = F.slice_axis(begun, axis=0, begin=1, end=None)
+        inside = first - last
+    else:
+        number = F.sum(begun, axis=(0,), keepdims=True) - 1.0
+        bag = F.reshape_to(_line(F, offsets, 0), (offsets.shape[0], 1))
+        inside = F.broadcast_equal(F.cast(bag, "float32"), number)
+    return F.reshape_to(F.cast(inside, "float32"), (*inside.shape, 1))
 
 
 @aten("index_select")
@@ -96,7 +144,7 @@ def _index_put(
     if all(item is None or item.array is not None for item in indices):
         indices = _without_masks(F, indices)
     axes = _axes(F, x, indices)
-    shape = F.numbers(F.constant(np.array(x.shape, object)), "the shape of the data")
+    shape = x.shape
     chosen = [
         F.cast(from_front(F, item, shape[axis]), "int64") for axis, item in enumerate(indices) if item is not None
     ]
@@ -107,17 +155,30 @@ def _index_put(
     after = [axis for axis in rest if axis not in before]
     whole = [*(shape[axis] for axis in before), *at, *(shape[axis] for axis in after)]
     total: Any = F.constant(np.zeros((1,) * len(whole)), np.int64)
-    steps = np.cumprod([1, *shape[::-1]])[::-1][1:]
+    steps = [size_in_graph(F, _product(shape[axis + 1 :])) for axis in range(x.rank)]
     for axis, item in zip(axes, chosen, strict=True):
         item = F.reshape_to(item, (*(1,) * (len(at) - item.rank), *item.shape, *(1,) * len(after)))
-        total = total + F.with_rank(item, len(whole)) * F.constant(steps[axis], np.int64)
+        total = total + F.with_rank(item, len(whole)) * steps[axis]
     for axis in rest:
         place = before.index(axis) if axis in before else len(before) + len(at) + after.index(axis)
-        line = np.arange(shape[axis]) * steps[axis]
-        total = total + F.constant(line.reshape([-1 if k == place else 1 for k in range(len(whole))]), np.int64)
+        line = _line(F, x, axis)
+        total = total + F.reshape_to(line, [shape[axis] if k == place else 1 for k in range(len(whole))]) * steps[axis]
     places = F.expand_to(total, whole)
     new = F.expand_to(F.cast(values, x.dtype), whole)
     return written(F, x, places, new, "add" if accumulate else "none")
+
+
+def _product(sizes: Sequence[Size]) -> Size:
+    total: Any = 1
+    for size in sizes:
+        total = size * total
+    return total
+
+
+def _line(F: Functions, x: Tensor, axis: int) -> Tensor:
+    """0, 1, ... along an axis of x."""
+    size = x.shape[axis]
+    return F.cast(F._contrib_arange_like(x, axis=axis), "int64") if isinstance(size, SymbolicSize) else F.line(size)
 
 
 @aten("scatter")

@@ -93,3 +93,50 @@ def _flash_attention(
     attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> Result:  # fmt: skip
     return attention(F, query, key, value, attn_mask, dropout_p, is_causal, scale=scale), None
+
+
+# -- linear algebra --------------------------------------------------------------------------------------------------
+
+
+@aten("linalg_inv_ex")
+def _inverse(F: Functions, a: Tensor, *, check_errors: bool = False) -> Result:
+    return F._linalg_inverse(a), None
+
+
+@aten("_linalg_solve_ex")
+def _solve(F: Functions, a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> Result:
+    inverse = F._linalg_inverse(a)
+    if b.rank == a.rank - 1 or b.rank == 1:  # vectors
+        made = matmul(F, inverse, F.reshape_to(b, (*b.shape, 1)))
+        return F.reshape_to(made, made.shape[:-1]), None, None, None
+    return (matmul(F, inverse, b) if left else matmul(F, b, inverse)), None, None, None
+
+
+@aten("linalg_cholesky_ex")
+def _cholesky(F: Functions, a: Tensor, *, upper: bool = False, check_errors: bool = False) -> Result:
+    made = F._linalg_potrf(a)
+    return (_flipped(F, made) if upper else made), None
+
+
+@aten("linalg_solve_triangular")
+def _solve_triangular(
+    F: Functions, a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    if unitriangular or a.rank != b.rank:
+        raise F.unsupported("matrices with a diagonal of ones, and broadcast ones, are not supported")
+    return F._linalg_trsm(a, b, rightside=not left, lower=not upper)
+
+
+@aten("_linalg_det")
+def _det(F: Functions, a: Tensor) -> Result:
+    return F.reshape_to(F._linalg_det(a), a.shape[:-2]), None, None
+
+
+@aten("_linalg_slogdet")
+def _slogdet(F: Functions, a: Tensor) -> Result:
+    sign, logarithm = F._linalg_slogdet(a)
+    return F.reshape_to(sign, a.shape[:-2]), F.reshape_to(logarithm, a.shape[:-2]), None, None
+
+
+def _flipped(F: Functions, a: Tensor) -> Tensor:
+    return F.transposed(a, (*range(a.rank - 2), a.rank - 1, a.rank - 2))

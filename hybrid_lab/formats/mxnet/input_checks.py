@@ -1,0 +1,59 @@
+"""Checks of inputs in MXNet's files: MXNet has no such operator, so they stand among the attributes of the graph.
+
+MXNet ignores the attribute. Reading the file here puts the checks back.
+"""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from typing import Any
+
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.input_checks import checked, checks_of
+from hybrid_lab.logger import logger
+from hybrid_lab.ops.framework.declared_shapes import DeclaredShapes
+
+KEY = "hybrid_lab_checked_inputs"
+
+
+def noted(graph: Graph) -> dict[str, list[str]]:
+    """The attribute that tells the checks of a graph's own inputs; {} where there are none.
+
+    Logs a warning: MXNet computes for other sizes, too, and other numbers than the imported network then.
+    """
+    checks = checks_of(graph)
+    if not checks:
+        return {}
+    own = [node for node in checks if all(value.is_input for value in node.values_in)]
+    lost = f", and of {len(checks) - len(own)} of its Blocks this package neither" if len(own) < len(checks) else ""
+    logger.warning(
+        f"{graph.name or 'the graph'}: it holds for certain sizes of its inputs only. MXNet does not check that when it "
+        f"reads the file{lost}"
+    )
+    notes = [
+        {"inputs": [value.node.name for value in node.values_in], **{k: str(v) for k, v in node.op.attributes.items()}}
+        for node in own
+    ]
+    return {KEY: ["str", json.dumps(notes, ensure_ascii=False)]} if notes else {}
+
+
+def restored(graph: Graph, document: Any, path: str | PathLike[str] | None) -> Graph:
+    """A graph that was read from a file, with the checks that the file notes. Raises ArchiveError for a note that does
+    not fit.
+    """
+    attrs = document.get("attrs") if isinstance(document, dict) else None
+    if not isinstance(attrs, dict) or KEY not in attrs:
+        return graph
+    variables = {value.node.name: value for value in graph.inputs}
+    try:
+        for note in json.loads(attrs[KEY][1]):
+            data = [variables[name] for name in note["inputs"]]
+            declared = DeclaredShapes.loads(note["declares"], note["conditions"])
+            if len(declared.inputs) != len(data) or note["source"] not in ("torch", "onnx"):
+                raise ValueError("it declares other inputs")
+            graph = checked(graph, declared, note["source"], data)
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError, HybridLabError) as error:
+        raise ArchiveError(f"the checks of the graph's inputs do not fit it: {str(error)[:200]}", path=path) from None
+    return graph
