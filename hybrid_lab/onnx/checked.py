@@ -14,7 +14,7 @@ from hybrid_lab.ops.framework.dtypes import is_floating, name_of
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 
 _INDICES = {"Embedding": 0, "take": 1, "one_hot": 0, "pick": 1, "gather_nd": 1, "batch_take": 1}
-"""Operator -> its input of whole numbers in any dtype, as arrays of MXNet are float32 unless they are told otherwise."""
+"""Operator -> its input of whole numbers in any dtype, as arrays of MXNet are float32 by default."""
 
 
 def declared_size(size: Any) -> Declared:

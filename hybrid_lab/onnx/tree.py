@@ -76,7 +76,7 @@ def _calls(call: Call) -> list[Call]:
 def _neutral(
     call: Call, owners: Mapping[Value, Parameter], observation: Observation, imported: Composed
 ) -> NeutralGraph | None:
-    """The graph of a call, with a check of its inputs if their shapes are known; None where it takes or gives no data."""
+    """The graph of a call, with a check of its inputs if their shapes are known; None for one without data."""
     data = [value for value in call.inputs if value not in owners]
     if not data or not call.outputs:
         return None

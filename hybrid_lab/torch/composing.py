@@ -136,7 +136,7 @@ class _Composer:
         if isinstance(size, int):
             return size
         hint = getattr(size.node, "hint", None)
-        # Where all sizes are open, the code may compare them: the example's numbers satisfy that. A batch is like no other.
+        # Where all sizes are open, the code may compare them, which the example's numbers satisfy.
         found = self._open_size(size.node.expr, hint if self.exported.every and axis else None)
         if isinstance(found, SymbolicSize) and isinstance(hint, int):
             self.hints[repr(found)] = hint

@@ -224,7 +224,11 @@ def _with_batch_of_one(
 
     leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
     batch = next((item.shape[0] for item in leaves if isinstance(item, torch.Tensor) and item.ndim), None)
-    one = [item[:1] if isinstance(item, torch.Tensor) and item.ndim and item.shape[0] == batch else item for item in leaves]
+
+    def has_batch(item: object) -> bool:
+        return isinstance(item, torch.Tensor) and bool(item.ndim) and item.shape[0] == batch
+
+    one = [item[:1] if has_batch(item) else item for item in leaves]
     try:
         alone = _call_export(module, *pytree.tree_unflatten(one, structure), None)
     except TorchError:
@@ -289,7 +293,8 @@ def _opened(
 
     def open_axes(item: Any) -> dict[int, Any] | None:
         if every and isinstance(item, torch.Tensor):
-            return {axis: torch.export.Dim.AUTO for axis in range(item.ndim) if item.shape[axis] > 1 or not axis} or None
+            axes = [axis for axis in range(item.ndim) if item.shape[axis] > 1 or not axis]
+            return dict.fromkeys(axes, torch.export.Dim.AUTO) or None
         return {0: torch.export.Dim.AUTO} if opened(item) else None
 
     shapes = [open_axes(item) for item in leaves]

@@ -27,15 +27,12 @@ def noted(graph: Graph) -> dict[str, list[str]]:
     if not checks:
         return {}
     own = [node for node in checks if all(value.is_input for value in node.values_in)]
-    lost = f", and of {len(checks) - len(own)} of its Blocks this package neither" if len(own) < len(checks) else ""
+    lost = "; the file has no check of sizes inside the network either" if len(own) < len(checks) else ""
     logger.warning(
-        f"{graph.name or 'the graph'}: it holds for certain sizes of its inputs only. MXNet does not check that when it "
-        f"reads the file{lost}"
+        f"{graph.name or 'the graph'}: it holds for certain sizes of its inputs only, which MXNet does not check when "
+        f"it runs the file{lost}"
     )
-    notes = [
-        {"inputs": [value.node.name for value in node.values_in], **{k: str(v) for k, v in node.op.attributes.items()}}
-        for node in own
-    ]
+    notes = [{"inputs": [value.node.name for value in node.values_in], **node.op.attributes} for node in own]
     return {KEY: ["str", json.dumps(notes, ensure_ascii=False)]} if notes else {}
 
 

@@ -85,4 +85,4 @@ class CheckInputs(Operator, name="_check_inputs"):
         if self.source == "torch":
             return "Import the module again with an example of this size, or with the size open: dynamic_shapes="
         shape = f"({', '.join(['None'] * len(item.sizes or ()))}{',' if len(item.sizes or ()) == 1 else ''})"
-        return f"If the file computes for other sizes too, leave them open: imports(..., shapes={{{item.name!r}: {shape}}})"
+        return f"If the file computes for other sizes, leave them open: imports(..., shapes={{{item.name!r}: {shape}}})"

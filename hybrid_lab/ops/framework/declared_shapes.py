@@ -1,12 +1,12 @@
 """Declared shapes: for which shapes and dtypes of its inputs a graph holds, as a file or another framework says it.
 
-An input has a name, its sizes and a dtype. A size is a number; a symbol, which is one size wherever it stands; a formula
-of symbols; or None, which is any size. Conditions are comparisons of formulas, all of which must hold:
+An input has a name, its sizes and a dtype. A size is a number; a symbol, which is one size wherever it stands; a
+formula of symbols; or None, which is any size. Conditions are comparisons of formulas, all of which must hold:
 
     ["x", ["b", 6], "float32"], ["mask", ["b", "2*n + 1"], "bool"]        "b <= 64", "n % 4 == 0"
 
-Formulas come from files. They are parsed and computed here, by the operators of whole numbers alone, and never executed.
-The sizes that are checked may be symbolic (`sizes.py`); the comparisons then become guards.
+Formulas come from files. They are parsed and computed here, by the operators of whole numbers alone, and never
+executed. The sizes that are checked may be symbolic (`sizes.py`); the comparisons then become guards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hybrid_lab.ops.framework.sizes import Size
 
 LONGEST_FORMULA = 1000
 """Characters of a formula. Longer ones are refused: Python's parser takes memory by their depth."""
-_LARGEST_POWER = 8
+_DEEPEST, _LARGEST_POWER = 60, 8
 _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
@@ -57,13 +57,16 @@ class Formula:
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
             names: set[str] = set()
-            self._check(self._tree, names)
+            self._check(self._tree, names, _DEEPEST)
         except (SyntaxError, RecursionError, MemoryError):
             raise ValueError(f"{text[:60]!r} is no formula of sizes") from None
         self.symbols = frozenset(names)
 
-    def _check(self, node: ast.AST, names: set[str]) -> None:
-        """Raise ValueError for anything but arithmetic on whole numbers."""
+    def _check(self, node: ast.AST, names: set[str], levels: int) -> None:
+        """Raise ValueError for anything but arithmetic on whole numbers, and for more levels of it."""
+        if not levels:
+            raise ValueError(f"{self.text[:60]!r} is nested too deeply for a formula of sizes")
+        levels -= 1
         match node:
             case ast.Name(id=name):
                 names.add(name)
@@ -72,21 +75,21 @@ class Formula:
             case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=value)):
                 if type(value) is not int or not 0 < value <= _LARGEST_POWER:
                     raise ValueError(f"{self.text[:60]!r} has a power that sizes do not have")
-                self._check(left, names)
+                self._check(left, names, levels)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-                self._check(left, names)
-                self._check(right, names)
+                self._check(left, names, levels)
+                self._check(right, names, levels)
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Not(), operand=operand):
-                self._check(operand, names)
+                self._check(operand, names, levels)
             case ast.BoolOp(values=values):
                 for value in values:
-                    self._check(value, names)
+                    self._check(value, names, levels)
             case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARISONS for op in ops):
                 for part in (left, *others):
-                    self._check(part, names)
+                    self._check(part, names, levels)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CHOICES and args:
                 for part in args:
-                    self._check(part, names)
+                    self._check(part, names, levels)
             case _:
                 raise ValueError(f"{self.text[:60]!r} is no formula of sizes")
 
@@ -181,10 +184,10 @@ class DeclaredShapes:
         try:
             return DeclaredShapes(
                 tuple([
-                    DeclaredInput(_named(name), None if sizes is None else tuple(sizes), dtype)
+                    DeclaredInput(_typed(name, str), None if sizes is None else tuple(_typed(sizes, list)), dtype)
                     for name, sizes, dtype in json.loads(inputs)
                 ]),
-                tuple(json.loads(conditions)),
+                tuple(_typed(json.loads(conditions), list)),
             )  # fmt: skip
         except (TypeError, RecursionError) as error:
             raise ValueError(f"declared shapes that make no sense: {str(error)[:80]}") from None
@@ -228,7 +231,8 @@ class DeclaredShapes:
                         symbols[declared], places[declared] = size, (item, axis, size)
                     elif size != symbols[declared]:
                         first, other, _ = places[declared]
-                        equal = f"needs it equal to axis {other} of {first.name!r}, which has {_number(symbols[declared])}"
+                        has = _number(symbols[declared])
+                        equal = f"needs it equal to axis {other} of {first.name!r}, which has {has}"
                         raise refused(item, axis, size, equal)
                 elif isinstance(declared, str):
                     formulas.append((item, axis, _formula(declared), size))
@@ -257,7 +261,7 @@ class DeclaredShapes:
             symbols[name] = (size - at[0]) // factor
 
     def check_dtypes(self, dtypes: Sequence[np.dtype]) -> None:
-        """Raise DTypeError if the graph does not hold for inputs of these dtypes: floating ones stand for each other."""
+        """Raise DTypeError if the graph does not hold for these dtypes; floating ones stand for each other."""
         for item, dtype in zip(self.inputs, dtypes, strict=True):
             if item.dtype is None or dtype is None:
                 continue
@@ -265,7 +269,7 @@ class DeclaredShapes:
             alike = is_floating(declared) and is_floating(dtype)
             if not (alike or own == item.dtype or {own, item.dtype} <= _ALIKE):
                 raise DTypeError(
-                    f"the input {item.name!r} has the dtype {own}; the imported graph computes with {item.dtype} there. "
+                    f"the input {item.name!r} has the dtype {own}; the imported graph computes with {item.dtype}. "
                     f"Convert it first: {item.name}.astype({item.dtype!r})"
                 )
 
@@ -292,10 +296,10 @@ def _shown(sizes: Sequence[Declared]) -> str:
     return f"({', '.join('any' if size is None else str(size) for size in sizes)}{',' if len(sizes) == 1 else ''})"
 
 
-def _named(name: object) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"{str(name)[:60]!r} is no name")
-    return name
+def _typed(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{str(value)[:60]!r} is no {kind.__name__}")
+    return value
 
 
 def _text(data: object) -> str:
