@@ -212,13 +212,16 @@ def _parameter(name: str, array: np.ndarray, composed: Composed, ctx: Context | 
 
 def imports(
     path: str | PathLike[str], ctx: Context | Sequence[Context] | None = None, *,
-    shapes: Mapping[str, Sequence[int | None]] | None = None, values: Mapping[str, object] | None = None,
+    shapes: Mapping[str, Sequence[int | str | None]] | None = None, values: Mapping[str, object] | None = None,
 ) -> HybridBlock:  # fmt: skip
     """The model in an ONNX file as a HybridBlock of this package's operators: it runs, trains, saves and exports.
 
     path : the file, of opset 7 or newer; ctx : where the parameters go, the CPU by default
-    shapes : input -> its shape, None for open sizes; for inputs whose shape the file leaves out or leaves too open
+    shapes : input -> its shape, in the place of the file's: numbers, names, and None for open sizes. A name is one size
+        wherever it stands. The Block takes inputs of the shapes that the file declares, as ONNX Runtime does, because a
+        file may hold for these alone; (None, 3, None, None) opens sizes of a file that computes for others too
     values : input -> its value, for inputs that decide shapes; they are no arguments of the Block then
+    A call with other sizes than those is a DeclaredSizeError.
     Raises OnnxError for a damaged file, UnsupportedOperatorError (one of them) naming node and operator.
     """
     return ImportedGraph(compose(path, shapes, values), ctx)
@@ -242,8 +245,9 @@ class OnnxBlock(HybridBlock):
 
     def __init__(
         self, path: str | PathLike[str], last_layers: int | None = None,
-        ctx: Context | Sequence[Context] | None = None, *, shapes: Mapping[str, Sequence[int | None]] | None = None,
-        values: Mapping[str, object] | None = None, prefix: str | None = None,
+        ctx: Context | Sequence[Context] | None = None, *,
+        shapes: Mapping[str, Sequence[int | str | None]] | None = None, values: Mapping[str, object] | None = None,
+        prefix: str | None = None,
     ) -> None:  # fmt: skip
         if type(self).hybrid_forward is not HybridBlock.hybrid_forward:
             name = type(self).__name__

@@ -87,7 +87,7 @@ class Composed:
 
 
 def compose(
-    source: str | PathLike[str] | ModelProto | OnnxFile, shapes: Mapping[str, Sequence[int | None]] | None = None,
+    source: str | PathLike[str] | ModelProto | OnnxFile, shapes: Mapping[str, Sequence[int | str | None]] | None = None,
     values: Mapping[str, object] | None = None, last_layers: int | None = None, training: bool = False,
     by_nodes: bool = False,
 ) -> Composed:  # fmt: skip
@@ -189,7 +189,7 @@ def name_file(error: OnnxError, path: str | PathLike[str]) -> None:
 
 class _Composer:
     def __init__(
-        self, file: OnnxFile, shapes: Mapping[str, Sequence[int | None]], values: Mapping[str, object]
+        self, file: OnnxFile, shapes: Mapping[str, Sequence[int | str | None]], values: Mapping[str, object]
     ) -> None:
         self.file, self.shapes, self.values = file, shapes, values
         self.F = Functions()
@@ -292,7 +292,7 @@ class _Composer:
         stated = item.type.tensor_type
         given = self.shapes.get(item.name)
         if given is not None:
-            return [self.F.open_size() if size is None else int(size) for size in given]
+            return [self._given_size(item.name, size) for size in given]
         if not stated.HasField("shape"):
             raise OnnxError(f"the input {item.name!r} has no shape: imports(..., shapes={{{item.name!r}: (None, 3)}})")
         found: list[Size] = []
@@ -302,12 +302,25 @@ class _Composer:
                     raise OnnxError(f"the input {item.name!r} has a size of {dimension.dim_value}")
                 found.append(int(dimension.dim_value))
             elif dimension.dim_param:
-                if dimension.dim_param not in self.open:
-                    self.open[dimension.dim_param] = self.F.open_size()
-                found.append(self.open[dimension.dim_param])
+                found.append(self._named_size(dimension.dim_param))
             else:
                 found.append(self.F.open_size())
         return found
+
+
+    def _named_size(self, name: str) -> Size:
+        """The open size of a name: one size wherever the name stands."""
+        if name not in self.open:
+            self.open[name] = self.F.open_size()
+        return self.open[name]
+
+    def _given_size(self, name: str, size: int | str | None) -> Size:
+        """A size of `shapes=`."""
+        if isinstance(size, str):
+            return self._named_size(size)
+        if size is not None and (not isinstance(size, (int, np.integer)) or not 0 <= size <= _LARGEST_SIZE):
+            raise OnnxError(f"shapes={{{name!r}: ...}} has numbers, names, and None for open sizes, not {size!r}")
+        return self.F.open_size() if size is None else int(size)
 
 
 def finished(

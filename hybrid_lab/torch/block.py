@@ -63,7 +63,7 @@ def _composed(
     """The graphs of a module: one for both modes, or those of prediction and training."""
     found = exported(source, args, kwargs, dynamic_shapes)
     try:
-        graphs = [compose(each) for each in found]
+        graphs = [compose(found[0])]
     except UnsupportedOperatorError as error:
         if not isinstance(dynamic_shapes, str) or not isinstance(source, torch_module()):
             raise
@@ -75,7 +75,14 @@ def _composed(
         which = "the batch is" if dynamic_shapes == "batch" else "all sizes but the batch are"
         logger.warning(f"{type(source).__name__}: {which} fixed, as it has no form here that is open: {error}")
         return graphs
-    if dynamic_shapes == "batch" and len(graphs) == 1 and isinstance(source, torch_module()):
+    try:
+        graphs += [compose(each) for each in found[1:]]
+    except UnsupportedOperatorError as error:
+        logger.warning(
+            f"{type(source).__name__}: its operators in training are not all supported, so training is the same as "
+            f"prediction: {error}"
+        )
+    if dynamic_shapes == "batch" and len(found) == 1 and isinstance(source, torch_module()):
         wider = _wider(source, args, kwargs, found[0], graphs[0])
         graphs = [graphs[0] if wider is None else wider]
     return graphs

@@ -303,6 +303,16 @@ def _prelu(F: Functions, x: Tensor, weight: Tensor) -> Tensor:
     return onnx("PRelu")(F, x, weight)
 
 
+@aten("rrelu_with_noise_functional", "rrelu_with_noise")
+def _rrelu(
+    F: Functions, x: Tensor, noise: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False
+) -> Result:
+    if training:
+        raise F.unsupported("slopes that are drawn at random are not supported; import the module as it predicts")
+    made = _leaky_relu(F, x, (lower + upper) / 2)
+    return (made, None) if isinstance(F.result, (tuple, list)) else made
+
+
 @aten("log_sigmoid")
 def _log_sigmoid(F: Functions, x: Tensor) -> Tensor:
     return F.negative(F.Activation(F.negative(x), act_type="softrelu"))

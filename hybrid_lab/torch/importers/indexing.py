@@ -198,10 +198,54 @@ def _scatter_add(F: Functions, x: Tensor, dim: int, index: Tensor, src: Tensor) 
 def _scatter_reduce(
     F: Functions, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
+    axis = F.axis(dim, x.rank)
+    if (reduce, include_self) != ("sum", True) and _alike(x.shape, index.shape, axis):
+        return _reduced_along(F, x, axis, index, _cut(F, src, index), reduce, include_self)
     kind = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}.get(reduce)
     if kind is None or not include_self:
-        raise F.unsupported(f"reduce={reduce!r}, include_self={include_self}; there are sum, prod, amax and amin")
+        raise F.unsupported(
+            f"reduce={reduce!r}, include_self={include_self} with indices that lack a part of the rows is not supported"
+        )
     return onnx("ScatterElements")(F, x, index, _cut(F, src, index), axis=dim, reduction=kind)
+
+
+def _alike(shape: Sequence[Size], other: Sequence[Size], axis: int) -> bool:
+    """Whether two shapes are equal at all sizes but for one axis."""
+    pairs = [pair for place, pair in enumerate(zip(shape, other, strict=True)) if place != axis]
+    return all(repr(one) == repr(two) for one, two in pairs)
+
+
+def _reduced_along(
+    F: Functions, x: Tensor, axis: int, index: Tensor, src: Tensor, reduce: str, include_self: bool
+) -> Tensor:
+    """Every number of x with the numbers of src whose index along the axis is its place."""
+    order = [*(k for k in range(x.rank) if k != axis), axis]
+    own, places, new = (F.transposed(item, order) for item in (x, index, src))
+    (length,) = F.numbers(F.constant(np.array(own.shape[-1:], object)), "the length of the axis")
+    places, new = (F.reshape_to(item, (*item.shape, 1)) for item in (F.cast(places, "int64"), new))
+    here = F.truth(F.broadcast_equal(places, F.line(length, x.rank, x.rank + 1)))
+    last = (x.rank - 1,)
+    count = F.sum(F.cast(here, x.dtype), axis=last)
+    limits: Any = np.finfo(x.dtype) if x.is_floating else np.iinfo(x.dtype)
+    neutral = {"amax": limits.min, "amin": limits.max, "prod": 1}.get(reduce, 0)
+    chosen = F.select(here, new, F.like(neutral, x))
+    if reduce == "amax":
+        made = F.max(chosen, axis=last)
+        made = F.broadcast_maximum(own, made) if include_self else made
+    elif reduce == "amin":
+        made = F.min(chosen, axis=last)
+        made = F.broadcast_minimum(own, made) if include_self else made
+    elif reduce == "prod":
+        made = F.prod(chosen, axis=last)
+        made = own * made if include_self else made
+    else:
+        made = F.sum(chosen, axis=last)
+        made = own + made if include_self else made
+        if reduce == "mean":
+            made = made / F.broadcast_maximum(count + 1.0 if include_self else count, 1.0)
+    if not include_self:
+        made = F.select(F.truth(count), made, own)
+    return F.transposed(made, [order.index(k) for k in range(x.rank)])
 
 
 def _cut(F: Functions, src: Tensor, index: Tensor) -> Tensor:

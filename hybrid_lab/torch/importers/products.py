@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,23 @@ def _flash_attention(
     attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> Result:  # fmt: skip
     return attention(F, query, key, value, attn_mask, dropout_p, is_causal, scale=scale), None
+
+
+@aten("_trilinear")
+def _trilinear(
+    F: Functions, a: Tensor, b: Tensor, c: Tensor, expand1: Sequence[int], expand2: Sequence[int],
+    expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1,
+) -> Tensor:  # fmt: skip
+    """The sum over some axes of a product of three tensors, each with further axes of 1."""
+
+    def expanded(x: Tensor, axes: Sequence[int]) -> Tensor:
+        sizes = list(x.shape)
+        for axis in sorted(axes):
+            sizes.insert(axis, 1)
+        return F.reshape_to(x, sizes)
+
+    product = expanded(a, expand1) * expanded(b, expand2) * expanded(c, expand3)
+    return F.reduced("sum", product, sumdim, False)
 
 
 # -- linear algebra --------------------------------------------------------------------------------------------------
