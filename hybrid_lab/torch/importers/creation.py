@@ -52,7 +52,7 @@ def _ones_like(F: Functions, x: Tensor, *, dtype: np.dtype | None = None) -> Ten
     return _full_like(F, x, 1)
 
 
-@aten("scalar_tensor", "_tensor_constant")
+@aten("scalar_tensor")
 def _scalar_tensor(F: Functions, s: Operand, *, dtype: np.dtype | None = None) -> Tensor:
     return F.cast(F.operand(s), F.dtype)
 

@@ -276,7 +276,7 @@ def _one_hot(F: Functions, x: Tensor, num_classes: int = -1) -> Tensor:
     return F.one_hot(x, depth=num_classes, dtype="int64")
 
 
-@aten("masked_scatter", "nonzero", "unique", "_unique2", "masked_select", "_local_scalar_dense", "item", "bincount")
+@aten("masked_scatter", "nonzero", "unique_dim", "_unique2", "masked_select", "_local_scalar_dense", "item", "bincount")
 def _depends_on_data(F: Functions, x: Tensor, *_: object, **__: object) -> Any:
     raise F.unsupported(
         "its result has a shape or is a number that depends on the data, and no graph has that. Leave this part out of "

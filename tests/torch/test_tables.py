@@ -1,0 +1,197 @@
+"""Every name in the tables of the importers is an operator, and the rows that tables of names make are run."""
+
+import ast
+import pathlib
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as TF
+from torch import nn
+
+import hybrid_lab as mx
+from hybrid_lab import gluon, nd
+from hybrid_lab.onnx.importers import functions as onnx_functions
+from hybrid_lab.onnx.importers import table as onnx_table
+from hybrid_lab.ops.framework.operator import find
+from hybrid_lab.torch.importers import elementwise, functions, table
+
+ROOT = pathlib.Path(mx.__file__).parent
+FILES = [*(ROOT / "torch" / "importers").glob("*.py"), *(ROOT / "onnx" / "importers").glob("*.py")]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parts[-3]}/{file.name}")
+def test_every_name_of_an_importer_is_an_operator_or_a_method(file):
+    F = functions.Functions() if file.parts[-3] == "torch" else onnx_functions.Functions()
+    missing = []
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.Attribute(value=ast.Name(id="F"), attr=name):
+                if find(name) is None and name not in vars(F) and not hasattr(type(F), name):
+                    missing.append(f"line {node.lineno}: F.{name}")
+            case ast.Call(func=ast.Name(id="onnx"), args=[ast.Constant(value=name), *domain]):
+                domains = [item.value for item in domain] or [key.value.value for key in node.keywords] or [""]
+                if onnx_table.find(domains[0], name, 10_000) is None:
+                    missing.append(f"line {node.lineno}: onnx({name!r})")
+    assert not missing
+
+
+@pytest.mark.parametrize("rows", [elementwise._FUNCTIONS, elementwise._COMPARISONS, elementwise._LOGIC])
+def test_tables_of_names_name_operators(rows):
+    assert [record for record in rows.values() if find(record) is None] == []
+
+
+def test_every_row_is_an_operator_of_aten():
+    assert [name for name in table.names() if not hasattr(torch.ops.aten, name)] == []
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+def _same(ours, theirs):
+    ours = ours if isinstance(ours, (list, tuple)) else [ours]
+    theirs = theirs if isinstance(theirs, (list, tuple)) else [theirs]
+    for one, two in zip(ours, theirs, strict=True):
+        assert one.shape == tuple(two.shape)
+        np.testing.assert_allclose(one.asnumpy().astype("float64"), two.detach().numpy().astype("float64"), 1e-4, 1e-5)
+
+
+def _arrays(inputs):
+    return [nd.array(item.numpy(), dtype=item.numpy().dtype) for item in inputs]
+
+
+def _imported(function, make, batches=(3, 1, 5)):
+    """Import a function with an open batch of 3; compare it eagerly, hybridized and from an archive."""
+    module = Function(function).eval()
+    net = mx.torch.imports(module, make(3))
+    for batch in batches:
+        _same(net(*_arrays(make(batch))), module(*make(batch)))
+    net.hybridize()
+    _same(net(*_arrays(make(5 if 5 in batches else 3))), module(*make(5 if 5 in batches else 3)))
+    return net, module
+
+
+def _random(*shapes, of=torch.rand):
+    """Arguments with a batch in front; the same ones for the same batch."""
+
+    def make(batch):
+        torch.manual_seed(batch)
+        return tuple(of(batch, *shape) for shape in shapes)
+
+    return make
+
+
+def test_every_function_of_one_number_is_that_of_torch():
+    names = [name for name in elementwise._FUNCTIONS if name not in ("acosh", "atanh", "acos", "asin")]
+    _imported(lambda x: tuple(getattr(torch.ops.aten, name)(x) for name in names), _random((6,)))
+    _imported(lambda x: (torch.acosh(x + 1), torch.atanh(x / 2), torch.acos(x), torch.asin(x)), _random((6,)))
+
+
+def test_every_comparison_is_that_of_torch():
+    names = [*elementwise._COMPARISONS]
+    _imported(
+        lambda x, y: tuple(getattr(torch, name)((3 * x).round(), (3 * y).round()) for name in names),
+        _random((6,), (6,)),
+    )
+    _imported(
+        lambda x, y: tuple(getattr(torch, name)(x > 0.5, y > 0.3) for name in elementwise._LOGIC), _random((6,), (6,))
+    )
+
+
+def _write(x):
+    y = x.clone()
+    y[:, 2] = 7
+    y[:, [0, 3]] = x[:, [1, 2]]
+    return y
+
+
+def _write_at(x):
+    y = torch.zeros_like(x)
+    y[torch.arange(x.shape[0]), x.argmax(1)] = 1.0
+    return y
+
+
+def _regular(x):
+    return x + 4 * torch.eye(3)
+
+
+#: Operators that took no open batch, or named operators that do not exist -> (function, arguments for a batch).
+OPEN = {
+    "logsigmoid": (TF.logsigmoid, _random((6,))),
+    "binary_cross_entropy_with_logits": (TF.binary_cross_entropy_with_logits, _random((6,), (6,))),
+    "atan2": (torch.atan2, _random((6,), (6,))),
+    "grid_sample": (lambda x, g: TF.grid_sample(x, g, align_corners=False), _random((2, 5, 5), (4, 4, 2))),
+    "grid_sample nearest": (
+        lambda x, g: TF.grid_sample(x, g, "nearest", "border", True),
+        _random((2, 5, 5), (4, 4, 2)),
+    ),
+    "scatter": (lambda x: torch.zeros_like(x).scatter(1, x.argsort(1)[:, :2], 1.0), _random((6,))),
+    "scatter a source": (lambda x: torch.zeros_like(x).scatter(1, x.argsort(1), x), _random((6,))),
+    "scatter_add": (lambda x: torch.zeros_like(x).scatter_add(1, x.argsort(1) // 2, x), _random((6,))),
+    **{
+        f"scatter_reduce {reduce} {own}": (
+            lambda x, reduce=reduce, own=own: x.scatter_reduce(1, x.argsort(1) // 2, x * 2, reduce, include_self=own),
+            _random((6,)),
+        )
+        for reduce in ("sum", "prod", "mean", "amax", "amin")
+        for own in (True, False)
+    },
+    "index_put": (
+        lambda x: x.index_put((torch.tensor([0, 0]), torch.tensor([1, 2])), torch.tensor(9.0)),
+        _random((6,)),
+    ),
+    "index_add": (lambda x: x.index_add(1, torch.tensor([0, 2, 2]), x[:, :3]), _random((6,))),
+    "index_copy": (lambda x: x.index_copy(1, torch.tensor([0, 2]), x[:, 3:5]), _random((6,))),
+    "an assignment at a maximum": (_write_at, _random((6,))),
+    "inv": (lambda x: torch.linalg.inv(_regular(x)), _random((3, 3))),
+    "solve": (lambda x: torch.linalg.solve(_regular(x), x), _random((3, 3))),
+    "solve a vector": (lambda x, b: torch.linalg.solve(_regular(x), b), _random((3, 3), (3,))),
+    "cholesky": (lambda x: torch.linalg.cholesky(x @ x.mT + torch.eye(3)), _random((3, 3))),
+    "solve_triangular": (lambda x: torch.linalg.solve_triangular(_regular(x), x, upper=True), _random((3, 3))),
+    "det": (lambda x: torch.linalg.det(_regular(x)), _random((3, 3))),
+    "slogdet": (lambda x: torch.linalg.slogdet(_regular(x))[1], _random((3, 3))),
+    "bilinear": (lambda x, y: TF.bilinear(x, y, torch.ones(3, 6, 6)), _random((6,), (6,))),
+    "rrelu": (lambda x: TF.rrelu(x - 0.5), _random((6,))),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_operators_keep_the_batch_open(name, caplog):
+    function, make = OPEN[name]
+    _imported(function, make)
+    assert "fixed" not in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_indices(mode, tmp_path):
+    module = nn.EmbeddingBag(10, 3, mode=mode, padding_idx=2).eval()
+    rows = torch.tensor([[1, 2, 4], [3, 4, 5]])
+    net = mx.torch.imports(module, rows)
+    for each in (rows, rows[:1], torch.cat([rows, rows])):
+        _same(net(*_arrays([each])), module(each))
+    net.save(tmp_path / "a.hlab")
+    _same(gluon.load(tmp_path / "a.hlab")(*_arrays([rows])), module(rows))
+    line, starts = torch.tensor([1, 2, 4, 3, 4, 5]), torch.tensor([0, 3])
+    net = mx.torch.imports(module, (line, starts))
+    for each in (starts, torch.tensor([0, 0]), torch.tensor([0, 5])):
+        _same(net(*_arrays([line, each])), module(line, each))
+
+
+def test_an_assignment_keeps_the_batch_open():
+    _imported(_write, _random((6,)), (3, 5))
+
+
+def test_an_unsupported_operator_is_named_with_its_line():
+    with pytest.raises(mx.torch.UnsupportedOperatorError, match=r"aten\.linalg_qr.*test_tables\.py"):
+        mx.torch.imports(Function(lambda x: torch.linalg.qr(x)[1]), torch.randn(3, 2, 2))
+
+
+def test_an_operator_without_an_open_form_is_imported_for_the_examples_batch(caplog):
+    net = mx.torch.imports(Function(lambda x: x * min(x.shape[0], 8)), torch.ones(3, 2))
+    assert "the batch is fixed" in caplog.text and net(nd.ones((3, 2))).asnumpy()[0, 0] == 3
