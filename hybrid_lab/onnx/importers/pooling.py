@@ -119,6 +119,17 @@ def _max_pool(
     return _max_with_places(F, x, spatial, windows, storage_order)
 
 
+def max_and_places(
+    F: Functions, x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
+    pads: Sequence[int], ceil_mode: bool,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The maxima of windows, and where they are in the flattened image. pads : on both sides of each axis"""
+    spatial = F.numbers(F.constant(np.array(x.shape[2:], object)), "the size of the image")
+    edges = [(border, border) for border in pads]
+    windows = _Windows(F, spatial, tuple(kernel), tuple(strides), tuple(dilations), edges, ceil_mode)
+    return _max_with_places(F, x, spatial, windows, 0, whole=False)
+
+
 def _pooled_by_axis(F: Functions, x: Tensor, windows: _Windows, record: str, join: Any) -> Tensor:
     """Maxima or sums over windows, one axis after the other."""
     lowest = -np.inf if x.is_floating else int(np.iinfo(x.dtype).min)
@@ -159,8 +170,9 @@ def _flat(F: Functions, windows: _Windows, spatial: Sequence[int]) -> tuple[np.n
 
 
 def _max_with_places(
-    F: Functions, x: Tensor, spatial: Sequence[int], windows: _Windows, storage_order: int
+    F: Functions, x: Tensor, spatial: Sequence[int], windows: _Windows, storage_order: int, whole: bool = True
 ) -> tuple[Tensor, ...]:
+    """The maxima of windows and where they are. whole : in the flattened array; else in the flattened image"""
     places, inside, output = _flat(F, windows, spatial)
     flat = F.Reshape(x, shape=(0, 0, -1))
     taken = F.take(flat, F.constant(places, np.int64), axis=2)
@@ -174,9 +186,11 @@ def _max_with_places(
     table = F.constant(places.reshape(-1), np.int64)
     row = F.constant(np.arange(len(places))[:, None] * places.shape[1], np.int64)
     within = F.take(table, position + F.with_rank(row, 4))
+    shape = (*x.shape[:2], *output)
+    if not whole:
+        return F.reshape_to(best, shape), F.reshape_to(within, shape)
     F.table(*x.shape[:2])
     first = F.constant(np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[0], x.shape[1], 1, 1) * size, np.int64)
-    shape = (*x.shape[:2], *output)
     return F.reshape_to(best, shape), F.reshape_to(within + first, shape)
 
 

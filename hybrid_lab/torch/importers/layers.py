@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.onnx.importers.layers import per_channel
+from hybrid_lab.onnx.importers.pooling import max_and_places
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 from hybrid_lab.torch.importers.functions import Functions, Result, Size, Tensor
 from hybrid_lab.torch.importers.table import MODES, aten, onnx
@@ -47,13 +48,14 @@ def _max_pool(
     rank = next(number for number in (1, 2, 3) if f"pool{number}d" in F.operator)
     kernel = _each(kernel_size, rank)
     batch = x if x.rank == rank + 2 else F.reshape_to(x, (1, *x.shape))
-    pads = _each(padding, rank)
-    made = onnx("MaxPool")(
-        F, batch, kernel_shape=kernel, strides=_each(stride, rank) if stride else kernel,
-        pads=(*pads, *pads), dilations=_each(dilation, rank), ceil_mode=int(ceil_mode), outputs=2 if 1 in F.used else 1,
-    )  # fmt: skip
+    pads, strides = _each(padding, rank), _each(stride, rank) if stride else kernel
     if 1 in F.used:
-        raise F.unsupported("the places of the maxima (return_indices=True) are not supported")
+        found = max_and_places(F, batch, kernel, strides, _each(dilation, rank), pads, ceil_mode)
+        return found if batch is x else tuple(F.reshape_to(item, item.shape[1:]) for item in found)
+    made = onnx("MaxPool")(
+        F, batch, kernel_shape=kernel, strides=strides, pads=(*pads, *pads), dilations=_each(dilation, rank),
+        ceil_mode=int(ceil_mode),
+    )
     made = made if batch is x else F.reshape_to(made, made.shape[1:])
     return (made, None) if several else made
 
