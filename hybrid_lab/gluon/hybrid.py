@@ -35,6 +35,7 @@ from hybrid_lab.gluon.hybridized.code import ANY, attributes_read, of_user
 from hybrid_lab.gluon.hybridized.graphs_of_calls import predicting
 from hybrid_lab.gluon.hybridized.known_calls import KnownCall, key_of, kind_of_call
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
+from hybrid_lab.gluon.hybridized.observed_shapes import with_checks
 from hybrid_lab.gluon.hybridized.operator_hooks import Around as OperatorsShown
 from hybrid_lab.gluon.hybridized.operator_hooks import OperatorHook
 from hybrid_lab.gluon.hybridized.own_call import NONE, Part, graph_code, own_call, take_over
@@ -668,6 +669,7 @@ class HybridBlock(Block):
         neutral = predicting(self).without_unused()
         if remove_amp_cast:
             neutral = self._without_conversions(neutral)
+        neutral = with_checks(neutral)
         variables = neutral.graph.inputs[neutral.num_data :]
         values = {
             value: parameter._reduce().asnumpy() for value, parameter in zip(variables, neutral.parameters, strict=True)

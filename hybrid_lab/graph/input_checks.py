@@ -12,7 +12,7 @@ from hybrid_lab.ops.framework.operator import get
 
 OPERATOR = "_check_inputs"
 NAME = "check_inputs"
-Source = Literal["torch", "onnx"]
+Source = Literal["torch", "onnx", "code"]
 
 
 def checked(

@@ -21,6 +21,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+from hybrid_lab.gluon.hybridized.observed_shapes import with_checks
 from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, to_json
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.step import boundary
@@ -235,6 +236,7 @@ def _prepared(
     labels: list[str] = []
     if settings is None:
         neutral, asked, labels = _without_labels(neutral, asked)
+    neutral = with_checks(neutral)
     inputs, notes = _named(neutral, asked)
     if labels:
         notes.append(f"without the labels {', '.join(labels)}, which only training reads")

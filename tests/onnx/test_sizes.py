@@ -1,5 +1,7 @@
 """Sizes that an ONNX file declares: imported graphs refuse others, as ONNX Runtime does, unless they are asked for."""
 
+import json
+
 import numpy as np
 import onnx
 import pytest
@@ -7,7 +9,7 @@ from onnx import TensorProto, helper
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
-from hybrid_lab.diagnostics.errors import DeclaredSizeError, DTypeError
+from hybrid_lab.diagnostics.errors import ArchiveError, DeclaredSizeError, DTypeError
 from hybrid_lab.onnx.errors import OnnxError
 
 
@@ -57,6 +59,11 @@ class Model(mx.onnx.OnnxBlock):
         return super().forward(x, *args) * 1.0
 
 
+class Inside(mx.onnx.OnnxBlock):
+    def forward(self, x):
+        return super().forward(x, aux_output=["t"])[1]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_declared_sizes(name, tmp_path):
     shapes, options, good, bad = CASES[name]
@@ -86,7 +93,49 @@ def test_a_size_that_the_user_names_must_be_a_name_or_a_number(tmp_path):
 
 
 def test_results_inside_the_graph_are_checked_too(tmp_path):
-    net = mx.onnx.OnnxBlock(_mean(tmp_path / "m.onnx", ("b", 6)))
-    assert net(nd.ones((2, 6)), aux_output=["t"])[1].asnumpy().tolist() == [6, 6]
+    net = Inside(_mean(tmp_path / "m.onnx", ("b", 6)))
+    assert net(nd.ones((2, 6))).asnumpy().tolist() == [6, 6]
     with pytest.raises(DeclaredSizeError):
-        net(nd.ones((2, 8)), aux_output=["t"])
+        net(nd.ones((2, 8)))
+
+
+class Reads(gluon.HybridBlock):
+    def forward(self, x):
+        return x.sum(axis=1) / x.shape[1]
+
+
+class Around(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.inner = Reads()
+
+    def hybrid_forward(self, F, x):
+        return self.inner(x) * 1.0
+
+
+@pytest.mark.parametrize("kind", [Reads, Around])
+def test_code_that_reads_shapes_is_exported_with_its_sizes(kind, tmp_path):
+    net = kind()
+    net.hybridize()
+    net(nd.ones((3, 6)))
+    net.export(str(tmp_path / "m"))
+    mx.onnx.export(net, tmp_path / "m.onnx")
+    block = gluon.SymbolBlock.imports(f"{tmp_path}/m-symbol.json", ["data"], f"{tmp_path}/m-0000.params")
+    for again in (block, mx.onnx.imports(tmp_path / "m.onnx")):
+        assert again(nd.ones((3, 6))).asnumpy().tolist() == [1, 1, 1]
+        with pytest.raises(DeclaredSizeError, match="'data' has the size 8 on axis 1"):
+            again(nd.ones((3, 8)))
+
+
+@pytest.mark.parametrize("damage", ["[1]", "{}", "[", '[{"inputs": ["no"], "declares": "[]"}]'])
+def test_damaged_checks_in_mxnets_files_are_typed_errors(damage, tmp_path):
+    net = Reads()
+    net.hybridize()
+    net(nd.ones((3, 6)))
+    net.export(str(tmp_path / "m"))
+    file = tmp_path / "m-symbol.json"
+    document = json.loads(file.read_text())
+    document["attrs"]["hybrid_lab_checked_inputs"] = ["str", damage]
+    file.write_text(json.dumps(document))
+    with pytest.raises(ArchiveError, match="checks of the graph's inputs"):
+        mx.sym.load(str(file))

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from os import PathLike
-from typing import Any
+from typing import Any, get_args
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.input_checks import checked, checks_of
+from hybrid_lab.graph.input_checks import Source, checked, checks_of
 from hybrid_lab.logger import logger
 from hybrid_lab.ops.framework.declared_shapes import DeclaredShapes
 
@@ -21,7 +21,7 @@ KEY = "hybrid_lab_checked_inputs"
 def noted(graph: Graph) -> dict[str, list[str]]:
     """The attribute that tells the checks of a graph's own inputs; {} where there are none.
 
-    Logs a warning: MXNet computes for other sizes, too, and other numbers than the imported network then.
+    Logs a warning: MXNet computes for other sizes, too, and other numbers than the network does then.
     """
     checks = checks_of(graph)
     if not checks:
@@ -48,7 +48,7 @@ def restored(graph: Graph, document: Any, path: str | PathLike[str] | None) -> G
         for note in json.loads(attrs[KEY][1]):
             data = [variables[name] for name in note["inputs"]]
             declared = DeclaredShapes.loads(note["declares"], note["conditions"])
-            if len(declared.inputs) != len(data) or note["source"] not in ("torch", "onnx"):
+            if len(declared.inputs) != len(data) or note["source"] not in get_args(Source):
                 raise ValueError("it declares other inputs")
             graph = checked(graph, declared, note["source"], data)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, HybridLabError) as error:

@@ -28,7 +28,7 @@ class CheckInputs(Operator, name="_check_inputs"):
     arrays_only = ("args",)
     declares: str
     conditions: str = "[]"
-    source: Literal["torch", "onnx"] = "onnx"
+    source: Literal["torch", "onnx", "code"] = "onnx"
     numpy, onnx = run_lowering, emit_lowering
     samples = [
         sample((3, 4), declares='[["x",["b",4],"float32"]]'),
@@ -84,5 +84,7 @@ class CheckInputs(Operator, name="_check_inputs"):
         """What to do about an input of another shape."""
         if self.source == "torch":
             return "Import the module again with an example of this size, or with the size open: dynamic_shapes="
+        if self.source == "code":
+            return "The code that the graph was traced from reads shapes; call it with this shape and export it again"
         shape = f"({', '.join(['None'] * len(item.sizes or ()))}{',' if len(item.sizes or ()) == 1 else ''})"
         return f"If the file computes for other sizes, leave them open: imports(..., shapes={{{item.name!r}: {shape}}})"

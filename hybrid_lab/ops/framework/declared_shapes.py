@@ -202,7 +202,7 @@ class DeclaredShapes:
 
         def refused(item: DeclaredInput, axis: int, size: Size, what: str) -> DeclaredSizeError:
             return DeclaredSizeError(
-                f"the input {item.name!r} has the size {_number(size)} on axis {axis}; the imported graph {what}. "
+                f"the input {item.name!r} has the size {_number(size)} on axis {axis}; the graph {what}. "
                 f"{advice(item)}"
             )
 
@@ -219,7 +219,7 @@ class DeclaredShapes:
                 continue
             if len(item.sizes) != len(shape):
                 raise DeclaredSizeError(
-                    f"the input {item.name!r} has {dimensions(len(shape))}; the imported graph takes "
+                    f"the input {item.name!r} has {dimensions(len(shape))}; the graph takes "
                     f"{dimensions(len(item.sizes))}, {_shown(item.sizes)}. {advice(item)}"
                 )
             for axis, (declared, size) in enumerate(zip(item.sizes, shape, strict=True)):
@@ -269,7 +269,7 @@ class DeclaredShapes:
             alike = is_floating(declared) and is_floating(dtype)
             if not (alike or own == item.dtype or {own, item.dtype} <= _ALIKE):
                 raise DTypeError(
-                    f"the input {item.name!r} has the dtype {own}; the imported graph computes with {item.dtype}. "
+                    f"the input {item.name!r} has the dtype {own}; the graph computes with {item.dtype}. "
                     f"Convert it first: {item.name}.astype({item.dtype!r})"
                 )
 
