@@ -45,7 +45,10 @@ def restored(graph: Graph, document: Any, path: str | PathLike[str] | None) -> G
         return graph
     variables = {value.node.name: value for value in graph.inputs}
     try:
-        for note in json.loads(attrs[KEY][1]):
+        notes = json.loads(attrs[KEY][1])
+        if not isinstance(notes, list):
+            raise ValueError("they are no list")
+        for note in notes:
             data = [variables[name] for name in note["inputs"]]
             declared = DeclaredShapes.loads(note["declares"], note["conditions"])
             if len(declared.inputs) != len(data) or note["source"] not in get_args(Source):
