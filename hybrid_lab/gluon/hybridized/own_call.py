@@ -34,7 +34,7 @@ def take_over(kind: type) -> None:
     users = any(of_user(base.__module__) and "__call__" in vars(base) for base in kind.__mro__ if base is not object)
     function = inspect.getattr_static(kind, "__call__")
     if users and not is_entrance(function):
-        kind.__call__ = _entrance(function)  # type: ignore[method-assign, assignment]
+        kind.__call__ = _entrance(function)  # type: ignore[method-assign]
     kind._own_call = users  # type: ignore[attr-defined]
 
 
@@ -45,7 +45,8 @@ def is_entrance(function: object) -> bool:
 
 def own_call(block: Any) -> Callable[..., Any]:
     """The user's `__call__` of a Block whose class has one, bound to the Block."""
-    return _bound(type(block).__call__.__wrapped__, block)
+    entrance: Any = type(block).__call__
+    return _bound(entrance.__wrapped__, block)
 
 
 @contextmanager
@@ -63,9 +64,9 @@ def _entrance(function: Any) -> Callable[..., Any]:
     def __call__(self: Any, *args: Any, **keywords: Any) -> Any:
         # A subclass calls super().__call__(...) from its own, or a reload gave the class another function.
         if type(self).__call__ is not __call__:
-            return _bound(__call__.__wrapped__, self)(*args, **keywords)  # type: ignore[attr-defined]
+            return _bound(__call__.__wrapped__, self)(*args, **keywords)
         if keywords:
-            args, keywords = _by_position(__call__.__wrapped__, args, keywords)  # type: ignore[attr-defined]
+            args, keywords = _by_position(__call__.__wrapped__, args, keywords)
         return self._call_from_outside(args, keywords)
 
     __call__._entrance_of_calls = True  # type: ignore[attr-defined]
