@@ -139,6 +139,7 @@ _provided.register({
     "export_outermost": ("hybrid_lab.formats.archive.exporting", "export_outermost"),
     "feed_forward_class": ("hybrid_lab.module.feed_forward", "feed_forward_class"),
     "graph_dot": ("hybrid_lab.lab.graph_view", "graph_dot"),
+    "graph_svg": ("hybrid_lab.lab.static_picture", "graph_svg"),
     "findings_of": ("hybrid_lab.lint.runner", "findings_of"),
     "onnx_export_model": ("hybrid_lab.onnx.symbols", "export_model"),
     "onnx_get_model_metadata": ("hybrid_lab.onnx.symbols", "get_model_metadata"),

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.graph.partial import is_complete
 from hybrid_lab.provided import Provided
-from hybrid_lab.symbol import Symbol
+from hybrid_lab.symbol import Symbol, var
 
 if TYPE_CHECKING:
     from graphviz import Digraph, Source
 
     from hybrid_lab.gluon.block import Block
 
+Picture = TypeVar("Picture")
+
 __all__ = ["plot_graph", "plot_network", "print_summary"]
 
 graph_dot: Provided[[Block, str, str, int | None], str] = Provided("graph_dot")
+graph_svg: Provided[[Block, str, str], str] = Provided("graph_svg")
 
 _COLORS = {
     "input": "#8dd3c7",
@@ -96,7 +99,8 @@ def plot_network(
     node_attrs: Mapping[str, str] | None = None,
     hide_weights: bool = True,
 ) -> Digraph:
-    """The graph as a `graphviz.Digraph`: `.source` is its DOT text, `.render()` needs Graphviz's `dot` program.
+    """The graph as a `graphviz.Digraph`: `.source` is its DOT text, `.render()` needs Graphviz's `dot` program. Without
+    that program a notebook shows the lab's own picture of the graph.
 
     symbol : a Symbol, or a HybridBlock that was called after hybridize()
     shape : input name -> shape; edges are then labelled with the shapes that flow, without the batch
@@ -109,7 +113,7 @@ def plot_network(
     graph = _graph(symbol, shape)
     style = {"shape": "box", "fixedsize": "true", "width": "1.3", "height": "0.8034", "style": "filled"}
     style.update(node_attrs or {})
-    dot = Digraph(name=title, format=save_format)
+    dot = drawn(Digraph, lambda: graph_svg(_block_of(symbol), "", ""))(name=title, format=save_format)
     names = _unique_names(graph)
     hidden = {node for node in graph.nodes if hide_weights and _is_weight(node)}
     for node in graph.nodes:
@@ -132,7 +136,8 @@ def plot_graph(
     net: Block, path: str = "", program: str = "", depth: int | None = None, save_format: str = "svg"
 ) -> Source:
     """A Block's graph as the lab draws it, as a `graphviz.Source`: nested Blocks, kernels and sessions are frames.
-    `.source` is its DOT text, `.render()` needs Graphviz's `dot` program.
+    `.source` is its DOT text, `.render()` needs Graphviz's `dot` program. Without that program a notebook shows the
+    lab's own picture of the graph.
 
     path : of the Block in `net`, "features.0"; "" for `net` itself
     program : what to draw: "traced", "p0:forward", "p0:backward" ...; "" for the latest compiled call, else the traced
@@ -144,7 +149,40 @@ def plot_graph(
     """
     from graphviz import Source
 
-    return Source(graph_dot(net, path, program, depth), format=save_format)
+    own = drawn(Source, lambda: graph_svg(net, path, program))
+    return own(graph_dot(net, path, program, depth), format=save_format)
+
+
+def drawn(kind: type[Picture], svg: Callable[[], str]) -> type[Picture]:
+    """A subclass of Graphviz's Digraph or Source that a notebook shows as `svg()` where there is no `dot` program."""
+    from graphviz import ExecutableNotFound
+
+    class Drawn(kind):  # type: ignore[misc, valid-type]
+        def _repr_mimebundle_(self, *args: Any, **keywords: Any) -> dict[str, Any]:
+            try:
+                bundle: dict[str, Any] = super()._repr_mimebundle_(*args, **keywords)
+                return bundle
+            except ExecutableNotFound:
+                text = f"{kind.__name__} for Graphviz, whose program `dot` is not installed; .source is the text"
+                try:
+                    return {"image/svg+xml": svg(), "text/plain": text}
+                except HybridLabError as error:  # as of a Symbol with loops whose inputs are not known
+                    return {"text/plain": f"{text}. There is no picture: {error}"}
+
+    Drawn.__name__, Drawn.__qualname__, Drawn.__module__ = kind.__name__, kind.__qualname__, kind.__module__
+    return Drawn
+
+
+def _block_of(symbol: object) -> Block:
+    """What the lab draws of the argument of `plot_network`: a HybridBlock itself, a Symbol as a SymbolBlock."""
+    from hybrid_lab.gluon import SymbolBlock
+    from hybrid_lab.gluon.block import Block
+
+    if isinstance(symbol, Block):
+        return symbol
+    assert isinstance(symbol, Symbol)
+    data = [name for name in symbol.list_inputs() if not name.endswith(_WEIGHTS)] or symbol.list_inputs()[:1]
+    return SymbolBlock(symbol, [var(name) for name in data])
 
 
 def _unique_names(graph: Graph) -> dict[Node, str]:

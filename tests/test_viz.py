@@ -73,3 +73,27 @@ def test_a_graph_too_large_for_graphviz_is_closed():
     source = viz.plot_graph(Chain()).source
     assert source.count("box3d") == 34 and source.count("->") == 35
     assert viz.plot_graph(Chain(), depth=1).source.count("->") == 5001
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda net: viz.plot_graph(net),
+        lambda net: viz.plot_graph(net, program="traced"),
+        lambda net: viz.plot_network(net),
+        lambda net: viz.plot_network(sym.Activation(sym.var("data"), act_type="relu"), shape={"data": (1, 2)}),
+        lambda net: viz.plot_network(sym.Group([sym.var("a") + 1, sym.var("b") * 2])),
+        lambda net: viz.plot_network(sym.contrib.foreach(lambda a, b: (a + b, b), sym.var("d"), sym.var("s"))[0]),
+    ],
+)
+def test_a_graph_without_graphvizs_program_is_the_labs_picture(draw, monkeypatch):
+    graphviz = pytest.importorskip("graphviz")
+    net = nn.Dense(2, activation="relu")
+    net.initialize()
+    net.hybridize(engine="numpy")
+    net(nd.ones((1, 3)))
+    plotted = draw(net)
+    assert isinstance(plotted, (graphviz.Digraph, graphviz.Source)) and "digraph" in plotted.source
+    monkeypatch.setenv("PATH", "")
+    bundle = plotted._repr_mimebundle_()
+    assert bundle["image/svg+xml"].startswith("<svg") and "dot` is not installed" in bundle["text/plain"]

@@ -24,13 +24,22 @@ def is_own(file: str) -> bool:
 
 
 _cells: dict[str, int] = {}
+_lines_above: dict[str, int] = {}
 _IPYTHON_INPUT = re.compile(r"<ipython-input-(\d+)-")
 _IPYKERNEL_FILE = re.compile(r"[\\/]ipykernel_\d+[\\/]\d+\.py$")
 
 
-def register_cell(file: str, number: int) -> None:
-    """Name the notebook cell whose code object has `file` as its file name; a re-run cell gets its new number."""
-    _cells[file] = number
+def register_cell(file: str, number: int, lines_above: int = 0) -> None:
+    """Name the notebook cell whose code object has `file` as its file name; a re-run cell gets its new number.
+
+    lines_above : lines of the cell above the code, which Python does not count: empty ones, and a cell magic
+    """
+    _cells[file], _lines_above[file] = number, lines_above
+
+
+def cell_line(file: str, line: int) -> int:
+    """A line of the code compiled as `file` as a line of its cell; the same in other files."""
+    return line + _lines_above.get(file, 0)
 
 
 def cell_number(file: str) -> int | None:
@@ -153,7 +162,7 @@ class Location:
 
     def describe(self) -> str:
         """`cell 3, line 21, in Net.hybrid_forward`."""
-        place = f"{display_file(self.file)}, line {self.line}"
+        place = f"{display_file(self.file)}, line {cell_line(self.file, self.line)}"
         return place if self.function == "<module>" else f"{place}, in {self.function}"
 
     def excerpt(self, indent: str = "") -> str:
@@ -166,10 +175,10 @@ class Location:
         # A tab stays a tab in the caret line, so that both lines bend the same way.
         lead = "".join("\t" if c == "\t" else " " * _width(c) for c in text[: self.col])
         width = sum(map(_width, text[self.col : self.col + width])) or 1
-        return f"{indent}{self.line:>5} | {text}\n{indent}      | {lead}{'^' * width}"
+        return f"{indent}{cell_line(self.file, self.line):>5} | {text}\n{indent}      | {lead}{'^' * width}"
 
     def __str__(self) -> str:
-        return f"{display_file(self.file)}:{self.line}"
+        return f"{display_file(self.file)}:{cell_line(self.file, self.line)}"
 
     def __repr__(self) -> str:
         return f"Location({self})"
@@ -192,11 +201,21 @@ class Location:
 def user_frame() -> FrameType | None:
     """The frame of the nearest code outside this package and NumPy, which calls back into it; None without one."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (
-        is_own(frame.f_code.co_filename) or frame.f_globals.get("__name__", "").partition(".")[0] == "numpy"
-    ):
+    while frame is not None and (is_own(frame.f_code.co_filename) or _room(frame) == "numpy"):
         frame = frame.f_back
     return frame
+
+
+def _room(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _cell_of_a_magic(frame: FrameType) -> FrameType:
+    """The frame of the cell whose magic IPython runs; the frame itself where there is none."""
+    outer: FrameType | None = frame
+    while outer is not None and (is_own(outer.f_code.co_filename) or _room(outer) == "IPython"):
+        outer = outer.f_back
+    return outer if outer is not None and is_cell(outer.f_code.co_filename) else frame
 
 
 def capture(skip_package: bool = True) -> Location | None:
@@ -210,5 +229,7 @@ def capture(skip_package: bool = True) -> Location | None:
             frame = frame.f_back
         if frame is None:
             return None
+        if _room(frame) == "IPython":
+            frame = _cell_of_a_magic(frame)
     assert frame is not None
     return Location(frame.f_code, frame.f_lasti)

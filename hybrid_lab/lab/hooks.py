@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics.location import register_cell
 from hybrid_lab.lab.messages.connection import TARGET
 from hybrid_lab.lab.numpy_warnings import UserLines
-from hybrid_lab.lab.places import cell_ids, running_cell
+from hybrid_lab.lab.places import cell_ids, lines_above, running_cell
 
 if TYPE_CHECKING:
     from comm.base_comm import BaseComm
@@ -158,11 +158,12 @@ class Lab:
         """Register the cell of a file name: a kernel names files by the cell's text alone."""
         cell = getattr(info, "raw_cell", None)
         if self._kernel is not None and isinstance(cell, str):
-            self._name_file(cell, running_cell(self.shell), getattr(info, "cell_id", None))
+            whole = getattr(self._running[0], "raw_cell", cell) if self._running else cell
+            self._name_file(cell, running_cell(self.shell), getattr(info, "cell_id", None), lines_above(cell, whole))
 
-    def _name_file(self, cell: str, number: int, cell_id: str | None) -> None:
+    def _name_file(self, cell: str, number: int, cell_id: str | None, above: int = 0) -> None:
         file = self.shell.compile.get_code_name(cell, cell, number)
-        register_cell(file, number)
+        register_cell(file, number, above)
         cell_ids[file] = str(cell_id or "")
 
     @_quiet
@@ -172,11 +173,12 @@ class Lab:
             return
         for number, cell in enumerate(getattr(self.shell.history_manager, "input_hist_raw", ())):
             if number and cell:
-                self._name_file(cell, number, None)
+                self._name_file(cell, number, None, lines_above(cell, cell))
         if self._running:
             parent = self._kernel.get_parent()
             cell_id = (parent.get("metadata") or {}).get("cellId")
-            self._name_file(parent["content"]["code"], running_cell(self.shell), cell_id)
+            cell = parent["content"]["code"]
+            self._name_file(cell, running_cell(self.shell), cell_id, lines_above(cell, cell))
 
     @_quiet
     def after_cell(self, result: object) -> None:

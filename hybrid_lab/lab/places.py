@@ -24,6 +24,15 @@ def running_cell(shell: InteractiveShell) -> int:
     return shell.displayhook.prompt_count
 
 
+def lines_above(code: str, cell: str) -> int:
+    """How many lines of a cell stand above the code that Python sees: IPython removes leading empty lines, and a cell
+    magic such as %%capture runs what is below it as a cell of its own.
+    """
+    body = code.rstrip()
+    magic = cell.rstrip()[: -len(body)].count("\n") if body and cell.rstrip().endswith(body) else 0
+    return magic + code[: len(code) - len(code.lstrip())].count("\n")
+
+
 def location_data(location: source.Location | None) -> Location | None:
     """The protocol's Location."""
     return None if location is None else located(location)
@@ -31,7 +40,8 @@ def location_data(location: source.Location | None) -> Location | None:
 
 def located(location: source.Location) -> Location:
     """The protocol's Location of a place that is known."""
-    return place(location.file, location.line, location.col, location.end_line, location.end_col)
+    first, last = (source.cell_line(location.file, line) for line in (location.line, location.end_line))
+    return place(location.file, first, location.col, last, location.end_col)
 
 
 def place(file: str, line: int, col: int, end_line: int, end_col: int) -> Location:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from hybrid_lab.diagnostics.words import count, visible
+from hybrid_lab.gluon.block import Block
 from hybrid_lab.insight.table import Column, Row, Table, code, folded
 from hybrid_lab.lab.messages.common import Tensor
 from hybrid_lab.lab.messages.graphs import GraphNode, GraphReply
@@ -131,6 +132,13 @@ def _whole(drawn: str) -> str:
 def image_source(svg: str) -> str:
     """An SVG as the address of an image, shorter than base64 is."""
     return "data:image/svg+xml," + quote(svg.replace('"', "'"), safe=" !$'()*+,-./:;=?@[]^_`{|}~", errors="replace")
+
+
+def graph_svg(net: Block, path: str = "", program: str = "") -> str:
+    """The static picture of a Block's graph, as a file of its own; the arguments are those of `viz.plot_graph`."""
+    from hybrid_lab.lab.graph_view import graph_view
+
+    return _whole(picture_svg(graph_view(net, path, program))[0])
 
 
 def picture_svg(reply: GraphReply, most: int = MOST) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from importlib.resources import files as resources
 from typing import Any
 
 import anywidget
+import ipywidgets
 import traitlets
 
 from hybrid_lab._version import __version__
@@ -177,4 +178,30 @@ def make_view(net: Block, session: Session, name: str | None = None) -> View:
         raise HybridLabError(
             "the widget's front end is not built: run `make install` in the checkout, or install the wheel"
         )
+    _show_boxes_of_views()
     return View(net, session, name)
+
+
+def _show_boxes_of_views() -> None:
+    """Let IPython ask `_bundle_of_box` how to show a Box, such as `VBox([mx.view(net)])`."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None:
+        shell.display_formatter.mimebundle_formatter.for_type(ipywidgets.Box, _bundle_of_box)
+
+
+def _bundle_of_box(box: ipywidgets.Box, **keywords: Any) -> object:
+    """A Box as ipywidgets shows it; where a program runs the notebook, the static HTML of the views in it."""
+    if not is_run_by_a_program() or not any(isinstance(each, View) for each in _inside(box)):
+        return box._repr_mimebundle_(**keywords)
+    texts = [
+        each.static_html() if isinstance(each, View) else f"<pre>{html.escape(str(getattr(each, 'value', each)))}</pre>"
+        for each in _inside(box)
+    ]
+    return {"text/html": "".join(f"<div>{text}</div>" for text in texts), "text/plain": repr(box)}, {}
+
+
+def _inside(box: ipywidgets.Box) -> list[ipywidgets.Widget]:
+    """The widgets in a Box and in the Boxes inside it, in order."""
+    parts = (_inside(child) if isinstance(child, ipywidgets.Box) else [child] for child in box.children)
+    return [each for part in parts for each in part]

@@ -180,3 +180,27 @@ def test_a_model_that_fails_still_shows(view):
 
 def test_run_in_a_cell(run):
     assert type(run(IMPORTS, CLASS, MAKE, "mx.view(net)")).__name__ == "View"
+
+
+def test_a_box_of_views_is_static_where_a_program_runs_the_notebook(monkeypatch):
+    import ipywidgets
+
+    net = nn.Dense(2, in_units=3)
+    net.initialize()
+    view = widget.make_view(net, Session(dict))
+    label = ipywidgets.Label("a <label>")
+    box = ipywidgets.VBox([label, ipywidgets.HBox([view])])
+
+    def kinds(bundle):
+        return bundle[0] if isinstance(bundle, tuple) else bundle
+
+    monkeypatch.setattr(widget, "is_run_by_a_program", lambda: True)
+    data = widget._bundle_of_box(box)[0]
+    assert set(data) == {"text/html", "text/plain"}
+    text = data["text/html"]
+    assert "Dense" in text and "a &lt;label&gt;" in text and "<script" not in text
+    assert text.index("label") < text.index("Dense")
+    plain = ipywidgets.VBox([label])
+    assert widget.WIDGET in kinds(widget._bundle_of_box(plain))
+    monkeypatch.setattr(widget, "is_run_by_a_program", lambda: False)
+    assert widget.WIDGET in kinds(widget._bundle_of_box(box))

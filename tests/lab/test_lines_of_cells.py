@@ -1,0 +1,69 @@
+"""Lines that magics, errors and reports name are those of the cell as its editor shows it, in a real kernel."""
+
+import pytest
+
+pytest.importorskip("ipykernel")
+
+from tests.lab.kernel import Kernel  # noqa: E402
+
+SETUP = "import logging, numpy as np\nimport hybrid_lab as mx\nfrom hybrid_lab import gluon, nd\nx = nd.ones((2, 2))"
+BODY = """class N(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        y = F.exp(x)
+        return y * np.random.rand()
+
+
+class Wrong(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return x if x.sum() > 0 else -x
+
+
+net, wrong = N(), Wrong()
+net.hybridize(engine="numpy")
+wrong.hybridize(engine="numpy")"""
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    made = Kernel(tmp_path_factory.mktemp("kernel"))
+    made.run(SETUP)
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "",
+        "\n\n",
+        "# text\n\n",
+        "%%hybrid_lint\n",
+        "%%hybrid_lint\n\n",
+        "%%capture\n",
+        "  \n\n%%capture\n\n",
+        "%matplotlib --list\n",
+    ],
+)
+def test_lines_are_those_of_the_cell(kernel, head):
+    cell = head + BODY
+    kernel.run(cell)
+    number = kernel.number
+    lines = cell.split("\n")
+    frozen, branch = (1 + next(i for i, text in enumerate(lines) if part in text) for part in ("np.random", "x.sum()"))
+    printed = kernel.run("\n\nresult = %hybrid_compare net x\nprint(result)")
+    assert f"cell {number}, line {frozen}, in N.hybrid_forward" in printed
+    assert f"{frozen:>5} |         return y * np.random.rand()" in printed
+    printed = kernel.run("try:\n    wrong(x)\nexcept mx.HybridizeError as error:\n    print(error)")
+    assert f"cell {number}, line {branch}, in Wrong.hybrid_forward" in printed
+    printed = kernel.run(
+        "from hybrid_lab.lab.places import located\n"
+        "try:\n    wrong(x)\nexcept mx.HybridizeError as error:\n    print(located(error.location)['line'])"
+    )
+    assert printed.strip().endswith(str(branch))
+
+
+def test_a_call_by_a_magic_is_called_at_the_cell_s_line(kernel):
+    kernel.run(BODY)
+    kernel.run("# text\n\nreport = %hybrid_explain net x")
+    number = kernel.number
+    assert f"called at cell {number}, line 3" in kernel.run("print(report)").replace("\n          ", " ")
