@@ -62,12 +62,12 @@ def _load_general(data: Sequence[NDArray], targets: Sequence[Any]) -> None:
 
 def _load_data(batch: DataBatch, targets: Sequence[Any]) -> None:
     """Copy the data of a batch to their targets: see `_load_general`."""
-    _load_general(batch.data, targets)
+    _load_general(batch.data or [], targets)
 
 
 def _load_label(batch: DataBatch, targets: Sequence[Any]) -> None:
     """Copy the labels of a batch to their targets: see `_load_general`."""
-    _load_general(batch.label, targets)
+    _load_general(batch.label or [], targets)
 
 
 def _check_input_names(symbol: Symbol, names: Sequence[str], typename: str, throw: bool) -> None:

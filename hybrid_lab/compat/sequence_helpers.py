@@ -38,7 +38,7 @@ def _get_begin_state(
     if begin_state is not None:
         return begin_state
     if F is nd:
-        first = inputs if isinstance(inputs, tensor_types) else inputs[0]
+        first: Any = inputs if isinstance(inputs, tensor_types) else inputs[0]
         with first.context:
             return list(cell.begin_state(func=F.zeros, batch_size=batch_size))
     return list(cell.begin_state(func=F.zeros, batch_size=batch_size))
@@ -82,12 +82,16 @@ def _format_sequence(
 
 
 def _mask_sequence_variable_length(
-    F: Functions, data: Sequence[Tensor], length: int, valid_length: Tensor, time_axis: int, merge: bool | None
-) -> Tensor:
+    F: Functions,
+    data: Tensor | Sequence[Tensor],
+    length: int,
+    valid_length: Tensor,
+    time_axis: int,
+    merge: bool | None,
+) -> Tensor | list[Tensor]:
     """The sequence with zeros behind the end of each of its rows, as a tensor (merge) or as a list of steps."""
-    if not isinstance(data, tensor_types):
-        data = F.stack(*data, axis=time_axis)
-    masked = F.SequenceMask(data, sequence_length=valid_length, use_sequence_length=True, axis=time_axis)
+    whole = F.stack(*data, axis=time_axis) if isinstance(data, (list, tuple)) else data
+    masked: Tensor = F.SequenceMask(whole, sequence_length=valid_length, use_sequence_length=True, axis=time_axis)
     return masked if merge else _split(F, masked, length, time_axis)
 
 
@@ -102,5 +106,5 @@ def _reverse_sequences(sequences: Sequence[Any], unroll_step: int, valid_length:
 
 def _split(F: Functions, tensor: Tensor, count: int, axis: int) -> list[Any]:
     """The steps of a tensor, without the axis of time."""
-    parts = F.split(tensor, num_outputs=count, axis=axis, squeeze_axis=True)
+    parts: Any = F.split(tensor, num_outputs=count, axis=axis, squeeze_axis=True)
     return list(parts) if count > 1 else [parts[0] if isinstance(parts, list) else parts]

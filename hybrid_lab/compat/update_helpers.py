@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.kvstore import KVStoreBase
@@ -13,6 +13,8 @@ from hybrid_lab.ndarray import NDArray
 
 #: The same parameter or gradient on each context.
 Copies = Sequence[Any]
+Store: TypeAlias = Any
+"""A KVStore, whose methods `init`, `push` and `pull` MXNet's base class does not name."""
 Callbacks = Callable[..., object] | list[Callable[..., object]] | None
 
 
@@ -35,7 +37,7 @@ def _create_sparse_kvstore(kvstore: KVStoreBase | str) -> tuple[KVStoreBase, boo
 
 
 def _initialize_kvstore(
-    kvstore: KVStoreBase,
+    kvstore: Store,
     param_arrays: Sequence[Copies],
     arg_params: Mapping[str, NDArray],
     param_names: Sequence[str],
@@ -92,7 +94,7 @@ def _multiple_callbacks(callbacks: Callbacks, *args: object, **kwargs: object) -
         callback(*args, **kwargs)
 
 
-def _exchange(kvstore: KVStoreBase, name: str, pushed: Copies, pulled: Copies, index: int) -> None:
+def _exchange(kvstore: Store, name: str, pushed: Copies, pulled: Copies, index: int) -> None:
     """Push arrays and pull what the KVStore makes of them; the first parameters have priority."""
     if all(arrays[0].stype == "default" for arrays in (pushed, pulled)):
         kvstore.pushpull(name, pushed, out=pulled, priority=-index)

@@ -27,9 +27,10 @@ def default_batchify_fn(data: Sequence[object]) -> Any:
             raise ShapeError("samples that are tuples of different lengths cannot become one batch")
         return [default_batchify_fn(part) for part in zip(*data, strict=True)]
     if isinstance(first, Mapping):
-        if any(not isinstance(item, Mapping) or item.keys() != first.keys() for item in data):
+        dicts = [item for item in data if isinstance(item, Mapping) and item.keys() == first.keys()]
+        if len(dicts) < len(data):
             raise ShapeError("samples that are dicts with different keys cannot become one batch")
-        return {key: default_batchify_fn([item[key] for item in data]) for key in first}
+        return {key: default_batchify_fn([item[key] for item in dicts]) for key in first}
     if all(isinstance(item, (str, bytes)) for item in data):
         return list(data)
     arrays = [_as_array(item) for item in data]

@@ -39,9 +39,8 @@ def to_json(item: object) -> list[Any] | None:
 def from_json(data: object) -> object:
     """The constant that `to_json` wrote. Raises HybridLabError for anything else."""
     try:
-        kind, *parts = data if isinstance(data, list) else ()
-        constant: object = _READERS[kind](*parts)
-        if to_json(constant) == data:
+        constant: object = _READERS[data[0]](*data[1:]) if isinstance(data, list) and data else None
+        if constant is not None and to_json(constant) == data:
             return constant
     except (TypeError, ValueError, KeyError, OverflowError):
         pass

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import Any, NamedTuple
+from types import EllipsisType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from hybrid_lab.ops.framework.types import Shape
 _WHOLE = slice(None)
 
 #: One part of a key: None, an Ellipsis, a number, a range, or an array of positions (integers) or a mask (booleans).
-Part = None | type(Ellipsis) | int | slice | np.ndarray
+Part: TypeAlias = "None | EllipsisType | int | slice | np.ndarray"
 
 
 def key_text(key: tuple[Any, ...]) -> str:

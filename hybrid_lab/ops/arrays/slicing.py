@@ -165,7 +165,7 @@ class Slice(_Ranges, _Slicing, name="slice", aliases=("crop",)):
     ]
 
     @property
-    def identity(self) -> bool:  # type: ignore[override]
+    def identity(self) -> bool:
         """Whether no axis is cut."""
         return all(bound is None for bound in (*self.begin, *self.end, *self.step))
 
