@@ -34,6 +34,7 @@ class Asked:
 
 def asked_of(net: HybridBlock, inputs: object) -> Asked:
     """The arguments to export `net` for. Raises MissingGraphError if there was no call, and `inputs` is None."""
+    access.graphs(net).follow_values()
     calls = _calls(net)
     if inputs is None:
         if not calls:

@@ -497,3 +497,40 @@ def test_a_large_array_that_is_read_only_is_not_named(caplog):
     net.hybridize(engine="numpy")
     net(mx.nd.ones((2,)))
     assert "the graph keeps" not in caplog.text
+
+
+def _archive(net, path):
+    net.save(f"{path}.hlab")
+    return mx.gluon.load(f"{path}.hlab")
+
+
+def _exported(net, path):
+    symbol, _ = net.export(str(path))
+    return mx.gluon.SymbolBlock.imports(symbol, ["data"], None)
+
+
+def _onnx(net, path):
+    pytest.importorskip("onnx")
+    mx.onnx.export(net, f"{path}.onnx")
+    return mx.onnx.imports(f"{path}.onnx")
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("door", [_archive, _exported, _onnx])
+def test_files_have_the_values_of_now(door, hybrid, tmp_path, monkeypatch):
+    monkeypatch.setitem(RATE, "rate", 2.0)
+    net, x = Annealed(), mx.nd.ones((2,))
+    net.hybridize(hybrid, **({"engine": "numpy"} if hybrid else {}))
+    net(x)
+    RATE["rate"] = 3.0
+    assert door(net, tmp_path / "m")(x).asnumpy().tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_saving_code_that_reads_on_from_an_iterator_reads_nothing(hybrid, tmp_path, caplog):
+    net, x = _module(STATEFUL["iterator"], "1.x").make(HybridBlock)(), mx.nd.ones((1,))
+    net.hybridize(hybrid)
+    assert net(x).asscalar() == 2
+    net.save(str(tmp_path / "m.hlab"))
+    assert "`self.it` is an iterator" in caplog.text
+    assert net(x).asscalar() == 3

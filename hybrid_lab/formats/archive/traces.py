@@ -55,6 +55,7 @@ def live_graph(
     for a SymbolBlock that has no such graph.
     """
     cache = access.graphs(block)
+    cache.follow_values()
     candidates = [item for spec, found in cache.variants.items() if plain(spec) == in_spec for item in found]
     if access.is_its_graph(block):
         candidates += [neutral for neutral in cache.graphs() if neutral.in_spec == in_spec]

@@ -70,14 +70,15 @@ def warning_of_changes(block: Block) -> Iterator[UserState]:
 
 
 @contextmanager
-def undoing_changes(block: Block, refuse_tensors: bool = False) -> Iterator[None]:
-    """Around the trace of a Block's code: whatever it changes outside the graph is undone at the end.
+def undoing_changes(block: Block, refuse_tensors: bool = False) -> Iterator[UserState]:
+    """Around the trace of a Block's code: whatever it changes outside the graph is undone at the end. Gives the state
+    before.
 
     refuse_tensors : raise HybridizeError HL173 if the code left a tensor where `warning_of_changes` looks for one
     """
     state = UserState(_user_blocks(block, {}))
     try:
-        yield
+        yield state
         kept = state.name_of_a_tensor() if refuse_tensors else None
         if kept is not None:
             raise _error_of_kept_tensor(kept)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybridized.failure import failure_of
 from hybrid_lab.gluon.hybridized.frozen import undoing_changes
+from hybrid_lab.gluon.hybridized.guarded_trace import trace_guarded
 from hybrid_lab.gluon.hybridized.known_calls import KnownCall, dtypes_of
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import count_leaves
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import Mode
@@ -28,8 +30,9 @@ def trace(block: HybridBlock, call: KnownCall, keep: bool = True) -> NeutralGrap
     Raises what the code raises, and HybridizeError.
     """
     types = dtypes_of(call, count_leaves(call.spec))
-    with random_state.preserved(), Mode(call.recording, call.training), undoing_changes(block, refuse_tensors=True):
-        neutral = trace_block(block, call.spec, types, call.training, keep=keep, salvage=keep)
+    with random_state.preserved(), Mode(call.recording, call.training):
+        undoing = functools.partial(undoing_changes, refuse_tensors=True)
+        neutral, _ = trace_guarded(block, call.spec, types, undoing, keep=keep, salvage=keep)
     if keep:
         access.graphs(block).note(neutral)
     return neutral
@@ -43,6 +46,7 @@ def trace_calls(block: HybridBlock) -> str | None:
     cache = access.graphs(block)
     if cache.pinned:
         return None
+    cache.follow_values()
     problem = None
     for call in cache.known_calls():
         problem = _why_untraced(block, call)
@@ -80,6 +84,7 @@ def predicting(block: HybridBlock) -> NeutralGraph:
     A Block that has none is traced now, and keeps the graph only if it is hybridized. Raises MissingGraphError.
     """
     cache = access.graphs(block)
+    cache.follow_values()
     calls = cache.known_calls()
     problem = ""
     for call in reversed(calls):

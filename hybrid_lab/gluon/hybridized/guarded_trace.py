@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
@@ -21,10 +22,16 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.hybrid import HybridBlock
 
 Types = Sequence[tuple[Any, Any]]
+Watching = Callable[["HybridBlock"], AbstractContextManager[UserState]]
 
 
-def trace_guarded(block: HybridBlock, spec: Spec, types: Types) -> tuple[NeutralGraph, ValueGuard | None]:
+def trace_guarded(
+    block: HybridBlock, spec: Spec, types: Types, watching: Watching = warning_of_changes, keep: bool = True,
+    salvage: bool = False,
+) -> tuple[NeutralGraph, ValueGuard | None]:  # fmt: skip
     """The graph of a call in the mode of now, and a guard of what the code read.
+
+    watching : the context manager around the trace, which gives the state before; keep, salvage : see `trace_block`
 
     Raises what `trace_block` raises, and a HybridizeError where the code computes with what it changes itself, or reads
     on from an iterator: its Block runs eagerly. All is as before the trace then.
@@ -33,16 +40,15 @@ def trace_guarded(block: HybridBlock, spec: Spec, types: Types) -> tuple[Neutral
     if guard is not None and guard.iterators:
         name = guard.iterators[0]
         raise _error_of_iterator(block, name, guard.place_of(name) or place_of(block))
-    with warning_of_changes(block) as state:
-        graph = trace_block(block, spec, types, modes.training)
-        if (guard is not None and not guard.holds()) or _changed_what_it_reads(state):
-            try:
+    try:
+        with watching(block) as state:
+            graph = trace_block(block, spec, types, modes.training, keep=keep, salvage=salvage)
+            if (guard is not None and not guard.holds()) or _changed_what_it_reads(state):
                 guard = _after_changes(block, graph, types, guard or ValueGuard(), state)
-            except HybridizeError:
-                if guard is not None:
-                    guard.restore()
-                _drop_graphs_below(block)
-                raise
+    except HybridizeError:
+        if guard is not None:
+            guard.restore()
+        raise
     return graph, guard
 
 
@@ -68,6 +74,7 @@ def _after_changes(
             changed = now.changed_places()
             now.restore()
     if again is None or again.out_spec != graph.out_spec or not equal(again.graph, graph.graph):
+        _drop_graphs_below(block)
         raise _error_of_changes(block, names[0], now.place_of(names[0]) or place_of(block))
     for each in _blocks_below(block):
         if each._graphs.guard is not None:
