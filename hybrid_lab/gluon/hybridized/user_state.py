@@ -33,6 +33,10 @@ class Name(NamedTuple):
     text: str
     owner: type = object
 
+    def __hash__(self) -> int:
+        """Blocks of a class that defines `__eq__` have no hash of their own."""
+        return hash((id(self.block), self.sort, self.text, self.owner))
+
     def __str__(self) -> str:
         """As the code writes it."""
         return {"attribute": "self.", "class": f"{self.owner.__name__}.", "global": ""}[self.sort] + self.text
