@@ -6,7 +6,7 @@ import ast
 
 from . import names
 from .attributes import member
-from .classes import Function, SourceClass, positional_arguments
+from .classes import AUTOGRAD_FUNCTION, Function, SourceClass, positional_arguments
 from .functions import call_function, construct, keep_children, unknown_result
 from .known_calls import call_known
 from .operators import call_operator
@@ -69,6 +69,8 @@ def call(walk: Walk, node: ast.Call, function: Value, arguments: list[Value], ke
             cls = function.ref
             if isinstance(cls, SourceClass) and cls.is_block:
                 return Value(Kind.BLOCK, ref=cls, site=id(node), depends=False)
+            if isinstance(cls, SourceClass) and cls.is_autograd_function:
+                return OTHER.but(ref=AUTOGRAD_FUNCTION)
             return OTHER
         case Kind.MODULE if function.ref == "builtins.map" and arguments and arguments[0].kind is not Kind.FUNCTION:
             members = [member(value) for value in arguments[1:]]

@@ -28,8 +28,11 @@ def check_class(walk: Walk, cls: SourceClass) -> None:
         walk.look(cls.node)
     if cls_hybrid is not None:
         walk_method(walk, cls, cls_hybrid, takes_operators=True)
-    elif inherited is None and forward is not None:
-        walk_method(walk, cls, forward, takes_operators=False)
+    # Methods around hybrid_forward are traced with it, as 2.x-style code.
+    walk.style, walk.operators, walk.around = "forward", None, inherited is not None
+    for method in (forward, cls.own_methods.get("__call__")):
+        if method is not None:
+            walk_method(walk, cls, method, takes_operators=False)
 
 
 def walk_method(walk: Walk, cls: SourceClass, method: Function, takes_operators: bool) -> None:

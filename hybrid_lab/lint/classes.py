@@ -88,6 +88,9 @@ def is_stub(method: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool
     )
 
 
+AUTOGRAD_FUNCTION = "mx.autograd.Function"
+"""The base of classes with a backward of their own; also the `ref` of the value of an instance."""
+
 _ANCESTORS = 32
 """Classes that one class comes from, at most."""
 
@@ -169,6 +172,11 @@ class SourceClass:
         known = (base for cls in self.mro() for base in cls.bases if isinstance(base, str))
         return any(names.is_block_class(base) is False for base in known)
 
+    @property
+    def is_autograd_function(self) -> bool:
+        """Whether its instances are functions with a backward of their own."""
+        return any(base == AUTOGRAD_FUNCTION for cls in self.mro() for base in cls.bases)
+
     def __repr__(self) -> str:
         return f"<class {self.name} of {self.source.file}>"
 
@@ -181,6 +189,7 @@ class Frame:
     checked: it is the method that is checked, or a function inside it
     at: the expression being evaluated
     marks: the marks in this function, unless it is checked, and in those that it called
+    grown: names of the module in `env`, whose containers got members here
     """
 
     function: Function | None
@@ -195,6 +204,7 @@ class Frame:
     checked: bool = False
     at: ast.AST | None = None
     marks: set[MarkKey] = field(default_factory=set)
+    grown: set[str] = field(default_factory=set)
 
 
 def takes_operators(function: Function | None) -> bool:

@@ -26,7 +26,7 @@ def call_function(walk: Walk, function: Function, arguments: list[Value], keywor
     if function.closure is None and not (on_self and walk.constructing is not None):
         positional = tuple(_coarse(value) for value in arguments)
         named = tuple((name, _coarse(value)) for name, value in sorted(keywords.items()))
-        key = (function, positional, named, bool(walk.quiet))
+        key = (function, positional, named, bool(walk.quiet), walk.style)
         if key in walk.summaries:
             value, marks = walk.summaries[key]
             walk.lead_to(function, marks)

@@ -17,6 +17,9 @@ def call_known(walk: Walk, node: ast.Call, name: str, arguments: list[Value], ke
     """The return value of the function with this dotted name."""
     everything = [*arguments, *keywords.values()]
     root, _, rest = name.partition(".")
+    if (first := _function_of(name, arguments, keywords)) is not None:
+        function, members = first
+        walk.results[id(node)] = members if function == NONE else apply(walk, function, [members])
     if root == "builtins":
         return _builtin(walk, node, rest, arguments, everything)
     if root == "numpy":
@@ -43,6 +46,19 @@ def call_known(walk: Walk, node: ast.Call, name: str, arguments: list[Value], ke
         return apply(walk, arguments[0], [member(arguments[1]), member(arguments[1])])
     keep_children(walk, everything)
     return unknown_result(everything)
+
+
+_FILTERS = ("builtins.filter", "itertools.takewhile", "itertools.dropwhile", "itertools.filterfalse")
+
+
+def _function_of(name: str, arguments: list[Value], keywords: dict[str, Value]) -> tuple[Value, Value] | None:
+    """The function passed to `filter` and the like, or as the `key` of `sorted`, and what it is called with."""
+    if name in _FILTERS and len(arguments) == 2:
+        return arguments[0], member(arguments[1])
+    if name in ("builtins.sorted", "builtins.max", "builtins.min") and arguments and "key" in keywords:
+        members = member(arguments[0]) if len(arguments) == 1 else element_of(sequence(tuple(arguments)))
+        return keywords["key"], members
+    return None
 
 
 def _framework(walk: Walk, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:

@@ -298,7 +298,8 @@ def _check_class(cls: SourceClass, budget: Budget) -> list[_Found]:
         if walk.budget < 0:
             budget.leave_long(cls)
     budget.nodes -= before - walk.budget + _NODES_OF_EMPTY_CLASS
-    return [_finding(mark, rules.get(code), source, walk.style) for mark, code, source in walk.marks.values()]
+    found = [(mark.around, _finding(mark, rules.get(code), source)) for mark, code, source in walk.marks.values()]
+    return [item for around, item in found if not (around and item.portability)]
 
 
 def _comments_for(found: list[_Found], sources: dict[str, Source]) -> Comments:
@@ -310,9 +311,9 @@ def _comments_for(found: list[_Found], sources: dict[str, Source]) -> Comments:
     return comments
 
 
-def _finding(mark: Mark, record: rules.Rule, source: Source, style: str) -> _Found:
+def _finding(mark: Mark, record: rules.Rule, source: Source) -> _Found:
     severity = mark.severity
-    if severity is None and record.softer_in_forward and style == "forward":
+    if severity is None and record.softer_in_forward and mark.style == "forward":
         severity = Severity.WARNING
     facts = {name: _shortened(fact) for name, fact in mark.facts.items()}
     message = record.message_for(mark.tensor, **facts) if mark.message is None else mark.message

@@ -181,6 +181,7 @@ def _(node: ast.Match, walk: Walk) -> None:
                 walk.frame.env[name] = subject if pattern is case.pattern else member(subject)
         if case.guard is not None:
             evaluate(walk, case.guard)
+        walk.look(case)
         if run(walk, case.body):
             ends.append(walk.frame.env)
     walk.frame.env = ends[0]
@@ -240,6 +241,9 @@ def _(node: ast.Delete, walk: Walk) -> None:
         elif isinstance(target, ast.Subscript):
             load_target(walk, target)
             walk.look(target)
+        elif isinstance(target, ast.Attribute):
+            load_target(walk, target)
+    walk.look(node)
 
 
 def _joined(walk: Walk, a: Mapping[str, Value], b: Mapping[str, Value]) -> Environment:

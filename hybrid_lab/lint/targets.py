@@ -59,6 +59,8 @@ def grow(walk: Walk, place: ast.expr, owner: Value, value: Value) -> None:
         frame: Frame | None = walk.frame
         while frame is not None and place.id not in frame.env:
             frame = frame.closure
+        if frame is None:
+            walk.frame.grown.add(place.id)
         (frame or walk.frame).env[place.id] = grown
     elif isinstance(place, ast.Attribute) and walk.values.get(id(place.value), OTHER).kind is Kind.SELF:
         if walk.constructing is None:

@@ -26,6 +26,7 @@ class Mark:
 
     facts: what the rule's message and rewrite are filled in with
     calls: the calls in the checked method that lead to the place, where it is in another function
+    style, around: of the method being checked, as in Walk
     """
 
     def __init__(
@@ -43,6 +44,8 @@ class Mark:
         self.node, self.tensor, self.fix, self.severity = node, tensor, fix, severity
         self.portability, self.message, self.rewrite, self.facts = portability, message, rewrite, facts
         self.calls: dict[Call, None] = {}
+        self.around = False
+        self.style = ""
 
 
 Check = Callable[[Any, "Walk"], Iterator[Mark]]
@@ -69,6 +72,7 @@ class Walk:
     """The state of a walk: everything known at one point of the code.
 
     style: "hybrid_forward" (1.x) or "forward" (2.x): the method that makes the graph
+    around: whether that is a `forward` or `__call__` beside hybrid_forward, which MXNet runs as Python
     operators: the name of its argument F, None in 2.x style
     block: the class that is checked
     values: what each expression holds, by the id of its node
@@ -79,6 +83,7 @@ class Walk:
     constructing: the class whose constructor is being walked
     classes: the classes defined so far
     stored: what the checked methods assigned to attributes of self, by class and name
+    results: what the functions passed to `filter`, `sorted` and the like return, by the id of the call
     summaries: what functions returned and were marked for, by their arguments
     """
 
@@ -86,6 +91,7 @@ class Walk:
 
     def __init__(self, budget: int) -> None:
         self.style = "hybrid_forward"
+        self.around = False
         self.operators: str | None = None
         self.marks: dict[MarkKey, tuple[Mark, str, Source]] = {}
         self.frames: list[Frame] = []
@@ -96,6 +102,7 @@ class Walk:
         self.summaries: dict[Hashable, tuple[Value, set[MarkKey]]] = {}
         self.values: dict[int, Value] = {}
         self.stored: dict[tuple[Hashable, str], Value] = {}
+        self.results: dict[int, Value] = {}
         self._about_functions: dict[Hashable, frozenset[str]] = {}
 
     @property
@@ -129,6 +136,7 @@ class Walk:
         for code, function in _CHECKS.get(type(node), ()):
             for objection in function(node, self):
                 key = code, id(source), source.span(objection.node)
+                objection.style, objection.around = self.style, self.around
                 self.marks.setdefault(key, (objection, code, source))
                 if not self.frame.checked:
                     self.frame.marks.add(key)

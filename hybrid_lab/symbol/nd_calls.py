@@ -36,7 +36,8 @@ def refuse_function(name: str, inputs: Sequence[object]) -> None:
         raise tracing.refuse(
             "HL175",
             tensor=first,
-            call=f"{name}()",
+            call="autograd.Function",
+            message=f"`{name}` is an autograd.Function: a graph would lose its own backward.",
             reason="An autograd.Function computes on arrays; a graph would contain its forward, but not its backward.",
             rewrite="operators of F, with F.BlockGrad where no gradient flows      or      call it in a plain Block",
         )

@@ -75,7 +75,7 @@ def captured_array(node: ast.Call | ast.Name | ast.Attribute, walk: Walk) -> Ite
             return
         if isinstance(parent, ast.Call) and walk.dotted(parent.func) in _MAKING_ARRAYS:
             return  # HL161
-        if isinstance(node, ast.Name) and node.id in walk.about_function(_names_assigned):
+        if isinstance(node, ast.Name) and node.id in walk.about_function(names_assigned):
             return  # reported where it was made
         yield Mark(node, expression=walk.text(node))
 
@@ -86,7 +86,8 @@ def _unknown_parameter(node: ast.expr, owner: Value, call: ast.Call, walk: Walk)
     return walk.value(node.value).kind is Kind.SELF and walk.first_tensor(call.args) is None
 
 
-def _names_assigned(function: ast.AST) -> frozenset[str]:
+def names_assigned(function: ast.AST) -> frozenset[str]:
+    """The names that a function assigns."""
     return frozenset(
         inner.id for inner in ast.walk(function) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
     )

@@ -14,6 +14,12 @@ _ITERATING = {
 }  # fmt: skip
 
 
+_TRUTH = {"builtins.bool": "bool", "operator.truth": "bool", "operator.not_": "not"}
+_BY_TRUTH = {"builtins.filter", "itertools.takewhile", "itertools.dropwhile", "itertools.filterfalse"}
+_OF_MEMBERS = {"any", "all", "filter", "takewhile", "dropwhile", "filterfalse"}
+_SEARCHING = ("index", "count", "remove")
+
+
 def _conditions(node: ast.AST, walk: Walk) -> Iterator[tuple[str, ast.expr]]:
     """The expressions whose truth a piece of syntax asks for, with the word for it."""
     if isinstance(node, ast.If):
@@ -24,30 +30,66 @@ def _conditions(node: ast.AST, walk: Walk) -> Iterator[tuple[str, ast.expr]]:
         yield "assert", node.test
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield "not", node.operand
+    elif isinstance(node, ast.match_case) and node.guard is not None:
+        yield "if", node.guard
     elif isinstance(node, ast.BoolOp):
         word = "and" if isinstance(node.op, ast.And) else "or"
         yield from ((word, operand) for operand in node.values[:-1])
     elif isinstance(node, ast.Compare) and len(node.ops) > 1:
-        if not any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
-            yield "chained comparison", node
+        # `a < b < c` asks for the truth of all its comparisons but the last.
+        operands = [node.left, *node.comparators]
+        for op, left, right in zip(node.ops[:-1], operands, operands[1:], strict=False):
+            compares = not isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn)
+            if compares and any(walk.value(side).is_one_tensor for side in (left, right)):
+                yield "chained comparison", node
+                break
     elif isinstance(node, ast.comprehension):
         yield from (("if", condition) for condition in node.ifs)
     elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
         # A list is searched with `==`, whose truth is asked for.
         if walk.value(node.comparators[0]).kind is Kind.SEQUENCE:
             yield "in", node.left
-    elif isinstance(node, ast.Call) and walk.dotted(node.func) == "builtins.bool":
-        yield from (("bool", argument) for argument in node.args[:1])
+    elif isinstance(node, ast.Call) and walk.dotted(node.func) in _TRUTH:
+        yield from ((_TRUTH[walk.dotted(node.func) or ""], argument) for argument in node.args[:1])
+    elif isinstance(node, ast.Call) and walk.dotted(node.func) in _BY_TRUTH and node.args:
+        word = (walk.dotted(node.func) or "").rpartition(".")[2]
+        result = walk.results.get(id(node))
+        body = getattr(node.args[0], "body", None)  # of a lambda
+        if (result is not None and result.is_one_tensor) or (body is not None and any(_tested(body, walk))):
+            yield word, node.args[0]
     elif isinstance(node, ast.Call) and walk.dotted(node.func) in ("builtins.any", "builtins.all"):
         word = (walk.dotted(node.func) or "").removeprefix("builtins.")
         yield from ((word, argument) for argument in node.args[:1] if _holds_tensors(argument, walk))
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SEARCHING:
+        # `list.index(x)` searches with `==`, as `in` does.
+        owner = walk.value(node.func.value)
+        if owner.kind is Kind.SEQUENCE and owner.has_tensor:
+            yield from (("in", argument) for argument in node.args[:1])
     elif isinstance(node, ast.Match):
         yield "match", node.subject
 
 
+def _tested(condition: ast.expr, walk: Walk) -> Iterator[ast.expr]:
+    """The tensors whose truth a condition asks for: of `a and b` that of `b` (the rule looks at `a` by itself), of
+    `a if test else b` that of both.
+    """
+    if walk.value(condition).is_one_tensor:
+        yield condition
+    elif isinstance(condition, ast.BoolOp):
+        yield from _tested(condition.values[-1], walk)
+    elif isinstance(condition, ast.IfExp):
+        yield from _tested(condition.body, walk)
+        yield from _tested(condition.orelse, walk)
+    elif isinstance(condition, ast.NamedExpr):
+        yield from _tested(condition.value, walk)
+
+
 def _holds_tensors(node: ast.expr, walk: Walk) -> bool:
     value = walk.value(node)
-    return value.kind is Kind.SEQUENCE and any(member.is_one_tensor for member in value.members)
+    if value.kind is Kind.SEQUENCE and any(member.is_one_tensor for member in value.members):
+        return True
+    parts = getattr(node, "elts", None) or [part for part in [getattr(node, "elt", None)] if part is not None]
+    return any(tested for part in parts for tested in _tested(part, walk))
 
 
 @check("HL121")
@@ -60,20 +102,22 @@ def tensor_condition(
     | ast.Compare
     | ast.comprehension
     | ast.Call
-    | ast.Match,
+    | ast.Match
+    | ast.match_case,
     walk: Walk,
 ) -> Iterator[Mark]:
     for construct, condition in _conditions(node, walk):
-        if walk.value(condition).is_one_tensor or construct in ("any", "all"):
-            tensor = walk.root_name(condition) or walk.tensor_name(condition)
-            text = one_line(condition, walk.text(condition))
-            yield Mark(condition, tensor, construct=construct, condition=text)
+        whole = construct in _OF_MEMBERS or construct == "chained comparison"
+        for tested in [condition] if whole else _tested(condition, walk):
+            tensor = walk.root_name(tested) or walk.tensor_name(tested)
+            text = one_line(tested, walk.text(tested))
+            yield Mark(tested, tensor, construct=construct, condition=text)
 
 
 @check("HL122")
 def tensor_while(node: ast.While, walk: Walk) -> Iterator[Mark]:
-    if walk.value(node.test).is_one_tensor:
-        yield Mark(node.test, walk.root_name(node.test) or walk.tensor_name(node.test))
+    for tested in _tested(node.test, walk):
+        yield Mark(tested, walk.root_name(tested) or walk.tensor_name(tested))
 
 
 @check("HL123")

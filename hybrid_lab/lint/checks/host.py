@@ -7,7 +7,7 @@ from ...diagnostics.expression import one_line
 from ...diagnostics.finding import Fix
 from ...diagnostics.rules.numpy_calls import ELEMENTWISE, JOINING, instead_of, operator_for
 from ..classes import passed
-from ..values import Kind
+from ..values import Kind, element_of
 from ..walk import Mark, Walk, check
 from .reads import attribute_read
 
@@ -94,9 +94,16 @@ def python_number(node: ast.Call, walk: Walk) -> Iterator[Mark]:
         guilty = arguments
     else:
         return
+    if (by_key := walk.results.get(id(node))) is not None:
+        if by_key.is_one_tensor and guilty:
+            yield Mark(node, walk.tensor_name(guilty[0]), call=name.removeprefix("builtins."))
+        return
     for argument in guilty:
         value = walk.value(argument)
-        if value.is_one_tensor or (function in ("max", "min") and value.kind is Kind.SEQUENCE and value.has_tensor):
+        in_list = value.kind is Kind.SEQUENCE and value.has_tensor
+        if function == "sorted":
+            in_list = in_list and element_of(value).is_one_tensor
+        if value.is_one_tensor or (in_list and function in ("max", "min", "sorted")):
             if function == "sorted" and len(node.args) == 1 and not node.keywords and value.is_tensor:
                 return  # iterating is the first thing that fails: HL123
             fix = _operator_fix(node, function, walk)

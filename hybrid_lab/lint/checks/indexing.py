@@ -31,7 +31,9 @@ def slice_index(node: ast.Subscript, walk: Walk) -> Iterator[Mark]:
     if isinstance(node.slice, ast.Constant) and node.slice.value == 0:
         return
     if tensor_in_index(node.slice, walk) is None:
-        yield Mark(node, walk.tensor_name(node.value))
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        construct = "list" if any(isinstance(part, ast.List) for part in parts) else None
+        yield Mark(node, walk.tensor_name(node.value), construct=construct)
 
 
 @check("HL133")

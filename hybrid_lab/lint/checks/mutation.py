@@ -5,23 +5,61 @@ from collections.abc import Iterator
 
 from ...diagnostics.expression import right_side
 from ...diagnostics.finding import Fix, Severity
+from ..classes import Frame
 from ..values import Kind
 from ..walk import Mark, Walk, check
+from .constants import names_assigned
 
 #: Arrays change in place by these; `x @= y` and the like bind a new array to the name, in both modes.
 _IN_PLACE: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**",
 }  # fmt: skip
 _GROWING = ("append", "extend", "insert", "appendleft", "setdefault", "update")
+_ONLY_OF_CONTAINERS = ("append", "appendleft", "extend", "extendleft", "insert", "popitem", "popleft", "setdefault")
+_OF_CONTAINERS = (
+    *_ONLY_OF_CONTAINERS, "add", "clear", "difference_update", "discard", "pop", "remove", "reverse", "rotate", "sort",
+    "update",
+)  # fmt: skip
 
 
 def _on_self(node: ast.expr, walk: Walk) -> bool:
     """Whether an expression is an attribute of self, or something reached through one."""
     while isinstance(node, ast.Attribute | ast.Subscript):
-        if isinstance(node, ast.Attribute) and walk.value(node.value).kind is Kind.SELF:
-            return True
+        if isinstance(node, ast.Attribute):
+            asked = node.value
+            if isinstance(asked, ast.Call) and walk.dotted(asked.func) == "builtins.type" and len(asked.args) == 1:
+                asked = asked.args[0]  # type(self).count
+            if walk.value(asked).kind is Kind.SELF:
+                return True
         node = node.value
     return False
+
+
+def _outer_name(node: ast.expr, walk: Walk) -> str | None:
+    """The name, of the module or of a function around the class, by which an expression is reached; None: another."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    frame: Frame | None = walk.frame
+    while frame is not None and (frame.checked or frame is walk.frame):
+        known = node.id in frame.env and node.id not in frame.grown
+        if known or (frame is walk.frame and node.id in walk.about_function(names_assigned)):
+            return None
+        if frame.closure is None:
+            break
+        frame = frame.closure
+    return node.id
+
+
+def _changes_container(node: ast.Call, walk: Walk) -> ast.expr | None:
+    """The container that a call of one of its methods changes; None: no call like that."""
+    function = node.func
+    if not isinstance(function, ast.Attribute) or function.attr not in _OF_CONTAINERS:
+        return None
+    kind = walk.value(function.value).kind
+    unknown = (Kind.OTHER, Kind.METHOD) if function.attr in _ONLY_OF_CONTAINERS else ()
+    return function.value if kind in (Kind.SEQUENCE, Kind.MAPPING, *unknown) else None
 
 
 def _leaves(target: ast.expr) -> Iterator[ast.expr]:
@@ -85,9 +123,17 @@ def augmented_assignment(node: ast.AugAssign, walk: Walk) -> Iterator[Mark]:
 
 
 @check("HL173")
-def store_on_self(node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Call, walk: Walk) -> Iterator[Mark]:
+def store_on_self(
+    node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Call | ast.Delete, walk: Walk
+) -> Iterator[Mark]:
     if isinstance(node, ast.Call):
         yield from _grown(node, walk)
+        return
+    if isinstance(node, ast.Delete):
+        for target in node.targets:
+            if _on_self(target, walk) and not walk.value(_owner(target)).is_tensor:
+                facts = {"changed": "deleted", "outcome": "is there again in no later call"}
+                yield Mark(target, severity=Severity.WARNING, target=walk.text(target), **facts)
         return
     if isinstance(node, ast.AnnAssign) and node.value is None:
         return
@@ -110,9 +156,16 @@ def _grown(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     if isinstance(function, ast.Attribute) and function.attr in _GROWING and _on_self(function.value, walk):
         if walk.first_tensor(node.args) is not None:
             yield _mark(node, walk.text(function.value), True)
+            return
+    if (container := _changes_container(node, walk)) is not None and _on_self(container, walk):
+        facts = {"target": walk.text(container), "changed": "changed", "outcome": "keeps the value of that one call"}
+        yield Mark(node, severity=Severity.WARNING, **facts)
     elif walk.dotted(function) == "builtins.setattr" and len(node.args) == 3:
-        if walk.value(node.args[0]).kind is Kind.SELF and walk.value(node.args[2]).has_tensor:
-            yield _mark(node, _set_by(node, walk), True)
+        if walk.value(node.args[0]).kind is Kind.SELF:
+            value = walk.value(node.args[2])
+            named = isinstance(node.args[1], ast.Constant)
+            if value.has_tensor or (named and value.kind not in (Kind.BLOCK, Kind.CLASS)):  # HL183
+                yield _mark(node, _set_by(node, walk), value.has_tensor, _is_literal(node.args[2], walk))
 
 
 def _mark(node: ast.AST, target: str, tensor: bool, same: bool = False) -> Mark:
@@ -149,17 +202,56 @@ def _set_once(target: ast.expr, walk: Walk) -> bool:
 
 
 @check("HL178")
-def hidden_input(node: ast.Global | ast.Subscript | ast.Call | ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
+def hidden_input(
+    node: ast.Global
+    | ast.Nonlocal
+    | ast.Subscript
+    | ast.Call
+    | ast.FunctionDef
+    | ast.Assign
+    | ast.AnnAssign
+    | ast.AugAssign
+    | ast.Delete,
+    walk: Walk,
+) -> Iterator[Mark]:
     if isinstance(node, ast.Global):
         yield Mark(node, construct=f"global {', '.join(node.names)}", happens="is assigned")
+    elif isinstance(node, ast.Nonlocal):
+        if not (walk.frame.function is not None and walk.frame.function.in_checked_method):
+            yield Mark(node, construct=f"nonlocal {', '.join(node.names)}", happens="is assigned")
     elif isinstance(node, ast.Subscript):
         if walk.dotted(node.value) == "os.environ":
             yield Mark(node, construct=walk.text(node))
     elif isinstance(node, ast.Call):
-        if walk.dotted(node.func) in ("os.getenv", "os.environ.get"):
-            yield Mark(node, construct=walk.text(node))
+        yield from _hidden_call(node, walk)
+    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Delete):
+        targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
+        for target in (leaf for whole in targets for leaf in _leaves(whole)):
+            if isinstance(target, ast.Attribute | ast.Subscript) and not walk.value(_owner(target)).has_tensor:
+                if (name := _outer_name(target, walk)) is not None:
+                    yield Mark(target, construct=name, happens="is changed")
     else:
         for default in [*node.args.defaults, *node.args.kw_defaults]:
             if isinstance(default, ast.List | ast.Dict | ast.Set):
                 construct = f"mutable default {walk.text(default)}"
                 yield Mark(default, construct=construct, happens="is seen")
+
+
+def _owner(target: ast.expr) -> ast.expr:
+    return target.value if isinstance(target, ast.Attribute | ast.Subscript) else target
+
+
+def _hidden_call(node: ast.Call, walk: Walk) -> Iterator[Mark]:
+    name = walk.dotted(node.func)
+    if name in ("os.getenv", "os.environ.get"):
+        yield Mark(node, construct=walk.text(node))
+    elif (container := _changes_container(node, walk)) is not None:
+        if walk.first_tensor(node.args) is None and (outer := _outer_name(container, walk)) is not None:
+            yield Mark(node, construct=outer, happens="is changed")
+    elif name == "builtins.next" and node.args and walk.value(node.args[0]).kind is not Kind.TENSOR:
+        iterator = node.args[0]
+        if isinstance(iterator, ast.Name | ast.Attribute | ast.Subscript):
+            if _on_self(iterator, walk) or _outer_name(iterator, walk) is not None:
+                text = walk.text(iterator)
+                rewrite = "pass what it gives as an argument: net(x, next(it))"
+                yield Mark(node, message=f"`{text}` is an iterator, and each call reads it on.", rewrite=rewrite)
