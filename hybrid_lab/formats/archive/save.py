@@ -38,6 +38,7 @@ from .traces import called_on, passing, trace_missing
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Trainer
+    from hybrid_lab.gluon.hybridized.known_calls import Types
     from hybrid_lab.gluon.parameter import Parameter
 
 
@@ -278,7 +279,7 @@ class _Contents:
         self.examples, types = Examples(by_identity, given).collect(self.graphs)
         ids = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}
         self.members = {
-            member: graphs.write(member, neutral, ids, types[member], self.weights)
+            member: graphs.write(member, neutral, ids, types[member] or self.types[member], self.weights)
             for member, neutral in self.graphs.items()
         }
 
@@ -337,12 +338,15 @@ class _Contents:
 
     def _name_graphs(self) -> dict[str, NeutralGraph]:
         members: dict[str, NeutralGraph] = {}
+        self.types: dict[str, Types | None] = {}
         for record, block in zip(self.tree.blocks, self.tree.live_blocks, strict=True):
-            cache = access.graphs(block) if isinstance(block, HybridBlock) else None
-            for number, neutral in enumerate(cache.predicting_first() if cache is not None else (), start=1):
+            if not isinstance(block, HybridBlock):
+                continue
+            cache = access.graphs(block)
+            for number, neutral in enumerate(cache.predicting_first(), start=1):
                 member = layout.graph_member(record.path, number)
                 record.graphs.append(member)
-                members[member] = neutral
+                members[member], self.types[member] = neutral, cache.types_of(neutral)
         return members
 
     def write(self, writer: ContainerWriter) -> None:

@@ -423,6 +423,11 @@ class GraphCache:
         """All neutral graphs, loaded ones first."""
         return [*self.pinned.values(), *(item for variants in self.variants.values() for item in variants)]
 
+    def types_of(self, neutral: NeutralGraph) -> Types | None:
+        """The types of the inputs at the graph's trace, else of the latest known call that it holds for."""
+        calls = [call.types for call in self.calls if call.types is not None and call.is_run_by(neutral)]
+        return neutral.types or next(reversed(calls), None)
+
     def predicting_first(self) -> list[NeutralGraph]:
         """`graphs()`, with the one that the latest call runs in prediction mode first: the order of files."""
         graphs = self.graphs()
