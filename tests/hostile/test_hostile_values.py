@@ -368,6 +368,40 @@ def test_a_class_of_the_users_makes_no_more_blocks_than_the_file_lists(tmp_path)
             read()
 
 
+class Widened(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.sum(F.one_hot(x, 7))
+
+
+class Repeated(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        _, (last,) = F.contrib.while_loop(lambda i: i.sum() < 3, lambda i: (i, (i + 1,)), (x,), max_iterations=5)
+        return last
+
+
+@pytest.mark.parametrize(
+    "block, name, given, huge",
+    [(Widened, "depth", "7", "2000000000"), (Repeated, "max_iterations", "5", "999999999")],
+)
+def test_an_example_that_would_run_for_hours_is_refused(block, name, given, huge, tmp_path):
+    path, net = str(tmp_path / "m.hlab"), block(prefix="net_")
+    net.hybridize(engine="numpy")
+    net(nd.zeros((1,)))
+    net.save(path)
+    gluon.load(path)
+    source = Container.open(path)
+    document = json.loads(source.read("graphs/__root__.json"))
+    found = [node for node in document["nodes"] if node.get("attrs", {}).get(name) == given]
+    for node in found:
+        node["attrs"][name] = huge
+    assert found
+    data = rewritten(source, "graphs/__root__.json", document)
+    with open(path, "wb") as file:
+        file.write(data)
+    with in_time(name), pytest.raises(HybridLabError, match="GiB for one array|loop of up to"):
+        gluon.load(path)
+
+
 BIG = [10**9, 10**18, -1, 0, 2**63 - 1, 1e308, "x" * 3000, [10**9] * 2, [2] * 100_000, [[1] * 1000] * 100, None, "O"]
 
 

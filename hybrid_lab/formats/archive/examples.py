@@ -13,6 +13,7 @@ from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Value
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -26,6 +27,10 @@ NESTED_LIMIT = 1 << 16
 """The same for graphs inside of another one, which the outer example runs too."""
 TOLERANCE = 1e-4
 """Largest difference between stored and computed outputs, relative to the largest stored value."""
+MOST_BYTES = 4 << 30
+"""So large an array belongs to no example, unless inputs or parameters are that large too."""
+MOST_STEPS = 10_000_000
+"""So many steps of a loop belong to no example."""
 
 
 def run(graph: Graph, inputs: Sequence[np.ndarray], training: bool | None) -> list[np.ndarray]:
@@ -144,8 +149,12 @@ def check(saved: SavedGraph, values: Mapping[str, np.ndarray], tensors: Mapping[
     expected = _numbered(saved.member, "out", tensors)
     if not inputs or any(key not in values for key in saved.parameters):
         return None
+    arrays = [*inputs, *(values[key] for key in saved.parameters)]
     try:
-        found = run(saved.graph, [*inputs, *(values[key] for key in saved.parameters)], saved.observation.training)
+        problem = _too_large(saved.graph, arrays)
+        if problem is not None:
+            return problem
+        found = run(saved.graph, arrays, saved.observation.training)
     except (HybridLabError, ValueError, TypeError, IndexError, ArithmeticError, MemoryError) as error:
         return f"its example cannot be run: {str(error).splitlines()[0][:200] if str(error) else type(error).__name__}"
     if len(found) != len(expected):
@@ -158,6 +167,28 @@ def check(saved: SavedGraph, values: Mapping[str, np.ndarray], tensors: Mapping[
         if not worst <= TOLERANCE:
             return f"output {index} of its example differs by {worst:.1e} of the largest value"
     return None
+
+
+def _too_large(graph: Graph, arrays: Sequence[np.ndarray]) -> str | None:
+    """Why an example cannot be meant to run, which a number in a damaged file may cause; None where it can.
+
+    It is known from the shapes, before anything is computed. Where no shapes follow without the numbers, it may run.
+    """
+    try:
+        shapes = dict(zip(graph.inputs, (array.shape for array in arrays), strict=True))
+        dtypes = dict(zip(graph.inputs, (array.dtype for array in arrays), strict=True))
+        inferred = infer(graph, shapes, dtypes)
+    except (HybridLabError, ValueError, TypeError, IndexError, ArithmeticError):
+        return None
+    largest = max((_size(value) for node in inferred.operators for value in node.outputs), default=0)
+    if largest > max(MOST_BYTES, 16 * max(array.nbytes for array in arrays)):
+        return f"its example would take {largest >> 30} GiB for one array"
+    steps = max((getattr(node.op, "max_iterations", 0) for node in inferred.operators), default=0)
+    return f"its example has a loop of up to {steps:,} steps" if steps > MOST_STEPS else None
+
+
+def _size(value: Value) -> int:
+    return math.prod(value.shape) * np.dtype(value.dtype).itemsize if value.shape and value.dtype else 0
 
 
 def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
