@@ -4,9 +4,11 @@ typed error; and what one cell asks for takes no finding of another.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -16,6 +18,7 @@ from hybrid_lab import lint
 from hybrid_lab.cli import main
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.lab.diagnostics import lint_cells
+from hybrid_lab.lab.errors import RequestError
 
 from .endless_sources import FOUND, HEAD, ODD, net, sources
 
@@ -187,3 +190,21 @@ def test_a_notebook_with_a_lone_surrogate_can_be_repaired(tmp_path):
     text = notebook(HEAD + net("return x.detach()"), "'\ud800'")
     repaired = lint.apply_fixes(text, lint.check(text))
     assert "F.BlockGrad(x)" in repaired and repaired.encode()
+
+
+def test_requests_without_end_leave_the_server_s_other_threads_free(monkeypatch):
+    """All wait for one thread; more than it can take are refused with the protocol's error."""
+    server = pytest.importorskip("hybrid_lab.lab.server", exc_type=ImportError)
+    goes_on = threading.Event()
+    monkeypatch.setattr(server, "lint", lambda request: goes_on.wait(30))
+    linter = server._Linter()
+
+    async def ask() -> tuple[list[object], int]:
+        waiting = [asyncio.create_task(linter.answer(b"")) for _ in range(linter.MOST + 3)]
+        free = await asyncio.wait_for(asyncio.to_thread(len, "free"), 10)
+        goes_on.set()
+        return await asyncio.gather(*waiting, return_exceptions=True), free
+
+    answers, free = asyncio.run(ask())
+    assert free == 4
+    assert [type(each) for each in answers] == [bool] * linter.MOST + [RequestError] * 3

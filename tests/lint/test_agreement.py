@@ -113,15 +113,20 @@ RUNNING = [
 ]
 
 
-def first_call(source: str) -> Callable[..., mx.nd.NDArray]:
-    """A function that makes the source's Net, hybridizes it with strict=True and calls it."""
+def namespace_of(source: str) -> dict:
+    """What a module with this source defines; its lines can be found, as those of a cell."""
     file = f"<ipython-input-{next(_numbers)}-agreement>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    namespace: dict = {"__name__": "agreement"}
+    exec(compile(source, file, "exec"), namespace)
+    return namespace
+
+
+def first_call(source: str) -> Callable[..., mx.nd.NDArray]:
+    """A function that makes the source's Net, hybridizes it with strict=True and calls it."""
 
     def call(*inputs):
-        namespace: dict = {"__name__": "agreement"}
-        exec(compile(source, file, "exec"), namespace)
-        net = namespace["Net"]()
+        net = namespace_of(source)["Net"]()
         net.initialize()
         net.hybridize(engine="numpy", strict=True)
         return net(*inputs)
