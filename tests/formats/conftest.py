@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,12 @@ from hybrid_lab import npx
 
 # The model lies beside the tests, as a user's would, and processes that the tests start import it by this name.
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def quick_disk(monkeypatch):
+    """Files are not forced to the disk: for tests that write thousands of them."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from tests.formats.doors import check
 from tests.formats.test_library_blocks import BLOCKS, NOT_REBUILT, classes
 from tests.gluon.nn.test_layers import LAYERS
 
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
 
 def values(shape, integers=False):
     made = numpy.random.RandomState(len(shape)).uniform(-1, 1, shape).astype("float32")

@@ -21,6 +21,8 @@ from tests.numpy_front.test_functions import OPEN, Calls
 from tests.numpy_front.test_golden import CALLS, SCRIPT
 from tests.ops.cases import CASES
 
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
 SAMPLES = {name: list(cases) for name, cases in groupby(CASES, key=lambda case: case.record.name)}
 
 

@@ -9,6 +9,8 @@ from hybrid_lab.diagnostics import HybridLabError, Unmappable
 from hybrid_lab.gluon import nn
 from tests.formats.doors import check
 
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
 
 class OfArray(gluon.HybridBlock):
     def hybrid_forward(self, F, x):
