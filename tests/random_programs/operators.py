@@ -40,6 +40,7 @@ ANYWHERE = [
     "$F.slice_axis($x, axis=$axis, begin=${0|-1}, end=None)",
     "$F.slice_axis($x, axis=$axis, begin=0, end=${1|2})",
     "$x[${:, 0|:, :1|0:1|:, ::-1|:, None|0|-1|..., 0|:, -1}]",
+    "$x[${..., None|..., None, :|..., ::-1|..., ::2|..., -1, None|[0, -1, 0]|:, [0, -1]|..., [0, 0]|None, ..., :1}]",
     "$F.flip($x, axis=$axis)",
     "$F.tile($x, reps=(1, 2))",
     "$F.repeat($x, repeats=2, axis=$axis)",
