@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -198,7 +198,7 @@ def trace_block(
     known = known_types(types)
     if keep:
         _keep_nested(trace, training, recording)
-    unused = _unused(trace.nodes, graph.inputs, values)
+    unused = _unused(trace.nodes, graph.inputs, trace.owners, values)
     return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), observation, types=known, unused=unused)
 
 
@@ -305,17 +305,21 @@ def _observation(
     )
 
 
-def _unused(nodes: Iterable[Node], inputs: Iterable[Value], outputs: Sequence[Value]) -> tuple[Value, ...]:
+def _unused(
+    nodes: Iterable[Node], inputs: Iterable[Value], owners: Container[Value], outputs: Sequence[Value]
+) -> tuple[Value, ...]:
     """Results of operators that no output needs; none where neither a state nor the shape of an input depends on them.
 
-    nodes : those of a trace, in order; inputs : data and parameters
+    nodes : those of a trace, in order; inputs : the data; owners : the parameters of the trace
     """
     needed = {*reachable(outputs, {*inputs})}
     known = {*needed, *(value.node for value in inputs)}
     unused: list[Node] = []
     for node in nodes:
         # Not so in a body of a loop that is being traced.
-        inside = all(item.node in known or isinstance(item.node.op, Constant) for item in node.values_in)
+        inside = all(
+            item.node in known or item in owners or isinstance(item.node.op, Constant) for item in node.values_in
+        )
         if inside and node not in known:
             known.add(node)
             unused.append(node)
@@ -338,7 +342,7 @@ def extract_nested(
     values = [value for symbol in inputs for value in symbol.outputs]
     outputs, out_spec = flatten_outputs(result, block)
     results = [trace.outside_pause(leaf.outputs[0]) for leaf in outputs]
-    unused = _unused(nodes, [*values, *trace.owners], results)
+    unused = _unused(nodes, values, trace.owners, results)
     graph = extract(values, [*results, *unused], data_names(len(values)), block.name)
     if unused:
         unused = graph.outputs[len(results) :]
