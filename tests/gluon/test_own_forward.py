@@ -305,8 +305,8 @@ def test_own_code_is_in_the_graph(kind, way, tmp_path):
     for parent in Parent(make(kind, way)[0]), PlainParent(make(kind, way)[0]):
         parent.hybridize()
         assert_same(numbers(parent(*arrays(args))), twice)
-        parent.save(tmp_path / "parent.hlab")
-        loaded = gluon.load(tmp_path / "parent.hlab")
+        parent.save(tmp_path / f"{type(parent).__name__}.hlab")
+        loaded = gluon.load(tmp_path / f"{type(parent).__name__}.hlab")
         alone = isinstance(parent, PlainParent)
         assert_same(numbers((loaded.child if alone else loaded)(*arrays(args))), expected if alone else twice)
 
