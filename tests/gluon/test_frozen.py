@@ -1,8 +1,13 @@
 """What a trace freezes silently is named when the graph is made; errors of code that is no graph."""
 
 import copy
+import datetime
 import inspect
 import linecache
+import os
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -10,6 +15,7 @@ import pytest
 from hybrid_lab import autograd, gluon, nd, sym
 from hybrid_lab.diagnostics import HybridizeError, HybridLabError
 from hybrid_lab.gluon.hybridized import frozen
+from hybrid_lab.gluon.hybridized.signs import any_sign
 
 
 class Noisy(gluon.HybridBlock):
@@ -398,3 +404,70 @@ def test_findings_name_the_file_that_runs(capsys):
         net(nd.ones((2,)))
     said = capsys.readouterr().err
     assert "<cell 1 of frozen>:3" in said and "<cell 2 of frozen>:3" in said
+
+
+SIGNS = {
+    "random": "import random",
+    "numpy": "np.random.rand()",
+    "from numpy": "rand()",
+    "clock": "time.time()",
+    "imported clock": "perf_counter()",
+    "date": "datetime.now()",
+    "process": "os.getpid()",
+    "isinstance": "isinstance(x, nd.NDArray)",
+    "hasattr": "hasattr(x, 'asnumpy')",
+    "is": "F is nd",
+    "is not": "F is not nd",
+    "equal": "F == nd",
+    "name": "F.__name__",
+    "type": "type(x)",
+    "attribute": "self.last = 3",
+    "augmented": "self.count += 1",
+    "entry": "self.kept['a'] = 3",
+    "append": "self.seen.append(3)",
+    "setattr": "setattr(self, 'a', 3)",
+    "global": "global COUNT; COUNT = 3",
+    "inside": "[np.random.rand() for _ in range(2)]",
+}
+NO_SIGNS = {
+    "operators": "F.relu(x) * 2",
+    "shape": "x.reshape((0, -1))",
+    "none": "x is None or x is not None",
+    "branch": "if self.k > 3: x = x * 2",
+    "local list": "found = []; found.append(x); found.extend([x])",
+    "local name": "y = x + 1; y += 1",
+    "comparison": "x > 0",
+}
+
+
+def functions_with(statement):
+    names = {"np": np, "nd": nd, "os": os, "time": time, "rand": np.random.rand, "perf_counter": time.perf_counter}
+    names["datetime"] = datetime.datetime
+    exec(f"def hybrid_forward(self, F, x):\n    {statement}\n    return x", names)
+    return [names["hybrid_forward"]]
+
+
+@pytest.mark.parametrize("statement", SIGNS.values(), ids=SIGNS)
+def test_bytecode_shows_what_the_source_must_be_read_for(statement):
+    assert any_sign(functions_with(statement))
+
+
+@pytest.mark.parametrize("statement", NO_SIGNS.values(), ids=NO_SIGNS)
+def test_usual_code_needs_no_reading(statement):
+    assert not any_sign(functions_with(statement))
+
+
+def test_the_first_call_of_usual_code_does_not_load_the_linter():
+    code = (
+        "import sys, hybrid_lab as mx\n"
+        "class Net(mx.gluon.HybridBlock):\n"
+        "    def hybrid_forward(self, F, x):\n"
+        "        return F.relu(x) * 2 if x is not None else x\n"
+        "net = Net()\n"
+        "net.hybridize(engine='numpy')\n"
+        "net(mx.nd.ones((2,)))\n"
+        "loaded = 'hybrid_lab.lint', 'hybrid_lab.engines.triton.engine'\n"
+        "print([name for name in sys.modules if name.startswith(loaded)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dis
 from collections.abc import Iterable
 from functools import lru_cache
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 
 from hybrid_lab.gluon.hybridized.code import cell_content, loaded_names
 
@@ -45,10 +45,9 @@ def _names_changing(function: FunctionType) -> bool:
             if value.__name__.partition(".")[0] in _CHANGING or value.__name__.startswith("numpy.random") or compares:
                 return True
             continue
-        if not isinstance(value, (FunctionType, BuiltinFunctionType, type)):
-            continue
-        owner = getattr(value, "__self__", value)
-        module = str(getattr(owner, "__module__", None) or type(owner).__module__)
+        if not isinstance(value, (FunctionType, BuiltinFunctionType, MethodType, type)):
+            value = type(value)  # an attribute of an object of the user's may be computed
+        module = str(value.__module__ or type(getattr(value, "__self__", None)).__module__)
         if module.partition(".")[0] in _CHANGING or module.startswith("numpy.random"):
             return True
     return False

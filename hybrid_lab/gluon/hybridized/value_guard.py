@@ -376,9 +376,10 @@ class _Walk:
         elif isinstance(value, functools.partial):
             for part in (value.func, value.args, value.keywords):
                 self._look(part, name, depth + 1)
-        elif isinstance(value, (contextvars.ContextVar, weakref.ref)):
-            is_variable = isinstance(value, contextvars.ContextVar)
-            self._call(*((value.get, (None,)) if is_variable else (value, ())), f"{name}()")
+        elif isinstance(value, contextvars.ContextVar):
+            self._call(value.get, (None,), f"{name}.get()")
+        elif isinstance(value, weakref.ref):
+            self._call(value, (), f"{name}()")
         elif isinstance(value, ModuleType):
             self._module(value, name)
         elif isinstance(value, type):
