@@ -534,3 +534,17 @@ def test_saving_code_that_reads_on_from_an_iterator_reads_nothing(hybrid, tmp_pa
     net.save(str(tmp_path / "m.hlab"))
     assert "`self.it` is an iterator" in caplog.text
     assert net(x).asscalar() == 3
+
+
+def test_a_file_that_is_only_written_to_is_no_iterator(tmp_path):
+    with open(tmp_path / "log", "w") as file:
+
+        class Logging(HybridBlock):
+            def hybrid_forward(self, F, x):
+                print("traced", file=file)
+                return x * 2
+
+        net = Logging()
+        net.hybridize(engine="numpy")
+        assert net(mx.nd.ones((1,))).asscalar() == net(mx.nd.ones((1,))).asscalar() == 2
+    assert (tmp_path / "log").read_text() == "traced\n"

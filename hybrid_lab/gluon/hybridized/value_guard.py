@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import contextvars
 import functools
+import io
 import os
 import re
 import sys
@@ -363,7 +364,8 @@ class _Walk:
         elif isinstance(value, Block):
             self._held_block(value)
         elif isinstance(value, Iterator):
-            self.guard.iterators.append(name)
+            if not (isinstance(value, io.IOBase) and (value.closed or not value.readable())):  # no log file
+                self.guard.iterators.append(name)
         elif isinstance(value, (np.ndarray, bytearray, array)):
             self._array(value, name, depth)
         elif isinstance(value, (dict, list, tuple, deque, set, frozenset)):
