@@ -17,9 +17,9 @@ def call_known(walk: Walk, node: ast.Call, name: str, arguments: list[Value], ke
     """The return value of the function with this dotted name."""
     everything = [*arguments, *keywords.values()]
     root, _, rest = name.partition(".")
-    if (first := _function_of(name, arguments, keywords)) is not None:
-        function, members = first
-        walk.results[id(node)] = members if function == NONE else apply(walk, function, [members])
+    if (passed := _function_of(name, arguments, keywords)) is not None:
+        function, argument = passed
+        walk.results[id(node)] = argument if function == NONE else apply(walk, function, [argument])
     if root == "builtins":
         return _builtin(walk, node, rest, arguments, everything)
     if root == "numpy":

@@ -35,14 +35,13 @@ def mode_read(node: ast.Call, walk: Walk) -> Iterator[Mark]:
 @check("HL175")
 def autograd_scope(node: ast.With | ast.Call, walk: Walk) -> Iterator[Mark]:
     if isinstance(node, ast.Call):
-        call = f"{one_line(node.func, walk.text(node.func))}()"
+        name = one_line(node.func, walk.text(node.func))
         function = walk.value(node.func)
         if function.ref == AUTOGRAD_FUNCTION and any(walk.value(argument).has_tensor for argument in passed(node)):
-            function_name = one_line(node.func, walk.text(node.func)).removesuffix("()")
-            message = f"`{function_name}` is an autograd.Function: a graph would lose its own backward."
+            message = f"`{name.removesuffix('()')}` is an autograd.Function: a graph would lose its own backward."
             yield Mark(node, severity=Severity.ERROR, call="autograd.Function", message=message)
         elif walk.dotted(node.func) in ("mx.autograd.set_recording", "mx.autograd.set_training"):
-            message = f"`{call}` inside hybrid_forward changes the mode behind the graph."
+            message = f"`{name}()` inside hybrid_forward changes the mode behind the graph."
             yield Mark(node, severity=Severity.ERROR, call="autograd.set_training", message=message)
         return
     for item in node.items:

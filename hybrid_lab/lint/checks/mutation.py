@@ -132,8 +132,10 @@ def store_on_self(
     if isinstance(node, ast.Delete):
         for target in node.targets:
             if _on_self(target, walk) and not walk.value(_owner(target)).is_tensor:
-                facts = {"changed": "deleted", "outcome": "is there again in no later call"}
-                yield Mark(target, severity=Severity.WARNING, target=walk.text(target), **facts)
+                outcome = "is deleted in no later call"
+                yield Mark(
+                    target, severity=Severity.WARNING, target=walk.text(target), changed="deleted", outcome=outcome
+                )
         return
     if isinstance(node, ast.AnnAssign) and node.value is None:
         return
@@ -158,8 +160,8 @@ def _grown(node: ast.Call, walk: Walk) -> Iterator[Mark]:
             yield _mark(node, walk.text(function.value), True)
             return
     if (container := _changes_container(node, walk)) is not None and _on_self(container, walk):
-        facts = {"target": walk.text(container), "changed": "changed", "outcome": "keeps the value of that one call"}
-        yield Mark(node, severity=Severity.WARNING, **facts)
+        target, outcome = walk.text(container), "keeps the value of that one call"
+        yield Mark(node, severity=Severity.WARNING, target=target, changed="changed", outcome=outcome)
     elif walk.dotted(function) == "builtins.setattr" and len(node.args) == 3:
         if walk.value(node.args[0]).kind is Kind.SELF:
             value = walk.value(node.args[2])
