@@ -158,6 +158,7 @@ OPEN = {
     "slogdet": (lambda x: torch.linalg.slogdet(_regular(x))[1], _random((3, 3))),
     "bilinear": (lambda x, y: TF.bilinear(x, y, torch.ones(3, 6, 6)), _random((6,), (6,))),
     "rrelu": (lambda x: TF.rrelu(x - 0.5), _random((6,))),
+    "max_pool2d with places": (lambda x: TF.max_pool2d(x, 2, return_indices=True), _random((2, 6, 6))),
 }
 
 
@@ -181,6 +182,16 @@ def test_bags_of_indices(mode, tmp_path):
     net = mx.torch.imports(module, (line, starts))
     for each in (starts, torch.tensor([0, 0]), torch.tensor([0, 5])):
         _same(net(*_arrays([line, each])), module(line, each))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_the_margin_of_several_labels_is_that_of_the_module(reduction):
+    """torch's decomposition of this loss gives other numbers than the loss."""
+    module = nn.MultiLabelMarginLoss(reduction=reduction)
+    x, y = torch.randn(3, 4), torch.tensor([[3, 0, -1, 1], [2, 1, 3, -1], [0, -1, -1, -1]])
+    net = mx.torch.imports(module, (x, y))
+    for scores, labels in ((x, y), (x[:1], y[:1]), (torch.cat([x, x + 1]), torch.cat([y, y]))):
+        _same(net(*_arrays([scores, labels])), module(scores, labels))
 
 
 def test_an_assignment_keeps_the_batch_open():

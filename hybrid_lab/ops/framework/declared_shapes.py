@@ -82,8 +82,8 @@ class Formula:
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Not(), operand=operand):
                 self._check(operand, names, levels)
             case ast.BoolOp(values=values):
-                for value in values:
-                    self._check(value, names, levels)
+                for part in values:
+                    self._check(part, names, levels)
             case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARISONS for op in ops):
                 for part in (left, *others):
                     self._check(part, names, levels)
@@ -106,9 +106,9 @@ class Formula:
                 return symbols[name]
             case ast.Constant(value=number):
                 return number
-            case ast.BinOp(op=ast.Pow()):
-                factor, power = value(node.left), 1
-                for _ in range(node.right.value):
+            case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int(times))):
+                factor, power = value(base), 1
+                for _ in range(times):
                     power = factor * power
                 return power
             case ast.BinOp():
@@ -123,9 +123,9 @@ class Formula:
                 return all(value(part) for part in node.values)
             case ast.BoolOp():
                 return any(value(part) for part in node.values)
-            case ast.Call():
-                chosen, better = value(node.args[0]), _CHOICES[node.func.id]
-                for part in node.args[1:]:
+            case ast.Call(func=ast.Name(id=name), args=[first, *others]):
+                chosen, better = value(first), _CHOICES[name]
+                for part in others:
                     other = value(part)
                     chosen = other if better(other, chosen) else chosen
                 return chosen
@@ -289,7 +289,7 @@ def _computed(formula: Formula, symbols: Symbols) -> Any:
 
 def _number(size: Size) -> int:
     """The number of a size, of a symbolic one that of the call at hand."""
-    return int(getattr(size, "hint", size))  # type: ignore[arg-type]
+    return int(getattr(size, "hint", size))
 
 
 def _shown(sizes: Sequence[Declared]) -> str:

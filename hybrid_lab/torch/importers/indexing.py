@@ -74,6 +74,29 @@ def _membership(F: Functions, indices: Tensor, offsets: Tensor, with_last: bool)
     return F.reshape_to(F.cast(inside, "float32"), (*inside.shape, 1))
 
 
+@aten("multilabel_margin_loss", "multilabel_margin_loss_forward")
+def _multilabel_margin_loss(F: Functions, x: Tensor, target: Tensor, reduction: int = 1) -> Result:
+    """torch's own decomposition adds up the classes of other rows. target : in each row classes, up to the first -1"""
+    if 1 in F.used:
+        raise F.unsupported("the classes of the targets are not supported as a result")
+    rows = x if x.rank == 2 else F.reshape_to(x, (1, *x.shape))
+    classes = F.cast(target if x.rank == 2 else F.reshape_to(target, (1, *target.shape)), "int64")
+    (count,) = F.numbers(F.constant(np.array(rows.shape[1:], object)), "the number of classes")
+    line = F.line(count, 1, 2)
+    end = F.min(F.select(F.truth(F.broadcast_equal(classes, -1)), line, F.like(count, line)), axis=(1,), keepdims=True)
+    listed = F.truth(F.broadcast_lesser(line, end))
+    chosen = F.select(listed, classes, F.like(0, classes))
+    scores = F.reshape_to(F._gather_along(rows, chosen, axis=1), (*rows.shape, 1))
+    counted = F.reshape_to(F.cast(listed, x.dtype), (*rows.shape, 1))
+    hit = F.cast(F.broadcast_equal(F.reshape_to(chosen, (*rows.shape, 1)), F.line(count, 2, 3)), x.dtype) * counted
+    others = 1.0 - F.max(hit, axis=(1,), keepdims=True)
+    margin = F.relu(1.0 - scores + F.reshape_to(rows, (rows.shape[0], 1, rows.shape[1])))
+    made = F.sum(margin * counted * others, axis=(1, 2)) / float(count)
+    if reduction or x.rank == 1:
+        made = F.reduced("mean" if reduction == 1 else "sum", made, (0,), False)
+    return (made, None) if isinstance(F.result, (tuple, list)) else made
+
+
 @aten("index_select")
 def _index_select(F: Functions, x: Tensor, dim: int, index: Tensor) -> Tensor:
     return onnx("Gather")(F, x, index, axis=dim)
