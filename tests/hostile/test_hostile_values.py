@@ -457,7 +457,7 @@ def test_attributes_of_every_operator():
         last = max(head[0] for head in document["heads"])
         names = sorted({*document["nodes"][last].get("attrs", {}), *record.fields})
         pairs = [(name, value) for name in names if not name.startswith("_") for value in texts]
-        for name, value in chance.sample(pairs, min(len(pairs), max(4, COUNT // 4))):
+        for name, value in chance.sample(pairs, min(len(pairs), max(8, COUNT // 2))):
             changed = json.loads(text)
             changed["nodes"][last].setdefault("attrs", {})[name] = value
             tried += 1
@@ -468,7 +468,7 @@ def test_attributes_of_every_operator():
                 loaded.infer_type()
 
             is_read(f"{record.name}: {name}={value[:40]!r}", read)
-    assert covered > 300 and tried > 2000
+    assert covered > 300 and tried > 5 * covered
 
 
 def _symbol_of(record):
