@@ -189,7 +189,9 @@ def _export(
 def _call_export(module: Module, args: Sequence[object], kwargs: Mapping[str, object], shapes: Any) -> ExportedProgram:
     """torch then says where the code compares open sizes with 1, if it can export the module so."""
     import torch
-    from torch.fx.experimental import _config as settings
+    from torch.fx.experimental import _config
+
+    settings: Any = _config  # torch adds `patch` when it loads the module
 
     def export() -> ExportedProgram:
         with _quiet():
@@ -230,7 +232,8 @@ def _with_batch_of_one(
 
     one = [item[:1] if has_batch(item) else item for item in leaves]
     try:
-        alone = _call_export(module, *pytree.tree_unflatten(one, structure), None)
+        args_of_one, kwargs_of_one = pytree.tree_unflatten(one, structure)
+        alone = _call_export(module, args_of_one, kwargs_of_one, None)
     except TorchError:
         return program, False
     if _computation(program, 1) == _computation(alone, 1):
