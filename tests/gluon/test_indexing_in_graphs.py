@@ -9,6 +9,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics.errors import ArrayIndexError, HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
+from tests.ids import without_address
 
 S = slice
 SHAPES = [(3,), (3, 4), (2, 3, 4, 2)]
@@ -177,7 +178,7 @@ def test_a_tensor_as_an_index_is_a_clear_error(index):
 
 
 @pytest.mark.parametrize("front", ["nd", "np"])
-@pytest.mark.parametrize("key", NO_KEYS, ids=repr)
+@pytest.mark.parametrize("key", NO_KEYS, ids=without_address)
 def test_what_is_no_key_is_a_typed_error(key, front):
     x = array(front, (3, 4))
     with pytest.raises(ArrayIndexError):

@@ -12,6 +12,7 @@ from hybrid_lab import gluon, nd
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.gluon.hybridized.structure import flatten, from_json, to_json
 from hybrid_lab.ops.framework.dtypes import DTYPES, dtype_of
+from tests.ids import without_address
 
 Pair = namedtuple("Pair", ["first", "second"])
 
@@ -100,7 +101,7 @@ def same(result, wanted):
     return result.dtype == wanted.dtype and np.array_equal(result.asnumpy(), wanted.asnumpy(), equal_nan=True)
 
 
-@pytest.mark.parametrize("argument", [*CONSTANTS, *OBJECTS], ids=repr)
+@pytest.mark.parametrize("argument", [*CONSTANTS, *OBJECTS], ids=without_address)
 def test_an_argument_of_every_kind(argument):
     wanted = Eager()(X, argument)
     net = Hybrid()
@@ -113,7 +114,7 @@ def test_an_argument_of_every_kind(argument):
         assert same(parent(X), wanted + 1)
 
 
-@pytest.mark.parametrize("argument", CONSTANTS, ids=repr)
+@pytest.mark.parametrize("argument", CONSTANTS, ids=without_address)
 def test_constants_are_part_of_the_signature_and_of_files(argument, tmp_path):
     net = Hybrid()
     net.hybridize(engine="numpy")
@@ -148,7 +149,7 @@ def test_damaged_constants_in_files_are_typed_errors(data):
         from_json({"constant": data})
 
 
-@pytest.mark.parametrize("argument", OBJECTS, ids=repr)
+@pytest.mark.parametrize("argument", OBJECTS, ids=without_address)
 def test_calls_with_objects_run_eagerly_and_say_so(argument, caplog):
     net = Hybrid()
     net.hybridize(engine="numpy")
