@@ -49,6 +49,9 @@ _READERS = {
     "Keras": "a file of Keras; read its arrays with Keras, and net.set_states(arrays) takes them by path",
     "zip": "a zip file, but no .hlab archive; unpack it, and load the file in it that is meant",
     "gzip": "a gzip file; unpack it, and load the file in it",
+    "LFS": "a pointer of Git LFS, which stands for a file that was not downloaded; `git lfs pull` in its repository "
+    "downloads the file",
+    "HTML": "an HTML page, such as a web site sends instead of a file that it does not have; download the file again",
     "TFLite": "a file of TensorFlow Lite; convert it to ONNX (tf2onnx), and mx.onnx.imports(file) reads that",
 }
 """Kind -> what a file of it is, and the call that serves."""
@@ -86,6 +89,8 @@ def _kind(head: bytes) -> str | None:
     for start, kind in _STARTS.items():
         if head.startswith(start):
             return kind
+    if head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html")):
+        return "HTML"
     if head[4:8] == b"TFL3":
         return "TFLite"
     if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 27:
@@ -119,6 +124,7 @@ _STARTS = {
     b"\x89HDF\r\n\x1a\n": "HDF5",
     b"\x93NUMPY": "npy",
     b"\x1f\x8b": "gzip",
+    b"version https://git-lfs.github.com/spec/": "LFS",
 }
 _FORMS = {"JSON": ("symbol", "Block.save", "index"), ".hlab": ("zip",)}
 """Kind that is wanted -> kinds that may be meant, of which the reader of the wanted one says more."""

@@ -62,6 +62,7 @@ compile_for: Provided[..., Any] = Provided("compile_for")
 
 _local = tracing.local
 _ARRAYS = {NDArray}
+_OBJECT = "an object that is neither an array, a number nor a text"
 
 #: Types whose values can be compared without side effects.
 _PLAIN = (bool, int, float, str, type(None))
@@ -259,14 +260,14 @@ class HybridBlock(Block):
                 return self._graphs(args)
             leaves, _ = self._tensors_given(args)
             if leaves is None:
-                self._tell_of_arguments("an object that is neither an array, a number nor a text")
+                self._tell_of_arguments(_OBJECT)
             else:
                 if not leaves and args and self._needs_array:
                     raise self._no_array(args)
                 if not any(isinstance(leaf, Symbol) for leaf in leaves):
                     return self._graphs(args)
         if keywords and self._active:
-            self._tell_of_arguments(f"{', '.join(keywords)} by keyword alone")
+            self._tell_of_arguments(_by_keyword(keywords))
         return self._call_eagerly(args, keywords)
 
     def _call_eagerly(self, args: tuple[object, ...], keywords: Mapping[str, Any] = NONE) -> Any:
@@ -279,8 +280,13 @@ class HybridBlock(Block):
         if not leaves and any(isinstance(leaf, Symbol) for leaf in args):
             return self._compose_symbols(args, keywords)
         calls, call, key = self._graphs.calls, None, key_of(args)
-        if not (calls.repeats(key) or keywords or self._tensors_given(args)[0] is None):
-            call = kind_of_call(args, f"the input of {self.name}")  # before the code changes a list among the arguments
+        if keywords:
+            calls.refused = _by_keyword(keywords)
+        elif not calls.repeats(key):
+            if self._tensors_given(args)[0] is None:
+                calls.refused = _OBJECT
+            else:  # before the code changes a list among the arguments
+                call = kind_of_call(args, f"the input of {self.name}")
         try:
             result = own_call(self)(*args, **keywords) if self._own_call else self._forward_eagerly(args)
         except RecursionError:
@@ -743,3 +749,7 @@ def _inline(neutral: NeutralGraph, inputs: Sequence[Symbol]) -> list[Symbol]:
         for output, value in zip(node.outputs, outputs.outputs, strict=False):
             values[output] = Symbol((value,))
     return [values[value] for value in neutral.graph.outputs]
+
+
+def _by_keyword(keywords: Mapping[str, Any]) -> str:
+    return f"{', '.join(keywords)} by keyword alone"

@@ -11,6 +11,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.hybridized.graphs_of_calls import why_unknown
 from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, flatten
 from hybrid_lab.ndarray import NDArray, array
 from hybrid_lab.ops.framework.dtypes import dtype_of
@@ -38,6 +39,9 @@ def asked_of(net: HybridBlock, inputs: object) -> Asked:
     calls = _calls(net)
     if inputs is None:
         if not calls:
+            unknown = why_unknown(net)
+            if unknown is not None:
+                raise MissingGraphError(f"there is no graph of {unknown}; pass inputs=")
             raise MissingGraphError(
                 f"{net.name} was never called, so the shapes of its inputs are not known; call it once, or pass inputs="
             )

@@ -46,6 +46,14 @@ OTHERS = {
     "weights.gz": (of_bytes(b"\x1f\x8b\x08" + bytes(30)), r"a gzip file; unpack it"),
     "weights.zip": (zipped("weights.params"), r"a zip file, but no \.hlab archive; unpack it"),
     "model.tflite": (of_bytes(b"\x1c\0\0\0TFL3" + bytes(40)), r"TensorFlow Lite.*mx\.onnx\.imports"),
+    "pointer": (
+        of_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0a\nsize 3\n"),
+        r"a pointer of Git LFS",
+    ),
+    "page.params": (
+        of_bytes(b"\n<!DOCTYPE html>\n<html><body>404</body></html>"),
+        r"an HTML page.*download the file again",
+    ),
     "parts.json": (of_bytes(b'{"weight_map": {}}'), r"the index of safetensors files; net\.load_parameters"),
     "net-model.json": (of_bytes(b'{"net0": {"orig_name": "net0"}}'), r"MXNet's Block\.save wrote; net\.load\(prefix\)"),
 }

@@ -2,6 +2,7 @@
 
 import enum
 import logging
+import re
 from collections import OrderedDict, namedtuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
-from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, MissingGraphError, ShapeError
 from hybrid_lab.gluon.hybridized.structure import flatten, from_json, to_json
 from hybrid_lab.ops.framework.dtypes import DTYPES, dtype_of
 from tests.ids import without_address
@@ -192,6 +193,39 @@ def shapes(batch):
     if isinstance(batch, list):
         return [shapes(part) for part in batch]
     return batch.shape if isinstance(batch, nd.NDArray) else batch
+
+
+class Level(enum.IntEnum):
+    LOW = 2
+
+
+class Name(enum.StrEnum):
+    TANH = "tanh"
+
+
+class Share(float):
+    pass
+
+
+@pytest.mark.parametrize("argument", [Level.LOW, Name.TANH, Share(0.5), [Level.LOW]], ids=repr)
+def test_files_hold_the_plain_value_of_a_number_or_text_of_another_class(argument, tmp_path):
+    net = Hybrid()
+    wanted = net(X, argument)
+    net.save(tmp_path / "net")
+    assert same(gluon.load(tmp_path / "net.hlab")(X, argument), wanted)
+    assert net.load(tmp_path / "net").graphs
+
+
+@pytest.mark.parametrize("call", [lambda net: net(X, doubled), lambda net: net(X, {1, 2})])
+def test_the_cause_is_named_where_no_graph_takes_the_arguments(call, tmp_path, caplog):
+    net = Hybrid()
+    call(net)
+    said = "none of hybrid.*, which was called with an object that is neither.*; no graph takes such arguments"
+    net.save(tmp_path / "net")
+    assert re.search(said, caplog.text) and "never called" not in caplog.text
+    for export in (lambda: net.export(str(tmp_path / "net")), lambda: mx.onnx.export(net, tmp_path / "net.onnx")):
+        with pytest.raises(MissingGraphError, match="which was called with an object"):
+            export()
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -5,6 +5,7 @@ Each way of reading a value, with a way of changing it, runs in Blocks of both s
 Block, on `mx.nd` and `mx.np` arrays.
 """
 
+import functools
 import linecache
 import sys
 import types
@@ -176,6 +177,25 @@ WATCHED = {
         "global MODE; MODE = E.B",
     ),
     "ContextVar": Way("import contextvars\nV = contextvars.ContextVar('v', default=2)", "pass", "V.get()", "V.set(t)"),
+    "array's number": Way("", "self.a = mx.nd.ones((1,)) * 2", "self.a.asscalar()", "net.a[:] = t"),
+    "array's number by float": Way("", "self.a = mx.np.ones((1,)) * 2", "float(self.a)", "net.a += t"),
+    "array in a global list": Way("A = [mx.nd.ones((2,))]", "pass", "A[0].asnumpy()[1]", "A[0][1] = t"),
+    "truth of an array": Way("A = mx.nd.ones((1,))", "pass", "(2 if A > 3 else 5)", "A[:] = t"),
+    "thread-local object": Way("import threading\nL = threading.local()\nL.rate = 2", "pass", "L.rate", "L.rate = t"),
+    "descriptor": Way(
+        "RATE = 2\nclass Reads:\n    def __get__(self, owner, kind=None):\n        return RATE",
+        "type(self).read = Reads()",
+        "self.read",
+        "global RATE; RATE = t",
+    ),
+    "decorator": Way(
+        "import functools\nC = {'rate': 2}\ndef scaled(f):\n    @functools.wraps(f)\n    def g(self):\n"
+        "        return f(self) * C['rate']\n    return g\nclass Scaled:\n    @scaled\n    def one(self):\n"
+        "        return 1",
+        "self.s = Scaled()",
+        "self.s.one()",
+        "C['rate'] = t",
+    ),
     "weak reference": Way(
         SETTINGS + "\nimport weakref\nCFG = Settings()\nR = weakref.ref(CFG)", "pass", "R().rate", "CFG.rate = t"
     ),
@@ -283,6 +303,7 @@ def _module(way, style):
     name = f"<way {abs(hash((text, style)))}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     module = types.ModuleType("module_of_a_way")
+    module.mx = mx
     exec(compile(text, name, "exec"), vars(module))
     return module
 
@@ -322,6 +343,26 @@ def _results(way, style, nested, arrays, hybrid):
 )
 def test_hybrid_calls_follow_the_values(way, style, nested, arrays):
     assert _results(way, style, nested, arrays, True) == _results(way, style, nested, arrays, False)
+
+
+def test_functions_in_layers_of_the_package():
+    held = {"rate": 2}
+
+    class Call:
+        def __call__(self, F, x):
+            return x * held["rate"]
+
+    def net_of(function):
+        net = mx.gluon.nn.HybridSequential()
+        net.add(mx.gluon.nn.HybridLambda(function))
+        return net
+
+    for function in (lambda F, x: x * held["rate"], Call(), functools.partial(lambda c, F, x: x * c["rate"], held)):
+        for net in net_of(function), mx.gluon.nn.HybridLambda(function):
+            net.hybridize(engine="numpy")
+            for rate in range(2, 5):
+                held["rate"] = rate
+                assert net(mx.nd.ones((1,))).asscalar() == rate
 
 
 class Inner(HybridBlock):

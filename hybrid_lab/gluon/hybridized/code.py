@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import inspect
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType
@@ -237,11 +236,17 @@ def of_user(module: object) -> bool:
 
 def function_in(item: object) -> FunctionType | None:
     """The plain function in a class attribute: a method, a static or class method, a property's getter."""
+    return next(reversed(functions_in(item)), None)
+
+
+def functions_in(item: object) -> list[FunctionType]:
+    """The functions of decorators that wrap the function in a class attribute, the outermost first, then itself."""
     item = getattr(item, "__func__", None) or getattr(item, "fget", None) or item
-    if not isinstance(item, FunctionType):
-        return None
-    inner = inspect.unwrap(item)
-    return inner if isinstance(inner, FunctionType) else item
+    functions: list[FunctionType] = []
+    while isinstance(item, FunctionType) and item not in functions:
+        functions.append(item)
+        item = getattr(item, "__wrapped__", None)
+    return functions
 
 
 def cell_content(cell: CellType) -> object:

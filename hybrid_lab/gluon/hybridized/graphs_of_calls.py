@@ -47,12 +47,19 @@ def trace_calls(block: HybridBlock) -> str | None:
     if cache.pinned:
         return None
     cache.follow_values()
-    problem = None
-    for call in cache.known_calls():
+    calls = cache.known_calls()
+    problem = why_unknown(block) if not calls else None
+    for call in calls:
         problem = _why_untraced(block, call)
         if call.training or call.recording:
             _why_untraced(block, call.predicting)
     return problem
+
+
+def why_unknown(block: HybridBlock) -> str | None:
+    """Why no call is known of a Block that was called; None if it was never called."""
+    refused = access.graphs(block).calls.refused
+    return f"{block.name}, which was called with {refused}; no graph takes such arguments" if refused else None
 
 
 def _why_untraced(block: HybridBlock, call: KnownCall) -> str | None:
@@ -106,4 +113,7 @@ def predicting(block: HybridBlock) -> NeutralGraph:
         return known[0]
     if problem:
         raise MissingGraphError(f"there is no graph of {problem}")
+    unknown = why_unknown(block)
+    if unknown is not None:
+        raise MissingGraphError(f"there is no graph of {unknown}")
     raise MissingGraphError(f"{block.name} was never called, so it has no graph yet: call it once on data")

@@ -58,12 +58,16 @@ class KnownCall:
 
 
 class KnownCalls:
-    """The latest kinds of calls of one Block, in the order in which they were made or noted last."""
+    """The latest kinds of calls of one Block, in the order in which they were made or noted last.
+
+    refused : the arguments, in words, of the latest call that no graph can run; "" if there was none
+    """
 
     def __init__(self, calls: Iterable[KnownCall] = ()) -> None:
         #: `key_of` the arguments of a call, or the call itself -> the call
         self._calls: dict[object, KnownCall] = {call: call for call in calls}
         self._last: object = None
+        self.refused = ""
 
     def __iter__(self) -> Iterator[KnownCall]:
         """Each once, the earliest first."""

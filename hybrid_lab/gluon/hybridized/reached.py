@@ -11,7 +11,14 @@ from collections.abc import Iterable
 from functools import lru_cache
 from types import CodeType, FunctionType
 
-from hybrid_lab.gluon.hybridized.code import function_in, loaded_names, merge_subscripts, of_user, subscripts_of
+from hybrid_lab.gluon.hybridized.code import (
+    function_in,
+    functions_in,
+    loaded_names,
+    merge_subscripts,
+    of_user,
+    subscripts_of,
+)
 
 _LIMIT = 500
 """Functions that are followed, at most."""
@@ -66,13 +73,11 @@ class Reached:
             if not of_user(base.__module__) or _has_no_values(base.__module__):
                 continue
             for name, item in vars(base).items():
-                function = function_in(item)
-                if function is None:
-                    continue
-                self._methods.setdefault(name, []).append(function)
                 implied = name.startswith("__") and name.endswith("__") and name not in _NOT_IMPLIED
-                if name in begin or name in self.names or implied:
-                    self.add(function)
+                for function in functions_in(item):
+                    self._methods.setdefault(name, []).append(function)
+                    if name in begin or name in self.names or implied:
+                        self.add(function)
 
     def add_names_of(self, kind: type) -> None:
         """A class of this package, of which an object is read: what its methods read of it counts."""

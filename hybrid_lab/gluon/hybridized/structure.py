@@ -23,6 +23,7 @@ ONE_TENSOR: Spec = ("tuple", (LEAF,))
 """The arguments of a call with one tensor."""
 
 _PLAIN = (type(None), bool, int, float, str)
+_NAMES_OF_PLAIN = frozenset(kind.__name__ for kind in _PLAIN)
 
 
 class Exactly:
@@ -108,11 +109,16 @@ def is_named(item: object) -> bool:
 
 
 def plain(spec: Spec) -> Spec:
-    """The structure as files have it: namedtuples are tuples there."""
+    """The structure as files have it: namedtuples are tuples there, members of an IntEnum numbers."""
     if spec[0] in ("tuple", "list"):
         return (spec[0], tuple(map(plain, spec[1])))
     if spec[0] == "dict":
         return ("dict", tuple((key, plain(part)) for key, part in spec[1]))
+    if spec[0] == "value" and spec[1] not in _NAMES_OF_PLAIN:
+        value = spec[2].value if isinstance(spec[2], Exactly) else spec[2]
+        base = next((kind for kind in (int, float, str) if isinstance(value, kind)), None)
+        if base is not None and not isinstance(value, np.generic):
+            return _value(base.__str__(value) if base is str else base(value))
     return spec
 
 

@@ -15,6 +15,7 @@ import io
 import os
 import re
 import sys
+import threading
 import weakref
 from array import array
 from collections import deque
@@ -190,7 +191,7 @@ def guard_of(block: Block) -> ValueGuard | None:
     """A guard of the values that the code of a Block and of those below it reads now; None if it reads none."""
     blocks = list(_tree(block, {}).values())
     kinds = {type(each) for each in blocks}
-    if not any(of_user(kind.__module__) for kind in kinds):
+    if not any(of_user(kind.__module__) for kind in kinds) and not any(map(_code_held, blocks)):
         return None
     reached, size, guard = Reached(kinds), -1, ValueGuard()
     while size != reached.size:  # what is found may have code of its own, which reads more
@@ -222,6 +223,19 @@ def _in_words(name: str, before: Any, now: Any) -> str:
             return name
         shown.append(repr(float.fromhex(value[1]) if value[0] is float else value[1]))
     return f"{name}: {shown[0]} instead of {shown[1]}" if sum(map(len, shown)) < 60 else name
+
+
+def _code_held(block: Block) -> dict[str, Any]:
+    """The attributes of a Block that are code of the user's, as of nn.HybridLambda(lambda F, x: x * RATE)."""
+    return {
+        name: held
+        for name, held in vars(block).items()
+        if name not in OWN and callable(held) and not isinstance(held, (Block, type)) and _is_of_user(held)
+    }
+
+
+def _is_of_user(code: Any) -> bool:
+    return isinstance(code, (FunctionType, MethodType, functools.partial)) or of_user(type(code).__module__)
 
 
 def _tree(block: Block, blocks: dict[int, Block]) -> dict[int, Block]:
@@ -256,6 +270,9 @@ class _Walk:
     def _block(self, block: Block) -> None:
         kind, held = type(block), vars(block)
         names = self.reached.names_of(kind)
+        if not of_user(kind.__module__):
+            for name, code in _code_held(block).items():
+                self._look(code, f"{block.name}.{name}")
         for name, value in tuple(held.items()):
             if name not in OWN and self._is_read(name, names):
                 if id(block) in self.outside:
@@ -265,8 +282,13 @@ class _Walk:
             if name in held or name in OWN:
                 continue
             owner = next((base for base in kind.__mro__ if name in vars(base)), None)
-            if owner is not None and of_user(owner.__module__) and _is_value(vars(owner)[name]):
-                self._attribute(kind, name, vars(owner)[name], f"{owner.__name__}.{name}")
+            if owner is None or not of_user(owner.__module__):
+                continue
+            value = vars(owner)[name]
+            if _is_value(value):
+                self._attribute(kind, name, value, f"{owner.__name__}.{name}")
+            elif of_user(type(value).__module__):  # a descriptor, whose methods run
+                self._look(value, f"{owner.__name__}.{name}")
 
     def _function(self, function: FunctionType) -> None:
         names = function.__globals__
@@ -359,8 +381,8 @@ class _Walk:
         self.seen[id(value)] = value
         if depth > _DEEP or self.parts > MAX_PARTS:
             self._cannot(name, "it holds too much")
-        elif isinstance(value, NDArray):
-            return
+        elif isinstance(value, NDArray):  # the code may read numbers of it
+            self._call(functools.partial(getattr, value, "version"), (), f"the version of {name}")
         elif isinstance(value, Block):
             self._held_block(value)
         elif isinstance(value, Iterator):
@@ -466,6 +488,11 @@ class _Walk:
 
     def _object(self, value: object, name: str, depth: int, is_container: bool = False) -> None:
         kind = type(value)
+        if isinstance(value, threading.local):  # each thread has attributes of its own
+            for each in sorted(vars(value)):
+                if self._is_read(each, self.reached.names):
+                    self._attribute(value, each, getattr(value, each), f"{name}.{each}")
+            return
         if _is_of_python(kind) and not is_container and kind.__module__ not in ("types", "argparse"):
             root = kind.__module__.partition(".")[0]
             if isinstance(value, functools._lru_cache_wrapper):
