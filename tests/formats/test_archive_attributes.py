@@ -243,6 +243,18 @@ def test_a_setting_of_the_code_is_not_overwritten(x, tmp_path, caplog):
     assert (live.scale, live.step) == (2.0, 0)
 
 
+def test_a_setting_that_makes_graphs_differ_is_named_in_the_error(x, tmp_path):
+    net, other = Part(), Part()
+    net.initialize()
+    net(x)
+    net.scale = 3.0
+    net.save(tmp_path / "m")
+    said = r"self\.scale: 2\.0 in the model, 3\.0 in the file.*attributes='file' takes the file's"
+    with pytest.raises(LoadMismatchError, match=said):
+        other.load(tmp_path / "m")
+    assert other.load(tmp_path / "m", attributes="file") and other.scale == 3.0
+
+
 def test_the_files_settings_are_taken_before_graphs_are_compared(x, tmp_path):
     net = Setting(3.0)
     net.hybridize()

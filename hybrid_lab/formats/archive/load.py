@@ -168,9 +168,10 @@ class _Loading:
                 self.differences += [f"trainer {name!r}: {line}" for line in saved_trainer.differences(trainer)]
             if self.strict and self.differences:
                 count = f"{len(self.differences)} difference{'s' * (len(self.differences) > 1)}"
+                settings = "".join(f"; {note}" for note in self.attributes.notes[:3])
                 raise LoadMismatchError(
                     f"the archive does not fit the model {self.net.name}: {count}; nothing was loaded "
-                    "(net.load with strict=False loads what fits)",
+                    f"(net.load with strict=False loads what fits){settings}",
                     self.differences,
                     path=self.archive.path,
                 )
