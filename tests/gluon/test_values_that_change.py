@@ -227,6 +227,8 @@ STATEFUL = {
     "dict that grows": Way("D = {}", "pass", "len(D)", "pass", "D[len(D)] = 1"),
     "deque that turns": Way("import collections\nD = collections.deque([2, 3])", "pass", "D[0]", "pass", "D.rotate()"),
     "numpy counter": Way("import numpy\nA = numpy.zeros(1)", "pass", "float(A[0])", "pass", "A[0] += 1"),
+    "counter in an array": Way("", "self.a = mx.nd.zeros((1,))", "self.a.asscalar()", "pass", "self.a += 1"),
+    "counter in a part of an array": Way("A = mx.nd.ones((2,))", "pass", "A[1].asscalar()", "pass", "A[1] = A[1] * 2"),
     "closure counter": Way("", "pass", "count_outer()", "pass", ""),
     "memo": Way("def f(c=[1]):\n    c[0] += 1\n    return c[0]", "pass", "f()", "pass"),
     "slots counter": Way(SLOTS, "self.cfg = Slots()", "self.cfg.rate", "pass", "self.cfg.rate += 1"),

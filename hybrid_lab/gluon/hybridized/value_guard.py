@@ -34,6 +34,7 @@ from hybrid_lab.gluon.hybridized.reached import Reached
 from hybrid_lab.gluon.hybridized.read_values import OWN, by_value
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.symbol.symbol import Symbol
 
 MAX_PARTS = 300
@@ -80,10 +81,11 @@ class ValueGuard:
         self._dicts: list[list[Any]] = []  # [dict, keys, values ...
         self._sequences: list[list[Any]] = []  # [list, set or deque, None, parts ...
         self._arrays: list[list[Any]] = []  # [array, None, bytes ...
+        self._tensors: list[list[Any]] = []  # [NDArray, None, version ...; the description is a copy of its numbers
 
     @property
     def _groups(self) -> tuple[list[list[Any]], ...]:
-        return self._items, self._attributes, self._calls, self._dicts, self._sequences, self._arrays
+        return self._items, self._attributes, self._calls, self._dicts, self._sequences, self._arrays, self._tensors
 
     def __bool__(self) -> bool:
         """Whether there is anything to compare, or to tell of."""
@@ -108,6 +110,9 @@ class ValueGuard:
                     return False
             for container, _, parts, _, _ in self._sequences:
                 if len(container) != len(parts) or not all(map(is_, container, parts)):
+                    return False
+            for tensor, _, version, _, _ in self._tensors:
+                if tensor.version != version:
                     return False
             return not self._arrays or all(each.tobytes() == data for each, _, data, _, _ in self._arrays)
         except (AttributeError, LookupError, RuntimeError, ValueError):  # gone, or another thread changes it now
@@ -167,6 +172,10 @@ class ValueGuard:
                 view[...] = np.frombuffer(data, view.dtype).reshape(view.shape)
             else:
                 view[:] = array(view.typecode, data) if isinstance(view, array) else data
+        for tensor, _, version, _, numbers in self._tensors:
+            if tensor.version != version and isinstance(numbers, _Numbers) and tensor.shape == numbers.values.shape:
+                with Mode(False, False):
+                    tensor[...] = numbers.values
 
     def differences(self, before: ValueGuard) -> list[str]:
         """What changed since another guard was made: `CONFIG['rate']: 0.2 instead of 0.1`."""
@@ -244,6 +253,21 @@ def _tree(block: Block, blocks: dict[int, Block]) -> dict[int, Block]:
         for child in block._children.values():
             _tree(child, blocks)
     return blocks
+
+
+class _Numbers:
+    """A copy of what an array holds, equal to one with the same bits."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Numbers) and self._key() == other._key()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _key(self) -> tuple[object, ...]:
+        return self.values.dtype, self.values.shape, self.values.tobytes()
 
 
 class _Walk:
@@ -382,7 +406,7 @@ class _Walk:
         if depth > _DEEP or self.parts > MAX_PARTS:
             self._cannot(name, "it holds too much")
         elif isinstance(value, NDArray):  # the code may read numbers of it
-            self._call(functools.partial(getattr, value, "version"), (), f"the version of {name}")
+            self._tensor(value, name)
         elif isinstance(value, Block):
             self._held_block(value)
         elif isinstance(value, Iterator):
@@ -440,6 +464,12 @@ class _Walk:
             view = value if not isinstance(value, bytearray) else memoryview(value)
             self.parts += 1
             self.guard._arrays.append([view, None, held, self._unique(f"{name}[:]", self.guard._arrays), held])
+
+    def _tensor(self, value: NDArray, name: str) -> None:
+        self.parts += 1
+        version = value.version
+        numbers = _Numbers(value.asnumpy()) if value.size * np.dtype(value.dtype).itemsize <= MAX_BYTES else version
+        self.guard._tensors.append([value, None, version, self._unique(f"{name}[:]", self.guard._tensors), numbers])
 
     def _container(self, value: Any, name: str, depth: int) -> None:
         pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(list(value)))
