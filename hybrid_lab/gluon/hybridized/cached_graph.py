@@ -45,7 +45,8 @@ from hybrid_lab.gluon.hybridized.structure import (
     plain,
     without_defaults,
 )
-from hybrid_lab.gluon.hybridized.value_guard import ValueGuard, guard_of
+from hybrid_lab.gluon.hybridized.value_guard import ValueGuard
+from hybrid_lab.gluon.hybridized.watched_values import guard_of
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray.ndarray import NDArray

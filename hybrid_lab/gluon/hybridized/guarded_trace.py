@@ -13,7 +13,8 @@ from hybrid_lab.gluon.hybridized.frozen import undoing_changes, warning_of_chang
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, place_of, trace_block
 from hybrid_lab.gluon.hybridized.structure import Spec
 from hybrid_lab.gluon.hybridized.user_state import UserState
-from hybrid_lab.gluon.hybridized.value_guard import ValueGuard, guard_of
+from hybrid_lab.gluon.hybridized.value_guard import ValueGuard
+from hybrid_lab.gluon.hybridized.watched_values import guard_of
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.tape import state as modes

@@ -1,0 +1,443 @@
+"""Which values a ValueGuard compares.
+
+An assignment to an attribute of a Block is noticed by `HybridBlock.__setattr__`. A guard compares what no assignment
+tells: globals, variables of functions around, attributes of classes, objects and modules, what containers and small
+NumPy arrays hold, and versions of NDArrays. Blocks whose code reads nothing of the kind have no guard, and their calls
+compare nothing.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextvars
+import functools
+import io
+import os
+import re
+import sys
+import threading
+import weakref
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybridized.code import of_user
+from hybrid_lab.gluon.hybridized.reached import Reached
+from hybrid_lab.gluon.hybridized.read_values import OWN, by_value
+from hybrid_lab.gluon.hybridized.value_guard import PLAIN, Numbers, ValueGuard
+from hybrid_lab.gluon.parameter import Parameter
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.symbol.symbol import Symbol
+
+MAX_PARTS = 300
+"""Values that one guard compares. Comparing them takes some microseconds."""
+MAX_BYTES = 1 << 20
+"""Of a NumPy array that is compared."""
+_DEEP = 8
+"""Levels of containers and objects that are looked into."""
+#: Values that cannot change; another one in their place is another object.
+_FIXED = (str, bytes, int, float, complex, np.generic, np.dtype, range, slice, Enum, re.Pattern, type(...))
+#: Have ways of their own to tell that they changed.
+_TOLD = (Parameter, Symbol)
+#: Modules of Python whose objects say nothing that a graph could depend on, or never change.
+_NEUTRAL = frozenset({
+    "_thread", "abc", "contextlib", "datetime", "decimal", "fractions", "inspect", "logging", "operator", "pathlib",
+    "threading", "typing", "uuid", "warnings", "zoneinfo",
+})  # fmt: skip
+_DRAWING = (np.random.RandomState, np.random.Generator)
+_ENVIRONMENT = frozenset({"environ", "getenv", "os"})
+
+
+def guard_of(block: Block) -> ValueGuard | None:
+    """A guard of the values that the code of a Block and of those below it reads now; None if it reads none."""
+    blocks = list(_tree(block, {}).values())
+    kinds = {type(each) for each in blocks}
+    if not any(of_user(kind.__module__) for kind in kinds) and not any(map(_code_held, blocks)):
+        return None
+    reached, size, guard = Reached(kinds), -1, ValueGuard()
+    while size != reached.size:  # what is found may have code of its own, which reads more
+        size = reached.size
+        guard = _Walk(blocks, reached).guard
+    guard.functions = tuple(reached.functions)
+    return guard or None
+
+
+def _code_held(block: Block) -> dict[str, Any]:
+    """The attributes of a Block that are code of the user's, as of nn.HybridLambda(lambda F, x: x * RATE)."""
+    return {
+        name: held
+        for name, held in vars(block).items()
+        if name not in OWN and callable(held) and not isinstance(held, (Block, type)) and _is_of_user(held)
+    }
+
+
+def _is_of_user(code: Any) -> bool:
+    return isinstance(code, (FunctionType, MethodType, functools.partial)) or of_user(type(code).__module__)
+
+
+def _tree(block: Block, blocks: dict[int, Block]) -> dict[int, Block]:
+    if id(block) not in blocks:
+        blocks[id(block)] = block
+        for child in block._children.values():
+            _tree(child, blocks)
+    return blocks
+
+
+class _Walk:
+    """Finds the values of a guard: from the functions that a trace can reach to all that they name.
+
+    reached : these functions, with the names of attributes that they read
+    """
+
+    def __init__(self, blocks: list[Block], reached: Reached):
+        self.guard, self.reached = ValueGuard(), reached
+        self.parts = 0
+        self.places: set[tuple[int, Any]] = set()
+        self.outside: set[int] = set()  # Blocks that are no children
+        self.names: dict[tuple[str, int], int] = {}
+        self.blocks = list(blocks)
+        self.seen: dict[int, object] = {id(each): each for each in self.blocks}
+        for function in tuple(reached.functions):
+            self._function(function)
+        for block in self.blocks:  # the list grows by Blocks that are held without being children
+            self._block(block)
+
+    # -- where values begin ----------------------------------------------------------------------------------
+
+    def _block(self, block: Block) -> None:
+        kind, held = type(block), vars(block)
+        names = self.reached.names_of(kind)
+        if not of_user(kind.__module__):
+            for name, code in _code_held(block).items():
+                self._look(code, f"{block.name}.{name}")
+        for name, value in tuple(held.items()):
+            if name not in OWN and self._is_read(name, names):
+                if id(block) in self.outside:
+                    self._item(held, name, value, f"{block.name}.{name}")
+                self._look_by_name(value, f"self.{name}", name)
+        for name in names:
+            if name in held or name in OWN:
+                continue
+            owner = next((base for base in kind.__mro__ if name in vars(base)), None)
+            if owner is None or not of_user(owner.__module__):
+                continue
+            value = vars(owner)[name]
+            if _is_value(value):
+                self._attribute(kind, name, value, f"{owner.__name__}.{name}")
+            elif of_user(type(value).__module__):  # a descriptor, whose methods run
+                self._look(value, f"{owner.__name__}.{name}")
+
+    def _function(self, function: FunctionType) -> None:
+        names = function.__globals__
+        read = self.reached.globals_of(function)
+        for name in {*read, *self.reached.strings} if "globals" in read else read:
+            if name in names and _is_named_value(name, names[name]):
+                self._item(names, name, names[name], name)
+            elif isinstance(names.get(name), ModuleType):
+                self._look(names[name], name)
+        for name in self.reached.modules_of(function):
+            if name in sys.modules:
+                self._look(sys.modules[name], name)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+            if name != "__class__":
+                try:
+                    self._attribute(cell, "cell_contents", cell.cell_contents, name)
+                except ValueError:  # not set yet
+                    continue
+        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self._look(default, f"a default of {function.__qualname__}")
+        for name, value in vars(function).items():
+            if name in self.reached.names and name != "__wrapped__":
+                self._item(vars(function), name, value, f"{function.__qualname__}.{name}")
+        if not _ENVIRONMENT.isdisjoint({*self.reached.globals_of(function), *self.reached.modules_of(function)}):
+            self._environment()
+
+    def _environment(self) -> None:
+        """Of the variables, those that a constant in the code names."""
+        for key in sorted(self.reached.strings):
+            name = f"os.environ[{key!r}]"
+            if key.isidentifier() and (key.isupper() or key in os.environ):
+                self._call(os.environ.get, (key,), name)
+
+    # -- values by their names -------------------------------------------------------------------------------
+
+    def _item(self, mapping: Any, key: Any, value: Any, name: str) -> None:
+        self._add(self.guard._items, mapping, key, value, name)
+
+    def _attribute(self, owner: object, attribute: str, value: Any, name: str) -> None:
+        self._add(self.guard._attributes, owner, attribute, value, name)
+
+    def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...], name: str) -> None:
+        self._add(self.guard._calls, function, arguments, function(*arguments), name)
+
+    def _add(self, group: list[list[Any]], owner: Any, what: Any, value: Any, name: str) -> None:
+        if (id(owner), what) not in self.places:
+            self.places.add((id(owner), what))
+            self.parts += 1
+            group.append([owner, what, value, self._unique(name, group), _description(value)])
+            self._look_by_name(value, name, what)
+
+    def _look_by_name(self, value: Any, name: str, last: object) -> None:
+        """Of a list or dict that the code only subscripts with constants, compare what it has there.
+
+        last : the name of the attribute or variable
+        """
+        keys = self.reached.subscripts.get(name if last == "cell_contents" else last) if type(last) is str else None
+        if keys is None or type(value) not in (list, dict):
+            self._look(value, name)
+            return
+        there = value if isinstance(value, dict) else range(-len(value), len(value))
+        for key in keys:
+            if key in there:
+                self._item(value, key, value[key], f"{name}[{key!r}]")
+            elif isinstance(value, dict):
+                self._call(value.__contains__, (key,), f"{key!r} in {name}")
+            else:
+                self._call(value.__len__, (), f"len({name})")
+
+    def _unique(self, name: str, group: list[list[Any]]) -> str:
+        """Two Blocks may have attributes of one name."""
+        count = self.names[name, id(group)] = self.names.get((name, id(group)), 0) + 1
+        return name if count == 1 else f"{name} ({count})"
+
+    def _is_read(self, name: str, names: Iterable[str]) -> bool:
+        return self.reached.any_name or name in names
+
+    # -- what values hold ------------------------------------------------------------------------------------
+
+    def _look(self, value: Any, name: str, depth: int = 0) -> None:
+        """Compare what a value holds, where it may change; at the next calls too."""
+        kind = type(value)
+        if kind in PLAIN or isinstance(value, _FIXED) or isinstance(value, _TOLD) or id(value) in self.seen:
+            return
+        if isinstance(value, BuiltinFunctionType):
+            owner = value.__self__
+            if not isinstance(owner, (ModuleType, type)):
+                self._look(owner, name, depth)
+            return
+        self.seen[id(value)] = value
+        if depth > _DEEP or self.parts > MAX_PARTS:
+            self._cannot(name, "it holds too much")
+        elif isinstance(value, NDArray):  # the code may read numbers of it
+            self._tensor(value, name)
+        elif isinstance(value, Block):
+            self._held_block(value)
+        elif isinstance(value, Iterator):
+            if not (isinstance(value, io.IOBase) and (value.closed or not value.readable())):  # no log file
+                self.guard.iterators.append(name)
+        elif isinstance(value, (np.ndarray, bytearray, array)):
+            self._array(value, name, depth)
+        elif isinstance(value, (dict, list, tuple, deque, set, frozenset)):
+            self._container(value, name, depth)
+        elif isinstance(value, FunctionType):
+            self.reached.add(value)
+        elif isinstance(value, MethodType):
+            self._look(value.__func__, name, depth + 1)
+            self._look(value.__self__, f"{name}.__self__", depth + 1)
+        elif isinstance(value, functools.partial):
+            for part in (value.func, value.args, value.keywords):
+                self._look(part, name, depth + 1)
+        elif isinstance(value, contextvars.ContextVar):
+            self._call(value.get, (None,), f"{name}.get()")
+        elif isinstance(value, weakref.ref):
+            self._call(value, (), f"{name}()")
+        elif isinstance(value, ModuleType):
+            self._module(value, name)
+        elif isinstance(value, type):
+            self._class(value, name)
+        elif isinstance(value, _DRAWING):
+            return  # HL172 tells of random numbers
+        else:
+            self._object(value, name, depth)
+
+    def _held_block(self, block: Block) -> None:
+        """A Block that is no child: no Block above hears of its changes."""
+        blocks = _tree(block, {})
+        for each in blocks.values():
+            self.seen[id(each)] = each
+            self.outside.add(id(each))
+            self._item(vars(each), "_structure_version", each._structure_version, f"the structure of {each.name}")
+        self.blocks += blocks.values()
+        self.reached.add_kinds({type(each) for each in blocks.values()})
+
+    def _array(self, value: Any, name: str, depth: int) -> None:
+        data = memoryview(value)
+        if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+            if value.size <= MAX_PARTS:
+                self._look(tuple(value.flat), name, depth + 1)
+            self._cannot(name, "it is an array of objects")
+        elif data.readonly and (not isinstance(value, np.ndarray) or not _writeable_below(value)):
+            return
+        elif data.nbytes > MAX_BYTES:
+            self._cannot(
+                name, f"it has {data.nbytes / 2**20:.1f} MiB; `{name}.setflags(write=False)` says that it never changes"
+            )
+        else:
+            held = value.tobytes() if not isinstance(value, bytearray) else bytes(value)
+            view = value if not isinstance(value, bytearray) else memoryview(value)
+            self.parts += 1
+            self.guard._arrays.append([view, None, held, self._unique(f"{name}[:]", self.guard._arrays), held])
+
+    def _tensor(self, value: NDArray, name: str) -> None:
+        self.parts += 1
+        version = value.version
+        numbers = Numbers(value.asnumpy()) if value.size * np.dtype(value.dtype).itemsize <= MAX_BYTES else version
+        self.guard._tensors.append([value, None, version, self._unique(f"{name}[:]", self.guard._tensors), numbers])
+
+    def _container(self, value: Any, name: str, depth: int) -> None:
+        pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(list(value)))
+        if isinstance(value, (list, dict, deque, set)):
+            self.parts += len(pairs)
+            if self.parts > MAX_PARTS and len(pairs) > 8:
+                self._cannot(name, f"it has {len(pairs)} entries")
+                return
+            self._compare_parts(value, pairs, name)
+        if isinstance(value, (set, frozenset)):
+            return
+        for key, part in pairs:
+            self._look(part, name + _subscript(key), depth + 1)
+            if type(key) not in PLAIN:
+                self._look(key, f"a key of {name}", depth + 1)
+        if _dict_of(value) is not None:
+            self._object(value, name, depth, is_container=True)
+
+    def _compare_parts(self, value: Any, pairs: list[tuple[Any, Any]], name: str) -> None:
+        keys, parts = [key for key, _ in pairs], [part for _, part in pairs]
+        described: object = {_subscript(key): _description(part) for key, part in pairs}
+        if isinstance(value, set):
+            described = {"{}": frozenset(map(_description, parts))}
+        group = self.guard._dicts if isinstance(value, dict) else self.guard._sequences
+        group.append([value, keys if isinstance(value, dict) else None, parts, self._unique(name, group), described])
+
+    def _module(self, module: ModuleType, name: str) -> None:
+        if not _is_settings(module):
+            return
+        held = vars(module)
+        for each in sorted(self.reached.names & held.keys()):
+            if isinstance(held[each], ModuleType):
+                self._look(held[each], f"{name}.{each}")
+            elif _is_named_value(each, held[each]):
+                self._item(held, each, held[each], f"{name}.{each}")
+
+    def _class(self, kind: type, name: str) -> None:
+        if not of_user(kind.__module__) or issubclass(kind, Block) or _is_of_python(kind):
+            return
+        self.reached.add_methods(kind)
+        for base in kind.__mro__:
+            if of_user(base.__module__) and not _is_of_python(base):
+                for each, value in list(vars(base).items()):
+                    if self._is_read(each, self.reached.names) and not each.startswith("__") and _is_value(value):
+                        self._item(vars(base), each, value, f"{name}.{each}")
+
+    def _object(self, value: object, name: str, depth: int, is_container: bool = False) -> None:
+        kind = type(value)
+        if isinstance(value, threading.local):  # each thread has attributes of its own
+            for each in sorted(vars(value)):
+                if self._is_read(each, self.reached.names):
+                    self._attribute(value, each, getattr(value, each), f"{name}.{each}")
+            return
+        if _is_of_python(kind) and not is_container and kind.__module__ not in ("types", "argparse"):
+            root = kind.__module__.partition(".")[0]
+            if isinstance(value, functools._lru_cache_wrapper):
+                self._look(value.__wrapped__, name, depth + 1)
+            elif root not in _NEUTRAL and kind.__module__ != "builtins":
+                self._cannot(name, f"it is a {kind.__qualname__}")
+            return
+        held = _dict_of(value)
+        slots = [each for base in kind.__mro__ for each in _slots(base)]
+        if held is None and not slots:
+            if not is_container and not callable(value):
+                self._cannot(name, f"it is a {kind.__qualname__}, whose attributes are not known")
+            return
+        if of_user(kind.__module__):
+            self._class(kind, name)
+        else:
+            self.reached.add_names_of(kind)
+        if held is not None:
+            read = tuple(each for each in held if self._is_read(each, self.reached.names))
+            attributes = self._unique(f"the attributes of {name}", self.guard._calls)
+            self.guard._calls.append([len, (held,), len(held), attributes, read])
+            for each, part in tuple(held.items()):
+                if self._is_read(each, self.reached.names):
+                    self._item(held, each, part, f"{name}.{each}")
+        for each in slots:
+            if self._is_read(each, self.reached.names) and hasattr(value, each):
+                self._attribute(value, each, getattr(value, each), f"{name}.{each}")
+
+    def _cannot(self, name: str, reason: str) -> None:
+        self.guard.unwatched.setdefault(name, reason)
+
+
+def _description(value: Any) -> object:
+    """Equal for equal plain values; of what holds others the kind; of all else which object it is."""
+    if type(value) in PLAIN:
+        return by_value(value)
+    if isinstance(value, (tuple, frozenset)):
+        return type(value).__qualname__, *map(_description, value)
+    if isinstance(value, (dict, list, deque, set, np.ndarray)):
+        return type(value).__qualname__
+    if isinstance(value, FunctionType):
+        return "function", value.__code__
+    if isinstance(value, (np.generic, np.dtype, range, slice)):
+        return type(value), repr(value)
+    if _dict_of(value) is not None and not isinstance(value, (type, Block, NDArray, Enum)):
+        return type(value).__qualname__
+    return "object", id(value)
+
+
+def _dict_of(value: object) -> dict[str, Any] | None:
+    """The attributes of an object; code of its class is not run."""
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return held if isinstance(held, dict) else None
+
+
+def _subscript(key: object) -> str:
+    return f"[{key!r}]" if isinstance(key, (str, int)) else f"[{key!s:.20}]"
+
+
+def _is_value(item: object) -> bool:
+    """Whether an attribute of a class is a value, neither a method nor a descriptor."""
+    return not (isinstance(item, (FunctionType, staticmethod, classmethod, property)) or hasattr(type(item), "__get__"))
+
+
+def _is_named_value(name: str, value: object) -> bool:
+    """Whether a global is compared: modules, classes of Blocks, and what a library has under this name are not."""
+    if isinstance(value, ModuleType) or (isinstance(value, type) and issubclass(value, Block)):
+        return False
+    if isinstance(value, (FunctionType, BuiltinFunctionType, type)):
+        return value.__name__ != name or (of_user(value.__module__) and not _is_of_python(value))
+    return not isinstance(value, np.ufunc)
+
+
+def _is_of_python(value: Any) -> bool:
+    return str(value.__module__).partition(".")[0] in sys.stdlib_module_names or value.__module__ == builtins.__name__
+
+
+def _is_settings(module: ModuleType) -> bool:
+    """Whether a module may be a place for the user's settings: it is neither Python's nor an installed package."""
+    root, file = module.__name__.partition(".")[0], getattr(module, "__file__", None) or ""
+    installed = "site-packages" in file or "dist-packages" in file
+    return root not in sys.stdlib_module_names and of_user(module.__name__) and not installed
+
+
+def _writeable_below(value: np.ndarray) -> bool:
+    base = value.base
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return True
+        base = base.base
+    return False
+
+
+def _slots(base: type) -> tuple[str, ...]:
+    slots: Any = vars(base).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
