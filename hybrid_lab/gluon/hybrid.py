@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 from collections.abc import Mapping, Sequence
@@ -94,6 +95,7 @@ class HybridBlock(Block):
     def __copy__(self) -> Block:
         twin: Any = super().__copy__()
         object.__setattr__(twin, "_graphs", GraphCache(twin))
+        twin._graphs.calls = copy.copy(self._graphs.calls)
         if self._graphs.pinned:
             twin._graphs.pin(list(self._graphs.pinned.values()))
         return twin

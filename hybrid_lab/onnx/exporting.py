@@ -162,8 +162,8 @@ def export(
             file.check(each.model, each.contents.arrays, each.contents.training_arrays)
         report = ExportReport(tuple([each.write(external_data) for each in prepared]), tuple(left_out))
     for note in report.notes:
-        logger.warning(f"{net.name}: {note}")
-    logger.info(f"{net.name}: exported {', '.join(each.path for each in report.exported)}")
+        logger.warning(f"{net.name or type(net).__name__}: {note}")
+    logger.info(f"{net.name or type(net).__name__}: exported {', '.join(each.path for each in report.exported)}")
     return report
 
 

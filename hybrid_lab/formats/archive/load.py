@@ -190,8 +190,7 @@ class _Loading:
             elif not self.from_file and access.graphs(block).pinned and not access.is_its_graph(block):
                 access.graphs(block).pin([])
             for saved in reversed(saved_graphs):
-                if not saved.named:
-                    access.graphs(block).note_loaded(saved.in_spec, saved.types, saved.observation)
+                access.graphs(block).note_loaded(saved.in_spec, saved.types, saved.observation)
         notes = len(self.attributes.notes)
         self.attributes.finish(Decoder(self.archive.attribute_tensors, self.blocks, self.match.parameters))
         self.match.notes += self.attributes.notes[notes:]
@@ -290,7 +289,7 @@ class _Loading:
     def _compare_graph(self, block: HybridBlock, saved: SavedGraph) -> str | None:
         try:
             live = live_graph(block, saved.in_spec, saved.observation, saved.types, saved.named)
-        except (HybridLabError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        except Exception as error:  # noqa: BLE001 - the user's code may raise anything when it is called on Symbols
             return f"tracing the code raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         if live is None:
             missing = "classes of the named tuples" if saved.named else "shapes"

@@ -110,7 +110,7 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
                 try:
                     files[name] = encode_model(neutral.graph, values, is_np_shape(), attributes_of(path, neutral))
                 except Unmappable as error:
-                    problems.append(f"{path or block.name}: {error}")
+                    problems.append(f"{path or _called(block)}: {error}")
         for problem in problems:
             logger.warning(f"no symbol file was written of {problem}")
         kept = [graph.without_unused() for block in blocks for graph in access.graphs(block).graphs()]
@@ -118,8 +118,8 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
         unread = [key for key, parameter in described.live_parameters.items() if id(parameter) not in written]
         if files and unread:
             logger.warning(
-                f"{net.name}: MXNet's files hold the parameters that a graph reads, and not {layout.shorten(unread)}; "
-                "net.save(path) saves all"
+                f"{_called(net)}: MXNet's files hold the parameters that a graph reads, and not "
+                f"{layout.shorten(unread)}; net.save(path) saves all"
             )
         if not files:
             advice = "" if problems else "; call the model once, or pass inputs="
@@ -146,9 +146,9 @@ def save_checkpoint(
     checkpoint: Mapping[str, object],
 ) -> str:
     """`save_cached_graphs` with the random state, and `checkpoint`, which says where the training stands: values of the
-    same kinds as `aux`.
+    same kinds as `aux`. A file of that name is replaced: a training that went back to an earlier step repeats steps.
     """
-    return _save(net, path, None, trainer, aux, None, checkpoint, False)
+    return _save(net, path, None, trainer, aux, None, checkpoint, fewer_graphs=True)
 
 
 def _save(
@@ -178,31 +178,35 @@ def _save(
         contents = _Contents(net, given, trainer, aux, checkpoint)
         contents.binaries = [] if compiled is None else binaries_of(compiled)
         if not fewer_graphs:
-            _check_no_graph_is_lost(file_name, contents.graphs, problems)
+            _check_no_graph_is_lost(file_name, contents, problems)
         try:
-            with atomic_write(file_name) as file, progress_of(f"saving {net.name}", contents.size) as written:
+            with atomic_write(file_name) as file, progress_of(f"saving {_called(net)}", contents.size) as written:
                 contents.write(ContainerWriter(file, written))
         except ArchiveError as error:
             raise ArchiveError(str(error), path=file_name) from None
     absolute = os.path.abspath(file_name)
     _warn_of_unsaved(net, contents.unsaved, always=checkpoint is None)
     if checkpoint is not None:  # a training with a checkpoint every few steps would fill its cell with lines
-        logger.debug(f"{net.name}: saved {contents.summary} to {absolute}")
+        logger.debug(f"{_called(net)}: saved {contents.summary} to {absolute}")
         return absolute
     if blocks and not contents.graphs:
         cause = "no HybridBlock of it was ever called; call the model once, or pass inputs="
         if problems:
             cause = f"there is none of {'; '.join(problems)}"
-        logger.warning(f"{net.name}: saved {contents.summary} to {absolute}; no graph, because {cause}")
+        logger.warning(f"{_called(net)}: saved {contents.summary} to {absolute}; no graph, because {cause}")
         return absolute
-    logger.info(f"{net.name}: saved {contents.summary} to {absolute}")
+    logger.info(f"{_called(net)}: saved {contents.summary} to {absolute}")
     if contents.graphs and contents.never_called:
-        logger.info(
-            f"{net.name}: saved without graphs, because they were never called: {layout.shorten(contents.never_called)}"
-        )
+        never_called = layout.shorten(contents.never_called)
+        logger.info(f"{_called(net)}: saved without graphs, because they were never called: {never_called}")
     for problem in problems:
         logger.warning(f"no graph was saved of {problem}")
     return absolute
+
+
+def _called(block: Block) -> str:
+    """The name of a Block in messages: that of its class where it has none, as a BidirectionalCell or a SymbolBlock."""
+    return block.name or type(block).__name__
 
 
 _warned: WeakKeyDictionary[Block, list[str]] = WeakKeyDictionary()
@@ -214,21 +218,24 @@ def _warn_of_unsaved(net: Block, unsaved: list[str], always: bool) -> None:
     if unsaved and (always or _warned.get(net) != unsaved):
         _warned[net] = unsaved
         logger.warning(
-            f"{net.name}: attributes that are no data were not saved: {layout.shorten(unsaved, 20)}; "
+            f"{_called(net)}: attributes that are no data were not saved: {layout.shorten(unsaved, 20)}; "
             "code must make them again"
         )
 
 
-def _check_no_graph_is_lost(file_name: str, graphs: Mapping[str, object], problems: Sequence[str]) -> None:
-    """Raise FewerGraphsError if the archive that is to be replaced has more graphs than these.
+def _check_no_graph_is_lost(file_name: str, contents: _Contents, problems: Sequence[str]) -> None:
+    """Raise FewerGraphsError if the archive that is to be replaced has more graphs than these, or graphs of a Block of
+    the model that has none now.
 
-    graphs : by member; problems : why some Blocks have no graph
+    problems : why some Blocks have no graph
     """
     try:
         before = [name for name in Container.open(file_name).manifest["members"] if layout.is_graph(name)]
     except (ArchiveError, OSError):  # there is no file, or one that is no archive
         return
-    if len(before) <= len(graphs):
+    graphs = contents.graphs
+    without = {layout.graph_member(record.path, 1) for record in contents.tree.blocks if not record.graphs}
+    if len(before) <= len(graphs) and without.isdisjoint(before):
         return
     lost = [layout.named_graph(member) for member in before if member not in graphs]
     causes = f" No graph was made of {'; '.join(problems)}." if problems else ""
@@ -331,7 +338,7 @@ class _Contents:
     def never_called(self) -> list[str]:
         """Paths of the HybridBlocks that have no graph because no call has reached them."""
         return [
-            record.path or block.name
+            record.path or _called(block)
             for record, block in zip(self.tree.blocks, self.tree.live_blocks, strict=True)
             if isinstance(block, HybridBlock) and not record.graphs and not access.last_outputs(block)
         ]

@@ -7,6 +7,7 @@ import inspect
 import itertools
 import time
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,8 @@ _modes = tape.state
 _link = tape.link
 _ARRAYS = {NDArray}
 
-#: How many graphs of one Block's code are kept; the one least recently compiled is dropped first.
+#: How many graphs of one Block's code are kept. The first to go is the least recently compiled one of the form that has
+#: the most.
 MAX_GRAPHS = 64
 _uses = itertools.count(1)
 
@@ -179,7 +181,7 @@ class GraphCache:
         if self.pinned:
             name = self.block.name or type(self.block).__name__
             raise HybridLabError(f"{name} runs a graph from a file, which is not pickled; save it with net.save(path)")
-        return GraphCache, (self.block,), self.calls.without_classes()
+        return GraphCache, (self.block,), self.calls.for_pickle()
 
     def __setstate__(self, calls: KnownCalls) -> None:
         self.calls = calls
@@ -264,7 +266,8 @@ class GraphCache:
 
     def graph_of(self, call: KnownCall) -> NeutralGraph | None:
         """The graph that holds for such a call, if there is one; a graph from a file before those of the code."""
-        return next((neutral for neutral in self.graphs() if call.is_run_by(neutral)), None)
+        runs = [neutral for neutral in self.graphs() if call.is_run_by(neutral)]
+        return min(runs, key=lambda neutral: len(neutral.in_spec[1]) != len(call.spec[1]), default=None)
 
     def has(self, spec: Spec) -> bool:
         """Whether there is a graph for this input structure."""
@@ -291,7 +294,8 @@ class GraphCache:
             self._used[neutral] = next(_uses)
             graphs = [item for variants in self.variants.values() for item in variants]
             if len(graphs) > MAX_GRAPHS:
-                gone = min(graphs, key=lambda item: self._used.get(item, 0))
+                forms = Counter(item.form for item in graphs)
+                gone = min(graphs, key=lambda item: (-forms[item.form], self._used.get(item, 0)))
                 self.variants[gone.in_spec].remove(gone)
                 self._used.pop(gone, None)
                 if not self.variants[gone.in_spec]:

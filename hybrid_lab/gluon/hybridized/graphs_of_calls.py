@@ -5,22 +5,20 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
+from hybrid_lab.diagnostics.errors import MissingGraphError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybridized.failure import failure_of
 from hybrid_lab.gluon.hybridized.frozen import undoing_changes
 from hybrid_lab.gluon.hybridized.guarded_trace import trace_guarded
 from hybrid_lab.gluon.hybridized.known_calls import KnownCall, dtypes_of
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.structure import count_leaves
+from hybrid_lab.gluon.hybridized.structure import count_leaves, describe
+from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import Mode
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.hybrid import HybridBlock
-
-#: What the user's code may raise when it is called on Symbols.
-TRACE_ERRORS = (HybridLabError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 
 
 def trace(block: HybridBlock, call: KnownCall, keep: bool = True) -> NeutralGraph:
@@ -41,19 +39,34 @@ def trace(block: HybridBlock, call: KnownCall, keep: bool = True) -> NeutralGrap
 def trace_calls(block: HybridBlock) -> str | None:
     """Trace the graph of every call that the Block had, and of the same call in prediction mode, if it is not there.
 
-    Returns why there is no graph, if there is none at all or none of the latest call.
+    Returns why there is no graph, if there is none of the latest call, or none of all calls of another form.
     """
     cache = access.graphs(block)
     if cache.pinned:
         return None
     cache.follow_values()
     calls = cache.known_calls()
-    problem = why_unknown(block) if not calls else None
+    problems = []
     for call in calls:
         problem = _why_untraced(block, call)
         if call.training or call.recording:
             _why_untraced(block, call.predicting)
-    return problem
+        if problem is not None:
+            problems.append((call, problem))
+    if problems and problems[-1][0] is calls[-1]:
+        return problems[-1][1]
+    if not calls:
+        return why_unknown(block)
+    for call, problem in reversed(problems):
+        if not any(_has_form(neutral, call) for neutral in cache.graphs()):
+            mode = " in training" if call.training else ""
+            return f"the calls {describe(call.spec)}{mode} of {problem}"
+    return None
+
+
+def _has_form(neutral: NeutralGraph, call: KnownCall) -> bool:
+    """Whether the graph is of calls of this form, whatever their shapes, dtypes and numbers are."""
+    return all(mine is None or mine == wanted for mine, wanted in zip(neutral.form, call.form, strict=True))
 
 
 def why_unknown(block: HybridBlock) -> str | None:
@@ -73,7 +86,7 @@ def _why_untraced(block: HybridBlock, call: KnownCall) -> str | None:
         return f"{block.name}, whose calls run eagerly: {str(refusal).splitlines()[0]}{where}"
     try:
         trace(block, call)
-    except TRACE_ERRORS as error:
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything when it is called on Symbols
         return described(error, block)
     return None
 
@@ -98,15 +111,15 @@ def predicting(block: HybridBlock) -> NeutralGraph:
         for wanted in dict.fromkeys((call.predicting, call)):
             neutral = cache.graph_of(wanted)
             if neutral is not None:
-                return neutral
+                return _told_of_earlier(neutral, problem)
             if cache.pinned:
                 continue
             refusal = cache.refusal_of(wanted)
             if refusal is not None:
                 raise MissingGraphError(f"{block.name} has no graph, its calls run eagerly: {refusal}")
             try:
-                return trace(block, wanted, keep=access.is_active(block))
-            except TRACE_ERRORS as error:
+                return _told_of_earlier(trace(block, wanted, keep=access.is_active(block)), problem)
+            except Exception as error:  # noqa: BLE001 - see above
                 problem = problem or described(error, block)
     known = cache.graphs()
     if known:
@@ -117,3 +130,11 @@ def predicting(block: HybridBlock) -> NeutralGraph:
     if unknown is not None:
         raise MissingGraphError(f"there is no graph of {unknown}")
     raise MissingGraphError(f"{block.name} was never called, so it has no graph yet: call it once on data")
+
+
+def _told_of_earlier(neutral: NeutralGraph, problem: str) -> NeutralGraph:
+    """The graph; warns if it is of an earlier call. problem : why the latest call has no graph, else "" """
+    if problem:
+        taken = describe(neutral.in_spec)
+        logger.warning(f"there is no graph of the latest call of {problem}; that of the call {taken} is taken")
+    return neutral

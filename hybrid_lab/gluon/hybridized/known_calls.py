@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab import forks
-from hybrid_lab.gluon.hybridized.structure import Spec, flatten, plain
+from hybrid_lab.gluon.hybridized.structure import (
+    Spec,
+    flatten,
+    is_importable,
+    outline,
+    plain,
+    without_defaults,
+)
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
 
     from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 
-#: How many kinds of calls of one Block are kept; the one that was noted longest ago is dropped first.
+#: How many kinds of calls of one Block are kept. The first to go is the earliest call of the form that has the most.
 MAX_CALLS = 64
 
 _lock = forks.rlock()
@@ -42,6 +51,11 @@ class KnownCall:
     training: bool = False
     recording: bool = False
 
+    @functools.cached_property
+    def form(self) -> tuple[object, ...]:
+        """What calls share that differ in shapes, dtypes, numbers or the lengths of lists only."""
+        return outline(self.spec), self.training, self.recording
+
     @property
     def predicting(self) -> KnownCall:
         """The same call in prediction mode."""
@@ -50,7 +64,10 @@ class KnownCall:
     def is_run_by(self, neutral: NeutralGraph) -> bool:
         """Whether this graph holds for the call."""
         observed = neutral.observation
-        if neutral.in_spec != self.spec:
+        if neutral.source == "file":  # an argument that is None may be left out
+            if without_defaults(neutral.in_spec) != without_defaults(plain(self.spec)):
+                return False
+        elif neutral.in_spec != self.spec:
             return False
         if self.types is None and (observed.types is not None or observed.layout is not None):
             return False
@@ -66,6 +83,8 @@ class KnownCalls:
     def __init__(self, calls: Iterable[KnownCall] = ()) -> None:
         #: `key_of` the arguments of a call, or the call itself -> the call
         self._calls: dict[object, KnownCall] = {call: call for call in calls}
+        #: form -> how many calls have it
+        self._forms = Counter(call.form for call in self._calls.values())
         self._last: object = None
         self.refused = ""
 
@@ -92,10 +111,16 @@ class KnownCalls:
         """Keep the call as the latest one. key : `key_of` its arguments, if it ran just now"""
         key = call if key is None else key
         with _lock:
-            self._calls.pop(key, None)
+            if self._calls.pop(key, None) is None:
+                self._forms[call.form] += 1
             self._calls[key], self._last = call, key
             if len(self._calls) > MAX_CALLS:
-                del self._calls[next(iter(self._calls))]
+                most = max(self._forms.values())
+                gone = next(key for key, each in self._calls.items() if self._forms[each.form] == most)
+                form = self._calls.pop(gone).form
+                self._forms[form] -= 1
+                if not self._forms[form]:
+                    del self._forms[form]
 
     def cast(self, dtype: DTypeLike | None) -> None:
         """Assume from now on that the floating tensors of all these calls have this dtype."""
@@ -103,10 +128,14 @@ class KnownCalls:
         with _lock:
             calls = [replace(call, types=call.types and cast_types(call.types, name)) for call in self]
             self._calls, self._last = {call: call for call in calls}, None
+            self._forms = Counter(call.form for call in self._calls.values())
 
-    def without_classes(self) -> KnownCalls:
-        """A copy without the calls that hold objects of the user's classes, for a pickle."""
-        return KnownCalls([call for call in self if plain(call.spec) == call.spec])
+    def for_pickle(self) -> KnownCalls:
+        """A copy without the calls that hold objects of classes that no import finds."""
+        calls = KnownCalls([call for call in self if is_importable(call.spec)])
+        left_out = len(calls._calls) < len({*self})
+        calls.refused = "a named tuple whose class a pickle cannot name" if left_out else self.refused
+        return calls
 
     def __copy__(self) -> KnownCalls:
         return KnownCalls(self)
@@ -115,7 +144,7 @@ class KnownCalls:
         return KnownCalls(self)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return KnownCalls, ([*self],)
+        return KnownCalls, ([*self],), {"refused": self.refused}
 
 
 _QUICK = (bool, int, str, type(None))

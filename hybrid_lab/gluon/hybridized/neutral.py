@@ -20,7 +20,7 @@ from hybrid_lab.gluon.hybridized.known_calls import KnownCall, Types
 from hybrid_lab.gluon.hybridized.own_call import NONE, Part
 from hybrid_lab.gluon.hybridized.partial import last_values
 from hybrid_lab.gluon.hybridized.passed import containers, contents, same_objects
-from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, is_named, unflatten
+from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, is_named, outline, unflatten
 from hybrid_lab.graph.graph import Graph, extract, reachable
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
 from hybrid_lab.ndarray.tape import state as modes
@@ -102,6 +102,11 @@ class NeutralGraph:
     origin: tuple[Value, ...] | None = None
     bound: bool = False
     unused: tuple[Value, ...] = ()
+
+    @cached_property
+    def form(self) -> tuple[object, ...]:
+        """What graphs share that differ in shapes, dtypes, numbers or the lengths of lists only; see KnownCall."""
+        return outline(self.in_spec), self.observation.training, self.observation.recording
 
     @cached_property
     def with_unused(self) -> Graph:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -147,6 +148,34 @@ def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
     if kind == "dict":
         return {key: unflatten(part, leaves) for key, part in spec[1]}
     return spec[2].value if type(spec[2]) is Exactly else spec[2]
+
+
+def is_importable(spec: Spec) -> bool:
+    """Whether a pickle can name the classes of all namedtuples and values in the structure."""
+    if spec[0] == "dict":
+        return all(is_importable(part) for _, part in spec[1])
+    if spec[0] in ("tuple", "list"):
+        return all(map(is_importable, spec[1])) and all(map(_is_importable_class, spec[2:]))
+    return spec[0] != "value" or isinstance(spec[2], Exactly) or _is_importable_class(type(spec[2]))
+
+
+def _is_importable_class(kind: type) -> bool:
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is kind
+
+
+def outline(spec: Spec) -> tuple[object, ...]:
+    """What structures share that differ only in numbers and in the lengths of lists."""
+    kind = spec[0]
+    if kind == "tuple":
+        return (kind, tuple(map(outline, spec[1])))
+    if kind == "list":
+        return (kind, frozenset(map(outline, spec[1])))
+    if kind == "dict":
+        return (kind, tuple((key, outline(part)) for key, part in spec[1]))
+    return spec[:2] if kind == "value" and spec[1] in ("int", "float") else spec
 
 
 def of_class(spec: Spec, leaf: Spec) -> Spec:
