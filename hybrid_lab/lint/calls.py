@@ -8,7 +8,7 @@ from . import names
 from .attributes import member
 from .classes import AUTOGRAD_FUNCTION, Function, SourceClass, positional_arguments
 from .functions import call_function, construct, keep_children, unknown_result
-from .known_calls import call_known
+from .known_functions import call_known
 from .operators import call_operator
 from .targets import grow
 from .values import NONE, OTHER, Kind, Value, element_of, sequence, tensor
