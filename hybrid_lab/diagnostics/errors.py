@@ -13,6 +13,16 @@ if TYPE_CHECKING:
 class HybridLabError(Exception):
     """Base of every error this package raises on purpose."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copies and pickles keep the attributes, whatever arguments the constructor takes."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[HybridLabError], arguments: tuple[object, ...], attributes: dict[str, object]) -> Exception:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(attributes)
+    return error
+
 
 class ShapeError(HybridLabError, ValueError):
     """Shapes that do not fit an operator, a layer or each other."""
@@ -93,10 +103,6 @@ class RecordError(HybridLabError):
     def __init__(self, operator: str, member: str, problem: str) -> None:
         self.operator, self.member = operator, member
         super().__init__(f"the operator record {operator!r}: {member} {problem}")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        problem = str(self).split(f": {self.member} ", 1)[-1]
-        return type(self), (self.operator, self.member, problem)
 
 
 class BindError(HybridLabError, ValueError, RuntimeError):

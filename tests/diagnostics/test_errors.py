@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import sys
 import pytest
 
 from hybrid_lab import diagnostics
-from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError, MXNetError
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError, MXNetError, errors
 
 
 @pytest.mark.parametrize(
@@ -71,3 +72,25 @@ def test_a_mismatch_lists_all_differences():
 def test_simple_errors_cross_processes():
     error = pickle.loads(pickle.dumps(diagnostics.ShapeError("(2, 3) and (4,) do not fit")))
     assert (type(error), str(error)) == (diagnostics.ShapeError, "(2, 3) and (4,) do not fit")
+
+
+ARGUMENTS = {
+    "FewerGraphsError": ("m.hlab has 2 graphs", ["head"], 2, 1),
+    "LoadMismatchError": ("file and model differ", ["class Net is Net2"]),
+    "NonFiniteError": ("NaN", "body", "log", "backward", None, ["x: zeros"]),
+    "RecordError": ("relu", "numpy", "no"),
+    "UnknownNameError": ("nd", "conv", ["convolution"]),
+}
+EVERY_ERROR = [
+    kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HybridLabError)
+]  # FileError and HybridizeError, which are elsewhere, have tests of their own
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize("kind", dict.fromkeys(EVERY_ERROR), ids=lambda kind: kind.__name__)
+def test_copies_and_pickles_of_errors_have_all(kind, again):
+    error = kind(*ARGUMENTS.get(kind.__name__, ("no",)))
+    error.add_note("in block net0")
+    other = again(error)
+    assert type(other) is kind and str(other) == str(error) and other.args == error.args
+    assert vars(other) == vars(error)
