@@ -347,6 +347,25 @@ def test_hybrid_calls_follow_the_values(way, style, nested, arrays):
     assert _results(way, style, nested, arrays, True) == _results(way, style, nested, arrays, False)
 
 
+@pytest.mark.parametrize("array", [
+    mx.nd.ones((2, 2)).tostype("csr"), mx.nd.ones((2, 2)).tostype("row_sparse"), mx.nd.zeros((0, 2)),
+    mx.np.array(2.0), mx.nd.ones((1,)).astype("float16"), mx.nd.ones((1 << 19,)),
+], ids=["csr", "row_sparse", "empty", "scalar", "float16", "large"])  # fmt: skip
+def test_arrays_of_every_kind_may_be_read(array):
+    class Reading(HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.arrays = [array]
+
+        def hybrid_forward(self, F, x):
+            return x * (1 + len(self.arrays[0].shape))
+
+    net = Reading()
+    net.hybridize(strict=True)
+    for _ in range(2):
+        assert net(mx.nd.ones((1,))).asscalar() == 1 + len(array.shape)
+
+
 def test_functions_in_layers_of_the_package():
     held = {"rate": 2}
 

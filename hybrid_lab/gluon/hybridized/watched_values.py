@@ -285,6 +285,9 @@ class _Walk:
             self.guard._arrays.append([view, None, held, self._unique(f"{name}[:]", self.guard._arrays), held])
 
     def _tensor(self, value: NDArray, name: str) -> None:
+        if value.stype != "default":
+            self._cannot(name, "it is a sparse array")
+            return
         self.parts += 1
         version = value.version
         numbers = Numbers(value.asnumpy()) if value.size * np.dtype(value.dtype).itemsize <= MAX_BYTES else version
