@@ -172,7 +172,9 @@ class HybridBlock(Block):
 
     def _check_signature(self) -> None:
         """Raise HybridizeError HL165 where hybrid_forward does not take a parameter of this block."""
-        missing = _untaken(self.hybrid_forward, tuple(self._reg_params)) if self._reg_params else None
+        own = vars(self).get("hybrid_forward")  # such a function may hold the block: it is not looked up in the cache
+        names = tuple(self._reg_params)
+        missing = _untaken(type(self).hybrid_forward, names) if own is None else _untaken.__wrapped__(own, names)
         if missing:
             raise hybridize_error("HL165", place_of(self), block=self.name, tensor=missing, parameter=missing)
 
