@@ -135,7 +135,7 @@ def _smaller(case: Case, train: bool) -> Iterator[Case]:
     values = run_eagerly(case, train)[2]
     operators = [node for node in graph.nodes if not isinstance(node.op, (Input, Constant))]
     for node in operators:
-        if node.outputs[0] in outputs and len(outputs) == 1:
+        if len(outputs) == 1 and outputs[0] in node.outputs:
             for value in node.values_in:
                 if not value.is_input:
                     yield _pruned(Graph(graph.inputs, [value], draws=graph.draws), case)
