@@ -317,3 +317,20 @@ def test_messages_name_a_block_without_a_name(tmp_path, caplog):
         net.save(tmp_path / "net")
     assert all(message.startswith("BidirectionalCell: ") for message in caplog.messages)
     assert "because they were never called: BidirectionalCell" in caplog.text
+
+
+@pytest.mark.parametrize("many", MANY)
+@pytest.mark.parametrize("kind", [Scaled, OfShapes])
+def test_a_save_names_calls_that_were_too_many(kind, many, tmp_path, caplog):
+    net = made(kind)
+    for number in range(2 * MAX_CALLS):
+        MANY[many](net, number)
+    with caplog.at_level(logging.WARNING, "hybrid_lab"):
+        opened = gluon.load(net.save(tmp_path / "net"))
+    with autograd.train_mode() if many == "training" else autograd.predict_mode():
+        try:
+            MANY[many](opened, 0)
+            lost = False
+        except MissingGraphError:
+            lost = True
+    assert lost is (f"no graph was saved of earlier calls of {net.name}" in caplog.text)

@@ -10,7 +10,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybridized.failure import failure_of
 from hybrid_lab.gluon.hybridized.frozen import undoing_changes
 from hybrid_lab.gluon.hybridized.guarded_trace import trace_guarded
-from hybrid_lab.gluon.hybridized.known_calls import KnownCall, dtypes_of
+from hybrid_lab.gluon.hybridized.known_calls import MAX_CALLS, KnownCall, dtypes_of
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import count_leaves, describe
 from hybrid_lab.logger import logger
@@ -61,6 +61,9 @@ def trace_calls(block: HybridBlock) -> str | None:
         if not any(_has_form(neutral, call) for neutral in cache.graphs()):
             mode = " in training" if call.training else ""
             return f"the calls {describe(call.spec)}{mode} of {problem}"
+    dropped = cache.calls.dropped
+    if dropped is not None and cache.graph_of(dropped) is None:
+        return f"earlier calls of {block.name}, such as {describe(dropped.spec)}: it keeps {MAX_CALLS} kinds of calls"
     return None
 
 

@@ -78,6 +78,7 @@ class KnownCalls:
     """The latest kinds of calls of one Block, in the order in which they were made or noted last.
 
     refused : the arguments, in words, of the latest call that no graph can run; "" if there was none
+    dropped : the call that was dropped last because there were too many
     """
 
     def __init__(self, calls: Iterable[KnownCall] = ()) -> None:
@@ -87,6 +88,7 @@ class KnownCalls:
         self._forms = Counter(call.form for call in self._calls.values())
         self._last: object = None
         self.refused = ""
+        self.dropped: KnownCall | None = None
 
     def __iter__(self) -> Iterator[KnownCall]:
         """Each once, the earliest first."""
@@ -117,7 +119,8 @@ class KnownCalls:
             if len(self._calls) > MAX_CALLS:
                 most = max(self._forms.values())
                 gone = next(key for key, each in self._calls.items() if self._forms[each.form] == most)
-                form = self._calls.pop(gone).form
+                self.dropped = self._calls.pop(gone)
+                form = self.dropped.form
                 self._forms[form] -= 1
                 if not self._forms[form]:
                     del self._forms[form]
