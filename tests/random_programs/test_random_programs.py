@@ -133,7 +133,7 @@ PAIRS = [(one, other) for one, others in _PAIRS.items() for other in others.spli
 @pytest.fixture(scope="module")
 def have():
     """Which features each of the first programs has."""
-    texts = [write_program(seed) for seed in range(400)]
+    texts = [write_program(seed) for seed in range(500)]
     assert sum(map(has_dead_code, texts)) > 10
     return [{name for name, pattern in FEATURES.items() if re.search(pattern, text)} for text in texts]
 
