@@ -334,3 +334,14 @@ def test_a_save_names_calls_that_were_too_many(kind, many, tmp_path, caplog):
         except MissingGraphError:
             lost = True
     assert lost is (f"no graph was saved of earlier calls of {net.name}" in caplog.text)
+
+
+def test_texts_that_utf_8_has_not_are_arguments_of_files(tmp_path):
+    class Length(Scaled):
+        def hybrid_forward(self, F, x, text):
+            return self.dense(x) * len(text)
+
+    net = made(Length)
+    y = net(X, "a\ud800")
+    opened = gluon.load(net.save(tmp_path / "net"))
+    assert numpy.array_equal(opened(X, "a\ud800").asnumpy(), y.asnumpy())

@@ -19,6 +19,8 @@ def to_json(item: object) -> list[Any] | None:
         return ["ellipsis"]
     if type(item) is int and abs(item) >= 2**63:  # as a number in JSON, a file would be refused
         return ["int", hex(item)]
+    if type(item) is str and any("\ud800" <= each <= "\udfff" for each in item):  # UTF-8 has no surrogates
+        return ["text", item.encode("utf-8", "surrogatepass").hex()]
     if isinstance(item, np.generic):
         return ["scalar", item.dtype.name, item.tobytes().hex()] if item.dtype.name in DTYPES else None
     if isinstance(item, np.dtype):
@@ -56,6 +58,7 @@ def _dtype(name: str) -> np.dtype:
 _READERS: dict[str, Any] = {
     "ellipsis": lambda: Ellipsis,
     "int": lambda digits: int(digits, 16),
+    "text": lambda digits: bytes.fromhex(digits).decode("utf-8", "surrogatepass"),
     "scalar": lambda name, bits: np.frombuffer(bytes.fromhex(bits), _dtype(name))[0],
     "dtype": _dtype,
     "type": lambda name: _dtype(name).type,
