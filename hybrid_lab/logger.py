@@ -36,6 +36,21 @@ def _goes_to_standard_error(record: logging.LogRecord) -> bool:
     return False
 
 
+def _make_encodable(record: logging.LogRecord) -> bool:
+    """Write characters that no encoding has, as in a file name that is not UTF-8, as `\\udcff`: streams, notebooks and
+    files of logs refuse them. Every record passes.
+    """
+    text = record.getMessage()
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        record.msg, record.args = text.encode("utf-8", "backslashreplace").decode("utf-8"), None
+    return True
+
+
+logger.addFilter(_make_encodable)
+
+
 def displayed(text: str) -> bool:
     """Whether the text could be shown as an output of the cell."""
     from IPython.display import display

@@ -304,11 +304,12 @@ def test_paths_that_cannot_be_written_are_typed_errors(models, writer, name):
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_names_that_are_not_utf8_are_written(models, writer):
+def test_names_that_are_not_utf8_are_written(models, writer, caplog):
     ending, write = WRITERS[writer]
     name = os.fsdecode(b"m\xff") + ending
     write(models, name)
     assert name in os.listdir()
+    caplog.text.encode("utf-8")  # a line of the log can be shown and sent
 
 
 @pytest.mark.parametrize("writer", ["nd.save", "sym.save", "profiler.dump", "records", "Trainer.save_states"])
