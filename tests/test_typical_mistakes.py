@@ -216,7 +216,7 @@ _READERS = {
     "net.hlab": r"as .hlab archives are; gluon.load\(file\) or mx.load_cached_graphs",
     "net.params": r"a .params file; net.load_parameters\(file\)",
     "net.states": r"a file of Trainer states; trainer.load_states\(file\)",
-    "net-symbol.json": "a -symbol.json file; gluon.SymbolBlock.imports",
+    "net-symbol.json": "a -symbol.json file, the graph of a network; gluon.SymbolBlock.imports",
 }
 
 
