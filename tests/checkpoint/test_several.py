@@ -353,3 +353,28 @@ def test_a_net_beside_a_module(tmp_path):
     net.initialize(force_reinit=True)
     manager.restore()
     assert all(np.array_equal(states[name], array.asnumpy()) for name, array in net.get_states().items())
+
+
+class Untraceable(gluon.HybridBlock):
+    """Has no graph, and an attribute that is no data."""
+
+    def __init__(self):
+        super().__init__()
+        self.opened = open
+
+    def __eq__(self, other):
+        return self is other
+
+    def hybrid_forward(self, F, x):
+        return x * 2 if x.sum().asscalar() > 0 else x
+
+
+def test_what_a_checkpoint_leaves_out_is_named_once(tmp_path, caplog):
+    net = Untraceable()
+    net(nd.ones((2,)))
+    manager = mx.checkpoint.Manager(tmp_path, net)
+    for step in range(3):
+        manager.save(step)
+    assert caplog.text.count("no graph was saved of") == 1 and caplog.text.count("were not saved: self.opened") == 1
+    net.save(tmp_path / "again")
+    assert caplog.text.count("were not saved: self.opened") == 2

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import numpy as np
 
@@ -185,8 +185,13 @@ def _save(
         except ArchiveError as error:
             raise ArchiveError(str(error), path=file_name) from None
     absolute = os.path.abspath(file_name)
-    _warn_of_unsaved(net, contents.unsaved, always=checkpoint is None)
+    if contents.unsaved:
+        unsaved = layout.shorten(contents.unsaved, 20)
+        text = f"{_called(net)}: attributes that are no data were not saved: {unsaved}; code must make them again"
+        _warn(net, text, always=checkpoint is None)
     if checkpoint is not None:  # a training with a checkpoint every few steps would fill its cell with lines
+        for problem in problems:
+            _warn(net, f"no graph was saved of {problem}", always=False)
         logger.debug(f"{_called(net)}: saved {contents.summary} to {absolute}")
         return absolute
     if blocks and not contents.graphs:
@@ -209,18 +214,20 @@ def _called(block: Block) -> str:
     return block.name or type(block).__name__
 
 
-_warned: WeakKeyDictionary[Block, list[str]] = WeakKeyDictionary()
-"""Of which attributes a checkpoint has warned: a training would repeat it every few steps."""
+_told: dict[int, tuple[ref[Block], set[str]]] = {}
+"""id() of a Block -> the Block, and the warnings of its saves: a training with checkpoints would repeat them. No
+WeakKeyDictionary: the class of a Block may define __eq__ and no __hash__.
+"""
 
 
-def _warn_of_unsaved(net: Block, unsaved: list[str], always: bool) -> None:
-    """One warning for the attributes that are no data."""
-    if unsaved and (always or _warned.get(net) != unsaved):
-        _warned[net] = unsaved
-        logger.warning(
-            f"{_called(net)}: attributes that are no data were not saved: {layout.shorten(unsaved, 20)}; "
-            "code must make them again"
-        )
+def _warn(net: Block, text: str, always: bool) -> None:
+    """Warn of something that a save of the model left out; unless `always`, only the first time."""
+    key = id(net)
+    if key not in _told or _told[key][0]() is not net:
+        _told[key] = ref(net, lambda _: _told.pop(key, None)), set()
+    if always or text not in _told[key][1]:
+        _told[key][1].add(text)
+        logger.warning(text)
 
 
 def _check_no_graph_is_lost(file_name: str, contents: _Contents, problems: Sequence[str]) -> None:
