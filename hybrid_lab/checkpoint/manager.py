@@ -182,7 +182,7 @@ class Manager:
         return path
 
     def _further_parts(self) -> dict[str, Any]:
-        """What a checkpoint holds of several loaders and Trainers, of metrics and of Modules."""
+        """The states of several loaders and Trainers, of metrics and of Modules, for a checkpoint."""
         parts = {
             "loaders": _states(self._loaders) if len(self._loaders) > 1 else {},
             "trainers": {name: each for name, each in self._trainers.items() if name},

@@ -84,7 +84,7 @@ def _check_input_names(symbol: Symbol, names: Sequence[str], typename: str, thro
 
 
 def _check_names_match(data_names: Sequence[str], data_shapes: Sequence[Any], name: str, throw: bool) -> None:
-    """Raise BindError, a ValueError, where descriptions are not those of the inputs `data_names`; throw=False: warn."""
+    """Raise BindError, a ValueError, if the descriptions do not name the inputs `data_names`; throw=False: warn."""
     described = [each[0] for each in data_shapes]
     if sorted(data_names) != sorted(described):
         text = f"the {name} shapes describe {', '.join(described) or 'nothing'}; {name}_names are {list(data_names)}"

@@ -209,7 +209,7 @@ def _instead(name: str, folder: str) -> str:
 
 
 def _inside(folder: str) -> str:
-    """What to read in place of a folder: the files in it, or the call that takes it."""
+    """The advice for a folder given as a file: the files in it, or the call that takes the folder."""
     if _files(folder, "-symbol.json"):
         return " in it, or let net.load(folder) or gluon.load(folder) read MXNet's files in it, one pair for each Block"
     checkpoints = [name for name in _files(folder, ".hlab") if name.startswith("step-")]

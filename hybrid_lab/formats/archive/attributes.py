@@ -33,7 +33,7 @@ _OF_PACKAGE = frozenset({
     "_arguments", "_last_change", "_last_outputs", "_modified", "_operator_hook", "archived_class", "archived_forward",
     "_reason", "_composed", "forward",
 })  # fmt: skip
-"""What the package's code keeps on Blocks from outside of their classes."""
+"""Attributes that code of this package sets on a Block, outside of the Block's class."""
 
 
 def of(block: Block) -> Iterator[tuple[str, object]]:
@@ -214,7 +214,7 @@ def _equals(value: object, data: object, decoder: Decoder, encoder: Encoder) -> 
 
 
 def restoring(match: Match, tensors: Mapping[str, np.ndarray], choice: str, path: str | None) -> Restoring:
-    """What a load does with the attributes of an archive. Raises ArchiveError where one is damaged.
+    """Decide which attributes of an archive a load sets. Raises ArchiveError where one is damaged.
 
     choice : "state" restores what the model's forward does not read, "file" everything, "code" nothing
     """

@@ -57,7 +57,7 @@ class Described:
 
 @dataclass
 class About:
-    """What a symbol file says of its Block.
+    """The description of a Block in a symbol file.
 
     above : the Blocks that hold it, the outermost first; fixed : ids of the parameters that no training updates
     """
