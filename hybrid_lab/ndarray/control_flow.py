@@ -107,10 +107,10 @@ def while_loop(
             )
             columns.append(leaves)
         if not columns:
-            with random_state.preserved(), tape.Mode(False, False):
+            with random_state.preserved(), tape.Mode(None, False), np.errstate(all="ignore"):
                 outputs, _ = func(*arguments(variables, form))
             leaves, output_form = flatten([] if outputs is None else outputs, "while_loop: the outputs of func")
-            empty = [zeros((limit, *leaf.shape), ctx=leaf.context, dtype=leaf.dtype) for leaf in leaves]
+            empty = [_zeros_of(leaf, (limit, *leaf.shape)) for leaf in leaves]
             return regroup(iter(empty), output_form), regroup(iter(variables), form)
     return _stacked(columns, output_form, limit), regroup(iter(variables), form)
 
@@ -199,9 +199,30 @@ def _stacked(columns: list[list[object]], form: object, length: int | None = Non
 
 def _of_no_step(body: Any, items: list[Any], form: Any, states: list[Any], state_form: Any) -> tuple[Any, Any]:
     """The results of a loop over nothing: the body runs once on zeros, for the shapes of its outputs."""
-    entries = [zeros(item.shape[1:] or (1,), ctx=item.context, dtype=item.dtype) for item in items]
-    with random_state.preserved(), tape.Mode(False, False):
+    entries = [_zeros_of(item, item.shape[1:] or (1,)) for item in items]
+    with random_state.preserved(), tape.Mode(None, False), np.errstate(all="ignore"):
         outputs, _ = body(regroup(iter(entries), form), regroup(iter(states), state_form))
     leaves, output_form = flatten(outputs, "foreach: the outputs of the body")
-    empty = [zeros((0, *leaf.shape), ctx=leaf.context, dtype=leaf.dtype) for leaf in leaves]
+    empty = [_zeros_of(leaf, (0, *leaf.shape)) for leaf in leaves]
     return regroup(iter(empty), output_form), regroup(iter(states), state_form)
+
+
+class _Constant(tape.Entry):
+    """A step of a loop that did not run: its outputs are zeros, and the gradients of its inputs are zeros."""
+
+    __slots__ = ()
+
+    name = "a loop without steps"
+
+    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+        return [None] * len(needed)
+
+    backward_recorded = backward
+
+
+def _zeros_of(array: Any, shape: tuple[int, ...]) -> Any:
+    """Zeros in the place of what a loop would compute from `array`, and like it on the tape if the call is recorded."""
+    result = zeros(shape, ctx=array.context, dtype=array.dtype)
+    if tape.state.recording:
+        tape.note(_Constant(), (array,), (result,))
+    return result

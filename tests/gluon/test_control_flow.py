@@ -15,6 +15,7 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import HybridizeError
 from hybrid_lab.diagnostics.errors import ArchiveError, ShapeError, Unmappable
 from hybrid_lab.gluon import nn, rnn
+from tests.gluon.test_hybrid_equals_eager import Function
 from tests.triton_device import use_triton
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -289,6 +290,39 @@ def test_loops_that_do_not_turn():
     assert eager[0].shape == (0, 2, 3)
     net.hybridize(engine="numpy")
     close(flat(net(x[:0], h)), eager)
+
+
+def over_nothing(F, x, w):
+    return F.contrib.foreach(lambda d, s: (F.log(d) * w, s), x, F.zeros((1,)))[0]
+
+
+def over_nothing_with_state(F, x, w):
+    return F.contrib.foreach(lambda d, s: (d * s, s * 2), x, w)[0]
+
+
+def never_true(F, x, w):
+    start = (F.zeros((1,)), w * 1)
+    return F.contrib.while_loop(lambda i, s: i > 3, lambda i, s: (F.log(s) * w, (i, s)), start, max_iterations=2)[0]
+
+
+@each_engine
+@pytest.mark.parametrize("program", [over_nothing, over_nothing_with_state, never_true])
+def test_what_a_loop_without_steps_would_read_gets_zeros(program, engine):
+    gradients = []
+    for hybrid in (False, True):
+        net = Function(program)
+        if hybrid:
+            net.hybridize(engine=engine)
+        x, w = nd.zeros((0, 3)), nd.zeros((3,))
+        variables = [w] if program is never_true else [x, w]
+        for variable in variables:
+            variable.attach_grad()
+        with autograd.record():
+            y = net(x, w)
+        gradients.append([each.asnumpy() for each in autograd.grad(y, variables)])
+    for eager, graph in zip(*gradients, strict=True):
+        assert eager.shape == graph.shape
+        assert not eager.any() and not graph.any()
 
 
 def test_eager_loops_check_their_states():
