@@ -20,6 +20,14 @@ for (const name of [
   Object.defineProperty(globalThis, name, { value: window[name as keyof typeof window], configurable: true });
 }
 
+/** Put the parts of a view on the page, beside each other; gives the view with what is around them. */
+export function mountParts<V extends object>(view: V, ...parts: HTMLElement[]): V & { element: HTMLElement } {
+  const element = document.createElement('div');
+  element.append(...parts);
+  mount(element);
+  return Object.assign(view, { element });
+}
+
 /** Put an element on the page, so that it can have focus. */
 export function mount<E extends HTMLElement>(element: E): E {
   document.body.replaceChildren(element);

@@ -1,6 +1,6 @@
 // Saving, comparing and reloading: what is asked, what is shown, and what stays.
 
-import { buttonOf, click, mount, settle } from './page';
+import { buttonOf, click, mount, mountParts, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RequestError } from '../src/protocol/channel';
@@ -105,13 +105,12 @@ function bar(
   kernel: TableKernel,
   models: Model[] = [model()],
   saving: Record<string, Saving> = {}
-): ActionBar {
+): ActionBar & { element: HTMLElement } {
   const view = new ActionBar({ withOpen: true, onChanged: () => undefined, onShowInGraph: () => undefined });
-  mount(view.element);
   view.connect(kernel);
   view.setModels(models, saving);
   view.setModel(models[0] ?? null);
-  return view;
+  return mountParts(view, view.buttons, view.more, view.outcome);
 }
 
 const text = (root: Element): string => root.textContent ?? '';

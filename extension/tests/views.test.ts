@@ -1,6 +1,6 @@
 // The views, without Lab: tree, graph, findings, actions, panel.
 
-import { buttonOf, click, mount, press, settle } from './page';
+import { buttonOf, click, mount, mountParts, press, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RequestError } from '../src/protocol/channel';
@@ -253,12 +253,11 @@ test('words', () => {
   assert.equal(accessPath('net', 'features.0.body'), 'net.features[0].body');
 });
 
-function actionBar(kernel: TableKernel, shown: Model = model()): ActionBar {
+function actionBar(kernel: TableKernel, shown: Model = model()): ActionBar & { element: HTMLElement } {
   const bar = new ActionBar({ withOpen: true, onChanged: () => undefined });
-  mount(bar.element);
   bar.connect(kernel);
   bar.setModel(shown);
-  return bar;
+  return mountParts(bar, bar.buttons, bar.more, bar.outcome);
 }
 
 test('Save shows the absolute path and the host', async () => {

@@ -18,10 +18,17 @@ export interface ActionBarOptions {
   onChanged(model: Model | null): void;
   /** Show a Block in the graph, with these operators marked; without it differences have no button for it. */
   onShowInGraph?: (block: string, marks: GraphMark[]) => void;
+  /** Called when `outcome` shows something that the user has to see: a question, a form, a result, an error. */
+  onOutcome?: () => void;
 }
 
 export class ActionBar {
-  readonly element: HTMLElement;
+  /** Save, Reload, Compare and Undo, for a toolbar. */
+  readonly buttons: HTMLElement;
+  /** What is wanted less often, for a menu: every model, another file, a Block alone, earlier saves, the autosave. */
+  readonly more: HTMLElement;
+  /** Forms, questions, results and errors, for a place where they move nothing else. */
+  readonly outcome: HTMLElement;
 
   constructor(private readonly options: ActionBarOptions) {
     const listId = uniqueId('archives');
@@ -57,8 +64,10 @@ export class ActionBar {
     });
     this.undoButton = button('Undo', () => void this.undo(), { title: 'Undo the last reload' });
     this.results.onBusy = () => this.enable();
+    this.results.onShown = () => this.options.onOutcome?.();
     this.opening = new OpenPart(this.results, {
       onArchives: archives => this.fillArchives(archives),
+      onShown: () => this.options.onOutcome?.(),
       onOpened: model => {
         this.told = [model.id];
         this.options.onChanged(model);
@@ -72,27 +81,30 @@ export class ActionBar {
     this.form = h('div', { class: 'hl-open-form' });
     this.form.hidden = true;
     this.blockButtons = h('div', { class: 'hl-buttons hl-block-buttons' });
-    this.element = h(
+    this.buttons = h(
       'div',
-      { class: 'hl-actions', role: 'group', 'aria-label': 'Save and reload' },
-      h(
-        'div',
-        { class: 'hl-buttons' },
-        this.saveButton,
-        this.everyButton,
-        this.reloadButton,
-        this.compareButton,
-        this.undoButton,
-        options.withOpen && this.opening.button
-      ),
+      { class: 'hl-buttons', role: 'group', 'aria-label': 'Save and reload' },
+      this.saveButton,
+      this.reloadButton,
+      this.compareButton,
+      this.undoButton
+    );
+    this.more = h(
+      'div',
+      { class: 'hl-actions' },
+      h('div', { class: 'hl-buttons' }, this.everyButton, options.withOpen && this.opening.button),
       h('label', { class: 'hl-file' }, h('span', {}, 'File'), this.fileInput, this.archiveNames),
       this.blockButtons,
+      this.history.element,
+      this.autosave.element
+    );
+    this.outcome = h(
+      'div',
+      { class: 'hl-actions' },
       this.form,
       this.opening.element,
       this.results.element,
-      this.autosave.alert,
-      this.history.element,
-      this.autosave.element
+      this.autosave.alert
     );
     this.enable();
   }
@@ -183,6 +195,7 @@ export class ActionBar {
       );
       replace(this.form, form);
       this.form.hidden = false;
+      this.options.onOutcome?.();
       form.querySelector<HTMLElement>('.hl-primary')?.focus();
     } catch (error) {
       this.results.fail(asRequestError(error));

@@ -8,6 +8,8 @@ export class ActionResults {
   readonly element: HTMLElement;
   /** Called when an action begins or ends. */
   onBusy: () => void = () => undefined;
+  /** Called when there is something to be seen. */
+  onShown: () => void = () => undefined;
 
   constructor() {
     this.results = h('div', { class: 'hl-results', role: 'status', 'aria-live': 'polite' });
@@ -32,6 +34,7 @@ export class ActionResults {
     this.onBusy();
     replace(this.alerts);
     replace(this.results, h('p', {}, text));
+    this.onShown();
     // A kernel without subshells, or one that waits for a step boundary: say so instead of seeming dead.
     clearTimeout(this.patience);
     this.patience = setTimeout(
@@ -60,6 +63,7 @@ export class ActionResults {
 
   fail(error: RequestError): void {
     append(this.alerts, [h('div', { class: 'hl-alert' }, ...failure(error))]);
+    this.onShown();
   }
 
   /** Ask in place; resolves with the answer. */
@@ -82,6 +86,7 @@ export class ActionResults {
           )
         )
       );
+      this.onShown();
       go.focus();
     });
   }

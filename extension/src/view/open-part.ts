@@ -9,6 +9,8 @@ import { facts } from './save-part';
 export interface OpenPartOptions {
   onArchives(archives: readonly Archive[]): void;
   onOpened(model: Model): void;
+  /** Called when the form unfolds. */
+  onShown?(): void;
 }
 
 export class OpenPart {
@@ -48,6 +50,7 @@ export class OpenPart {
     }
     this.button.setAttribute('aria-expanded', 'true');
     this.element.hidden = false;
+    this.options.onShown?.();
     replace(this.element, h('p', { role: 'status' }, 'Looking for archives …'));
     try {
       const { archives, folder } = await requester.request('archives', {});

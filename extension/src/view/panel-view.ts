@@ -90,6 +90,8 @@ export class PanelView {
       onSelect: path => this.actions.setBlock(path)
     });
     this.curves = new CurvesView();
+    const { buttons, more, outcome } = this.actions;
+    this.actionParts = h('div', { class: 'hl-actions' }, buttons, outcome, more);
     this.hint = h('div', { class: 'hl-hint' });
     this.looseFindings = new FindingsList();
     this.looseSection = h(
@@ -104,7 +106,7 @@ export class PanelView {
       this.status,
       this.notes,
       this.picker,
-      this.actions.element,
+      this.actionParts,
       this.curves.element,
       this.hint,
       this.view.element,
@@ -286,7 +288,7 @@ export class PanelView {
     this.actions.setModel(chosen);
     this.view.element.hidden = chosen === null;
     this.looseSection.hidden = chosen !== null;
-    this.actions.element.hidden = this.state?.hello === null;
+    this.actionParts.hidden = this.state?.hello === null;
     this.hint.hidden = chosen !== null || !this.state?.hello;
     replace(
       this.hint,
@@ -394,6 +396,7 @@ export class PanelView {
   private readonly curves: CurvesView;
   private readonly rules: HTMLInputElement;
   private readonly rulesLabel: HTMLElement;
+  private readonly actionParts: HTMLElement;
   private readonly hint: HTMLElement;
   private readonly looseFindings: FindingsList;
   private readonly looseSection: HTMLElement;

@@ -110,7 +110,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
     { class: 'hl-root hl-wide' },
     h('style', {}, styles, graphStyles, overlayStyles),
     problem,
-    actions.element,
+    h('div', { class: 'hl-actions' }, actions.buttons, actions.outcome, actions.more),
     view.element
   );
   el.append(root);
