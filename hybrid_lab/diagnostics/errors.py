@@ -86,6 +86,11 @@ class UnknownNameError(HybridLabError, AttributeError):
     def _near(self) -> str:
         from difflib import get_close_matches
 
+        from .foreign_names import foreign_operator
+
+        if self.where.partition(".")[0] in ("nd", "sym", "F") and (foreign := foreign_operator(self.wanted)):
+            root = self.where.partition(".")[0]
+            return f"it is {foreign.framework}'s name, write {foreign.instead.replace('F.', f'{root}.')}"
         lower = {name.lower(): name for name in self.known if not name.startswith("_")}
         near = get_close_matches(self.wanted.lower(), lower, n=3)
         if near and near[0] == self.wanted.lower():  # written with other capitals only

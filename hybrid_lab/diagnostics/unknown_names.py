@@ -46,6 +46,16 @@ def unknown_name(
     return UnknownNameError(where, name, known, advice, location=location, block=block)
 
 
+def unknown_method(kind: str, name: str, operators: str = "nd") -> AttributeError:
+    """The error for an attribute that an object of `kind` does not have. operators : how users write F there"""
+    from .foreign_names import foreign_method
+
+    message = f"{kind!r} object has no attribute {name!r}"
+    if (foreign := foreign_method(name)) is not None:
+        message += f"; it is {foreign.framework}'s name, write {foreign.instead.replace('F.', f'{operators}.')}"
+    return AttributeError(message)
+
+
 def suggest_names(module: str, where: str = "", later: Mapping[str, Provided[..., object]] | None = None) -> None:
     """Let a wrong name of a public module raise UnknownNameError with the nearest names.
 

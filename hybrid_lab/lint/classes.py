@@ -31,12 +31,14 @@ class Module:
     """The names of one module or notebook. `lookup` finds what is not defined in the source: in a live namespace.
 
     imported: finds a function of an imported module by its dotted name
+    given: the names that the code gives to objects or asks for, in any cell
     """
 
     source: Source
     names: dict[str, Value] = field(default_factory=dict)
     lookup: Callable[[str], Value | None] = lambda name: None
     imported: Callable[[str], Value | None] = lambda dotted: None
+    given: frozenset[str] = frozenset()
 
 
 @dataclass(eq=False)

@@ -15,6 +15,7 @@ from . import names
 from .budget import NODES, Budget
 from .checker import define
 from .classes import Attribute, Function, Module, SourceClass
+from .known_names import names_given
 from .source import nested_statements, parsed
 from .values import OTHER, Kind, Value, constant, mapping, sequence
 from .walk import Walk
@@ -69,7 +70,7 @@ class Live:
         if key not in self._files:
             self._budget.nodes -= len(text) >> 6
             source = parsed("" if self._budget.is_spent else text, file)
-            module = Module(source, lookup=self.lookup_in(namespace), imported=self.imported)
+            module = Module(source, {}, self.lookup_in(namespace), self.imported, names_given(source))
             self._files[key] = (module, [])
             self._files[key] = (module, define(Walk(NODES), module))
         return self._files[key]

@@ -10,6 +10,7 @@ from ..diagnostics.errors import HybridLabError
 from .budget import NODES, Budget
 from .checker import define
 from .classes import Module
+from .known_names import names_given
 from .source import parsed, read_file
 from .values import Kind, Value
 from .walk import Walk
@@ -48,8 +49,9 @@ class Project:
             except HybridLabError:
                 text = ""
             self._budget.nodes -= len(text) >> 6
+            source = parsed(text, file)
             self._modules[path] = module = Module(
-                parsed(text, file), imported=lambda dotted: self.imported(dotted, file)
+                source, imported=lambda dotted: self.imported(dotted, file), given=names_given(source)
             )
             define(Walk(NODES), module)
         return self._modules[path]

@@ -7,7 +7,7 @@ import linecache
 import os
 import types
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -19,8 +19,10 @@ from ..diagnostics.finding import Call, Finding, Severity
 from ..diagnostics.location import display_file
 from .budget import NODES, NODES_OF_CLASS, Budget, not_checked
 from .checker import check_class, define
+from .checks.unknown import unknown_in_module
 from .classes import Module, SourceClass
 from .functions import construct
+from .known_names import names_given
 from .live import Live, in_package, is_a, is_hybrid, look_of
 from .project import Project
 from .source import Source, notebook_cells, read_file, read_notebook, sources_within
@@ -169,9 +171,10 @@ def _check_sources(sources: list[Source], target: str | None, context: Iterable[
     modules = [Module(source, imported=partial(imported, source)) for source in sources]
     shared = _SharedNames()
     cells = [*others, *modules]
+    given = frozenset().union(*(names_given(module.source) for module in cells))
     classes: list[list[SourceClass]] = []
     for number, module in enumerate(cells):
-        module.lookup = partial(shared.nearest, number)
+        module.lookup, module.given = partial(shared.nearest, number), given
         allowed = budget.of_definitions()
         walk = Walk(allowed)
         classes.append(define(walk, module) if allowed else [])
@@ -184,6 +187,7 @@ def _check_sources(sources: list[Source], target: str | None, context: Iterable[
             _resolve_late(cls, shared)
     checked = [cls for found_there in classes[len(others) :] for cls in found_there if cls.hybrid]
     found = [item for cls in checked for item in _check_class(cls, budget)]
+    found += _unknown_names(modules, found)
     found += [_Found(finding, False) for finding in budget.findings()]
     comments = {(source.file, source.cell): suppressions(source) for source in sources}
     findings = _unsilenced(found, comments, target)
@@ -201,6 +205,16 @@ def _check_sources(sources: list[Source], target: str | None, context: Iterable[
         else:
             reports.append(ordered([*at.get(place, ()), *stale(source, comments[place])]))
     return reports
+
+
+def _unknown_names(modules: list[Module], found: list[_Found]) -> Iterator[_Found]:
+    """What HL166 finds outside of the methods that make graphs."""
+    places = {(item.finding.file, item.finding.cell, item.finding.line, item.finding.col) for item in found}
+    for module in modules:
+        for mark in unknown_in_module(module):
+            item = _finding(mark, rules.get("HL166"), module.source)
+            if (item.finding.file, item.finding.cell, item.finding.line, item.finding.col) not in places:
+                yield item
 
 
 def _resolve_late(cls: SourceClass, shared: _SharedNames) -> None:

@@ -7,6 +7,7 @@ from types import MethodType
 from typing import Any
 
 import hybrid_lab.ops  # noqa: F401  (registers all records)
+from hybrid_lab.diagnostics.unknown_names import unknown_method
 from hybrid_lab.ndarray import calls
 from hybrid_lab.ops.framework.operator import Operator, find, get, registered_names
 from hybrid_lab.ops.framework.surface import make_function
@@ -122,7 +123,7 @@ class Overloads:
     def __getattr__(self, name: str) -> Any:
         record = find(name)
         if record is None or not _is_method(name, record):
-            raise AttributeError(f"'NDArray' object has no attribute {name!r}")
+            raise unknown_method("NDArray", name)
         setattr(Overloads, name, _Method(make_function(record, _invoke, name)))  # found there the next time
         return getattr(self, name)
 

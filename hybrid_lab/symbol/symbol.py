@@ -14,6 +14,7 @@ from hybrid_lab import name as names
 from hybrid_lab.attribute import SHORT_NAMES, AttrScope, scoped, shown
 from hybrid_lab.diagnostics.errors import AttributeSpecError, UnknownNameError
 from hybrid_lab.diagnostics.location import capture
+from hybrid_lab.diagnostics.unknown_names import unknown_method
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.graph.node import Input, Node, Value, constant_node, input_node
 from hybrid_lab.ndarray.context import Context
@@ -185,7 +186,7 @@ class Symbol(GraphQuestions, Refusals):
                     name,
                     advice="graphs are dense: leave the call out, or write F.cast_storage(x, stype=...)",
                 )
-            raise AttributeError(f"'Symbol' object has no attribute {name!r}")
+            raise unknown_method("Symbol", name, "F")
         return method.__get__(self)
 
     def _answer(self, name: str, code: str) -> Any:

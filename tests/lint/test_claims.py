@@ -20,7 +20,7 @@ from .test_agreement import namespace_of
 RECORDS = [record for record in rules.all() if record.code not in ("HL001", "HL002", "HL190")]
 
 #: Of these the bad example fails in the constructor or in eager calls, too.
-FAILS_EAGERLY = {"HL165", "HL181", "HL182", "HL183", "HL195", "HL198"}
+FAILS_EAGERLY = {"HL165", "HL166", "HL181", "HL182", "HL183", "HL195", "HL198"}
 #: What is frozen at the trace without any error: the numbers differ from eager ones.
 DIFFERS = {"HL172", "HL176"}
 SHAPES = {"HL106": (2, 3), "HL123": (3, 3)}
