@@ -27,7 +27,7 @@ def note_block(error: Exception, block: Block) -> None:
     if before in notes:
         notes.remove(before)
     path, inner = block.name, block
-    for each in _called(error.__traceback__):
+    for each in called_blocks(error.__traceback__):
         if each is not inner:
             key = next((key for key, child in access.children(inner).items() if child is each), None)
             path, inner = each.name if key is None else f"{path}.{key}", each
@@ -36,7 +36,7 @@ def note_block(error: Exception, block: Block) -> None:
         error.add_note(note)
 
 
-def _called(traceback: TracebackType | None) -> Iterator[Block]:
+def called_blocks(traceback: TracebackType | None) -> Iterator[Block]:
     """The Blocks that were being called when an exception was raised, outermost first."""
     while traceback is not None:
         if traceback.tb_frame.f_code in CALLS:

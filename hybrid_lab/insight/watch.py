@@ -20,6 +20,7 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.compiled_entry import CompiledEntry
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import flatten
+from hybrid_lab.insight import last_nan
 from hybrid_lab.insight.calls import unchanged
 from hybrid_lab.insight.eager import listen
 from hybrid_lab.insight.nonfinite import (
@@ -94,6 +95,9 @@ class Watch:
         """Whether it is on."""
         return bool(self._hooks) and any(net() is not None for net in self._nets)
 
+    def _alive(self) -> list[Block]:
+        return [net for reference in self._nets if (net := reference()) is not None]
+
     def __repr__(self) -> str:
         return f"<watch for NaN in {self._names}: {'on' if self.on else 'off'}>"
 
@@ -129,7 +133,9 @@ class Watch:
         arrays = _arrays(result)
         if any(map(self.is_bad, arrays)):
             with calls.searching():
-                raise self._forward_error(call, arrays)
+                raise last_nan.note([call.net], self._forward_error(call, arrays))
+        elif not call.path:
+            last_nan.is_finite(call.net)
         if tape.state.recording:
             self._label(call, arrays)
 
@@ -202,7 +208,8 @@ class Watch:
         bad = [item for item in results if item is not None and self.is_bad(item)]
         if bad and not self._calls.busy:
             with self._calls.searching():
-                raise self._backward_error(step, [_raw(dout) for dout in douts], bad)
+                error = self._backward_error(step, [_raw(dout) for dout in douts], bad)
+                raise last_nan.note([step.call.net] if step.call is not None else self._alive(), error)
 
     def _backward_error(self, step: _Checked, douts: Sequence[Any], bad: Sequence[Any]) -> NonFiniteError:
         call, inner = step.call, step.inner

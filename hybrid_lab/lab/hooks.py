@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hybrid_lab.lab.lifecycle import Redefinitions
     from hybrid_lab.lab.registry import Registry
     from hybrid_lab.lab.session import Session
+    from hybrid_lab.lab.tracebacks import ShortTracebacks
 
 OPT_OUT = "HYBRID_LAB_NO_HOOKS"
 """Environment variable: anything but "" and "0" keeps `import hybrid_lab` from registering the hooks."""
@@ -61,6 +62,7 @@ class Lab:
         self._redefinitions: Redefinitions | None = None
         self._magics: Any = None
         self._user_lines = UserLines()
+        self._tracebacks: ShortTracebacks | None = None
         #: the cells that are running, outer ones first; a cell that imported this package counts as one
         self._running: list[object] = [None] if _inside_cell(self._kernel) else []
 
@@ -104,6 +106,10 @@ class Lab:
         self.shell.events.register("post_run_cell", self.after_cell)
         if self._kernel is not None:
             self._kernel.comm_manager.register_target(TARGET, self._opened)
+            from hybrid_lab.lab.tracebacks import ShortTracebacks
+
+            self._tracebacks = ShortTracebacks(self.shell, self._registry_of_models)
+            self._tracebacks.install()
         from hybrid_lab.lab.magics import HybridMagics
 
         self._magics = HybridMagics(self.shell, self)
@@ -119,6 +125,8 @@ class Lab:
                 self.shell.events.unregister(event, function)
         if self._kernel is not None:
             self._kernel.comm_manager.unregister_target(TARGET, self._opened)
+        if self._tracebacks is not None:
+            self._tracebacks.remove()
         if self._comms is not None:
             self._comms.close()
         if self._session is not None:
@@ -191,6 +199,7 @@ class Lab:
 
             runs.finish(getattr(result, "error_in_exec", None))
         self._come_last()
+        self._forget_nan(result)
         if "hybrid_lab.gluon" not in sys.modules:
             return
         if self._session is not None:
@@ -202,6 +211,16 @@ class Lab:
         with without_collecting(collect=False):  # a collection takes longer than all else beside a large model
             self._drop_stale()
             self.push()
+
+    def _forget_nan(self, result: object) -> None:
+        """A cell that had stopped at a NaN ran to its end."""
+        cell_id = getattr(getattr(result, "info", None), "cell_id", None)
+        if "hybrid_lab.insight.last_nan" in sys.modules and cell_id and getattr(result, "success", False):
+            from hybrid_lab.insight import last_nan
+
+            for found in last_nan.all_found():
+                if cell_ids.get(found.file) == cell_id:
+                    last_nan.forget_cell(found.file)
 
     def _end(self, info: object) -> None:
         """Note that the cell of this info ended, and with it the cells that it ran."""
@@ -221,15 +240,20 @@ class Lab:
     def _drop_stale(self) -> None:
         """Drop graphs of code that changed (%autoreload), and of models whose class was defined again."""
         from hybrid_lab.lab.lifecycle import Redefinitions, drop_stale
-        from hybrid_lab.lab.registry import Registry
 
         if self._redefinitions is None:
             self._redefinitions = Redefinitions()
-        if self._registry is None:
-            self._registry = Registry(self._namespace) if self._session is None else self._session.registry
-        entries = self._registry.refresh(look=False)
+        entries = self._registry_of_models().refresh(look=False)
         models = [(entry.name, block) for entry in entries if (block := entry.reference()) is not None]
         self._tell(drop_stale() + self._redefinitions.notes(self.shell.user_ns, models))
+
+    def _registry_of_models(self) -> Registry:
+        """The models of the user's namespace; the session's registry, as soon as there is a session."""
+        from hybrid_lab.lab.registry import Registry
+
+        if self._registry is None:
+            self._registry = Registry(self._namespace) if self._session is None else self._session.registry
+        return self._registry
 
     def _tell(self, notes: list[str]) -> None:
         """Send notes to the pages, or to the log if none is connected."""

@@ -15,6 +15,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import describe, plain
+from hybrid_lab.gluon.saved import note_file
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.logger import logger
@@ -135,6 +136,7 @@ class _Loading:
         attributes: str,
     ) -> None:
         self.archive, self.net, self.strict, self.from_file, self.trainer = archive, net, strict, from_file, trainer
+        self.is_whole = subtree is None
         self.match: Match = match(archive.tree, net, renamed, subtree)
         self.differences = self.match.differences
         self.seen: set[int] = set()
@@ -201,6 +203,8 @@ class _Loading:
             restored = True
         for _, saved_trainer, trainer in self.further:
             saved_trainer.restore(trainer)
+        if self.is_whole and not self.differences and isinstance(self.archive, Archive):
+            note_file(self.net, os.path.abspath(self.archive.path), "loaded")
         if interrupt is not None:
             raise interrupt
         graphs = sum(map(len, pins.values())) if self.from_file else len(members)

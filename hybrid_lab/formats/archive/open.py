@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,6 +15,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import registry
 from hybrid_lab.gluon.parameter import Constant, Parameter
+from hybrid_lab.gluon.saved import note_file
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.logger import logger
@@ -159,6 +161,8 @@ def _build(
     root = builder.build_root()
     builder.pin()
     builder.give_attributes()
+    if isinstance(archive, Archive):
+        note_file(root, os.path.abspath(archive.path), "loaded")
     return (root, archive.aux(builder.blocks, builder.parameters)) if with_aux else root
 
 

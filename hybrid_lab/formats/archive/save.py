@@ -20,6 +20,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+from hybrid_lab.gluon.saved import note_file
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
@@ -184,7 +185,8 @@ def _save(
                 contents.write(ContainerWriter(file, written))
         except ArchiveError as error:
             raise ArchiveError(str(error), path=file_name) from None
-    absolute = os.path.abspath(file_name)
+        absolute = os.path.abspath(file_name)
+        note_file(net, absolute, "saved")
     if contents.unsaved:
         unsaved = layout.shorten(contents.unsaved, 20)
         text = f"{_called(net)}: attributes that are no data were not saved: {unsaved}; code must make them again"

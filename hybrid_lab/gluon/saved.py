@@ -1,0 +1,99 @@
+"""Which values a model had when it was last saved or loaded: version counters, no copies, so that asking is cheap."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import access
+
+if TYPE_CHECKING:
+    from .block import Block
+    from .parameter import Parameter
+
+How = Literal["saved", "loaded"]
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The memory of one parameter's arrays, and the version of each."""
+
+    buffers: tuple[weakref.ref[Any], ...]
+    numbers: tuple[int, ...]
+
+    @staticmethod
+    def of(parameter: Parameter) -> Versions:
+        """The versions that a parameter has now."""
+        buffers = [array.buffer for array in access.arrays(parameter) or ()]
+        return Versions(tuple(map(weakref.ref, buffers)), tuple(buffer.version for buffer in buffers))
+
+    @property
+    def may_change_unnoticed(self) -> bool:
+        """Whether other programs have the memory, and may have written to it."""
+        return any(buffer.exported for reference in self.buffers if (buffer := reference()) is not None)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changed since a file was written or read. Written values count as changed, whether they differ or not.
+
+    changed, unsure : parameters that were written, added or removed; those whose memory other programs have
+    total : all parameters; structure : Blocks or parameters were added or removed
+    """
+
+    changed: int
+    unsure: int
+    total: int
+    structure: bool
+
+
+@dataclass(frozen=True)
+class FileState:
+    """path : of the archive; how : `saved` or `loaded`; when : seconds since 1970"""
+
+    path: str
+    how: How
+    when: float
+    structure: int
+    versions: dict[str, Versions]
+
+    def change(self, net: Block) -> Change:
+        """What changed in the model since then."""
+        now = _parameters(net)
+        changed = unsure = 0
+        for path, parameter in now.items():
+            versions = Versions.of(parameter)
+            if versions != self.versions.get(path):
+                changed += 1
+            elif versions.may_change_unnoticed:
+                unsure += 1
+        changed += len(self.versions.keys() - now.keys())
+        return Change(changed, unsure, len(now), access.structure_version(net) != self.structure)
+
+
+def _parameters(net: Block) -> dict[str, Parameter]:
+    """The parameters of a model, each once, by its first path."""
+    found: dict[int, tuple[str, Parameter]] = {}
+    for path, parameter in access.parameters_by_path(net).items():
+        found.setdefault(id(parameter), (path, parameter))
+    return dict(found.values())
+
+
+#: id of a model -> the model, and its last file. Not by Blocks: their classes may define __eq__ and no __hash__.
+_last: dict[int, tuple[weakref.ref[Block], FileState]] = {}
+
+
+def note_file(net: Block, path: str, how: How) -> None:
+    """Note that the model's values are now those of the file."""
+    key = id(net)
+    versions = {name: Versions.of(item) for name, item in _parameters(net).items()}
+    state = FileState(path, how, time.time(), access.structure_version(net), versions)
+    _last[key] = weakref.ref(net, lambda _: _last.pop(key, None)), state
+
+
+def last_file(net: Block) -> FileState | None:
+    """The file that the model was last saved to or loaded from, as a whole; None where there was none."""
+    reference, state = _last.get(id(net), (None, None))
+    return state if reference is not None and reference() is net else None

@@ -1,0 +1,76 @@
+"""The NaN or infinity that `watch_nan` found last in each model, until a watched call of the model is finite again."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hybrid_lab.diagnostics.location import Location, is_cell
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from hybrid_lab.diagnostics.errors import NonFiniteError
+    from hybrid_lab.gluon.block import Block
+
+
+@dataclass(frozen=True)
+class LastNan:
+    """What a NonFiniteError says, without the error, whose traceback would keep arrays alive.
+
+    net : the watched model; block, operator, part, location : as the error has them; text : its first line
+    file : of the notebook's cell that was running, "" outside of one
+    """
+
+    net: weakref.ref[Block]
+    block: str | None
+    operator: str
+    part: str
+    location: Location | None
+    text: str
+    file: str
+
+
+_found: list[LastNan] = []
+
+
+def note(nets: Iterable[Block], error: NonFiniteError) -> NonFiniteError:
+    """Note the error of a watch of these models; returns it."""
+    file = _running_cell()
+    text = str(error).partition("\n")[0]
+    for net in nets:
+        _found[:] = [item for item in _found if item.net() is not net]
+        reference = weakref.ref(net)
+        _found.append(LastNan(reference, error.block, error.operator, error.part, error.location, text, file))
+    return error
+
+
+def all_found() -> list[LastNan]:
+    """Those of models that are alive, the latest last."""
+    _found[:] = [item for item in _found if item.net() is not None]
+    return list(_found)
+
+
+def is_finite(net: Block) -> None:
+    """A watched call of the model returned finite values; a NaN in its backward may come again."""
+    if _found:
+        _found[:] = [item for item in _found if item.part != "forward" or item.net() is not net]
+
+
+def forget_cell(file: str) -> None:
+    """The cell that had failed ran to its end."""
+    _found[:] = [item for item in _found if item.file != file]
+
+
+def _running_cell() -> str:
+    """The file name of the outermost cell that is running, or ""."""
+    frame: FrameType | None = sys._getframe(1)
+    found = ""
+    while frame is not None:
+        if is_cell(frame.f_code.co_filename):
+            found = frame.f_code.co_filename
+        frame = frame.f_back
+    return found

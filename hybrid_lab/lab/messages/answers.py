@@ -1,0 +1,60 @@
+"""Messages about the four questions: what the banner above a model says, as far as the kernel knows it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from .common import Location
+
+
+class NanAnswer(TypedDict):
+    """NaN or an infinity that appeared in the user's own data.
+
+    source : `watched`: an operator, found by `mx.watch_nan`; `logged`: a value of `mx.log`; `parameters`: parameters
+        hold it
+    path : of the Block, null where none is known; operator, part : of a watched one, else ""; name : of the value that
+        was logged, or of the first parameter; step : of the logged value; count : number of parameters that hold it
+    text : all in words; location : the line of the operator
+    """
+
+    source: Literal["watched", "logged", "parameters"]
+    path: str | None
+    operator: str
+    part: str
+    name: str
+    step: int | None
+    count: int
+    text: str
+    location: Location | None
+
+
+class ChangeAnswer(TypedDict):
+    """What changed since the model was last saved or loaded.
+
+    how : `saved`, `loaded`, or `unknown`: there is a file of the model's name that this kernel neither wrote nor read
+    file : its name; path : absolute; reachable : whether it lies where `compare` finds it; when : seconds since 1970
+    changed : parameters that were written since; unsure : those that other programs may have written to
+    parameters : all; structure : whether Blocks or parameters came or went
+    """
+
+    how: Literal["saved", "loaded", "unknown"]
+    file: str
+    path: str
+    reachable: bool
+    when: float
+    changed: int
+    unsure: int
+    parameters: int
+    structure: bool
+
+
+class AnswersReply(TypedDict):
+    """What is known of a model without asking. `change` is null where the model was never saved.
+
+    measurable : whether the time of its operators takes little to measure, on a CPU that no cell uses
+    """
+
+    model: str
+    nan: NanAnswer | None
+    change: ChangeAnswer | None
+    measurable: bool
