@@ -15,11 +15,13 @@ from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.lab import actions, archives, files
+from hybrid_lab.lab.answers import Answers
 from hybrid_lab.lab.autosaves import autosave_data
 from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.diagnostics import findings_by_path, lint_cells, lint_key, lint_rows, merged
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
+from hybrid_lab.lab.messages.answers import AnswersReply
 from hybrid_lab.lab.messages.common import EmptyRequest, JsonObject, ModelRequest
 from hybrid_lab.lab.messages.connection import (
     PROTOCOL,
@@ -98,6 +100,7 @@ class Session:
         self.views: weakref.WeakSet[View] = weakref.WeakSet()
         self._notes: list[str] = []
         self._watches: dict[str, Watch] = {}
+        self._answers = Answers()
         self._lock = threading.Lock()
         self._namespace, self._changed, self._subshells, self._busy = namespace, changed, subshells, busy
 
@@ -221,6 +224,9 @@ class Session:
 
     def _on_findings(self, body: ModelRequest) -> FindingsReply:
         return {"findings": self.findings(self.registry.get(body["model"]))}
+
+    def _on_answers(self, body: ModelRequest) -> AnswersReply:
+        return self._answers.of(self.registry.get(body["model"]), self._busy())
 
     def _on_explain(self, body: ModelRequest) -> ExplainReply:
         from hybrid_lab.insight import explain

@@ -32,6 +32,7 @@ ALLOWED = frozenset(
         "graph",
         "findings",
         "explain",
+        "answers",
         "overlay",
         "values",
         "watch_nan",

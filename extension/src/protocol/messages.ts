@@ -338,6 +338,40 @@ export const findingsReply = record({
 });
 export type FindingsReply = Checked<typeof findingsReply>;
 
+export const nanAnswer = record({
+  source: oneOf('watched', 'logged', 'parameters'),
+  path: nullable(text),
+  operator: text,
+  part: text,
+  name: text,
+  step: nullable(integer),
+  count: integer,
+  text: text,
+  location: nullable(location)
+});
+export type NanAnswer = Checked<typeof nanAnswer>;
+
+export const changeAnswer = record({
+  how: oneOf('saved', 'loaded', 'unknown'),
+  file: text,
+  path: text,
+  reachable: flag,
+  when: number,
+  changed: integer,
+  unsure: integer,
+  parameters: integer,
+  structure: flag
+});
+export type ChangeAnswer = Checked<typeof changeAnswer>;
+
+export const answersReply = record({
+  model: text,
+  nan: nullable(nanAnswer),
+  change: nullable(changeAnswer),
+  measurable: flag
+});
+export type AnswersReply = Checked<typeof answersReply>;
+
 export const explainReply = record({
   text: text
 });
@@ -672,6 +706,7 @@ export const REPLIES = {
   values: valuesReply,
   watch_nan: watchNanReply,
   findings: findingsReply,
+  answers: answersReply,
   explain: explainReply,
   lint: lintReply,
   save: saveReply,
@@ -756,6 +791,9 @@ export interface Requests {
     on?: boolean;
   };
   findings: {
+    model: string;
+  };
+  answers: {
     model: string;
   };
   explain: {

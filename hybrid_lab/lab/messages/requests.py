@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .answers import AnswersReply
 from .common import EmptyRequest, ModelRequest
 from .connection import (
     AssetReply,
@@ -48,6 +49,7 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "values": (ValuesRequest, ValuesReply),
     "watch_nan": (WatchNanRequest, WatchNanReply),
     "findings": (ModelRequest, FindingsReply),
+    "answers": (ModelRequest, AnswersReply),
     "explain": (ModelRequest, ExplainReply),
     "lint": (LintRequest, LintReply),
     "save": (SaveRequest, SaveReply),

@@ -1,0 +1,144 @@
+"""What the banner is told: NaN of the user's own data, and what changed since the last save; nothing runs for it."""
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, gluon
+from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.saved import last_file
+from hybrid_lab.lab.runs import runs
+from tests.lab.conftest import inputs, make_net
+
+
+@pytest.fixture
+def ask(page, namespace, net):
+    namespace["net"] = net
+    (model,) = page.ok("models")["models"]
+    return lambda: page.ok("answers", model=model["id"])
+
+
+def train(net, steps=1, factor=1.0):
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    for _ in range(steps):
+        with autograd.record():
+            loss = net(inputs() * factor).sum()
+        loss.backward()
+        trainer.step(4)
+
+
+def test_nothing_is_known_of_a_new_model(ask):
+    answers = ask()
+    assert answers["nan"] is None and answers["change"] is None and answers["measurable"]
+
+
+@pytest.mark.parametrize("how", ["code", "panel", "autosave", "load", "open", "reload"])
+def test_every_way_to_save_or_load_counts(ask, page, net, namespace, how):
+    total = len(net.collect_params())
+    if how in ("load", "open", "reload"):
+        net.save("net")
+        train(net)
+    {
+        "code": lambda: net.save("net"),
+        "panel": lambda: page.ok("save", model="m1", file="net", overwrite=False),
+        "autosave": lambda: (mx.lab.autosave(net, "net", every=1), train(net)),
+        "load": lambda: net.load("net"),
+        "open": lambda: namespace.update(net=gluon.load("net")),
+        "reload": lambda: page.ok("reload", model="m1", file="net", graphs="code"),
+    }[how]()
+    if how == "open":
+        model = page.ok("models")["models"][-1]["id"]
+        change = page.ok("answers", model=model)["change"]
+    else:
+        change = ask()["change"]
+    assert change["how"] == ("saved" if how in ("code", "panel", "autosave") else "loaded")
+    assert (change["file"], change["changed"], change["reachable"]) == ("net.hlab", 0, True)
+    assert change["parameters"] == total and not change["structure"]
+    if how != "open":
+        train(net)
+        assert ask()["change"]["changed"] == (0 if how == "autosave" else total)
+
+
+def test_single_changes_are_counted(ask, net):
+    net.save("net")
+    net.head.bias.set_data(mx.nd.ones(3))
+    assert ask()["change"]["changed"] == 1
+    net.body[1].running_mean.data()[:] = 2
+    assert ask()["change"]["changed"] == 2
+    net.head.weight.data().__dlpack__()
+    assert ask()["change"]["unsure"] == 1
+    net.extra = nn.Dense(2)
+    change = ask()["change"]
+    assert change["structure"] and change["changed"] == 4
+    net.save("net")
+    assert ask()["change"]["changed"] == 0
+
+
+def test_a_file_of_an_earlier_kernel_is_named_and_not_compared(ask, net):
+    other = make_net()
+    other.save("net")
+    change = ask()["change"]
+    assert (change["how"], change["file"], change["reachable"]) == ("unknown", "net.hlab", True)
+
+
+def test_a_save_of_a_part_is_no_save_of_the_model(ask, net):
+    net.body.save("body")
+    assert ask()["change"] is None and last_file(net.body) is not None
+
+
+def test_a_model_that_is_gone_is_forgotten(net):
+    import gc
+
+    net.save("net")
+    key = id(net)
+    del net
+    gc.collect()
+    from hybrid_lab.gluon import saved
+
+    assert key not in saved._last or saved._last[key][0]() is not None
+
+
+def test_a_watched_nan_names_its_block_until_the_model_is_finite_again(ask, net):
+    watch = mx.watch_nan(net)
+    with pytest.raises(mx.NonFiniteError):
+        net(inputs() * np.inf)
+    nan = ask()["nan"]
+    assert nan["source"] == "watched" and nan["path"] is not None
+    net(inputs())
+    assert ask()["nan"] is None
+    watch.close()
+
+
+def test_a_watched_part_is_named_by_its_path_in_the_model(ask, net):
+    with mx.watch_nan(net.body), pytest.raises(mx.NonFiniteError):
+        net.body(inputs() * np.nan)
+    assert ask()["nan"]["path"].startswith("body")
+
+
+def test_a_logged_nan_is_named_with_its_step(ask):
+    mx.log(loss=1.0)
+    mx.log(loss=float("nan"))
+    runs.finish()
+    nan = ask()["nan"]
+    assert (nan["source"], nan["name"]) == ("logged", "loss") and nan["step"] is not None
+    mx.log(loss=1.0)
+    runs.finish()
+    assert ask()["nan"] is None, "the latest training had none"
+
+
+def test_parameters_with_nan_are_found_by_reading_what_was_written(ask, net):
+    train(net, factor=np.nan)
+    nan = ask()["nan"]
+    assert nan["source"] == "parameters" and nan["count"] > 1 and nan["path"] is not None
+    for parameter in net.collect_params().values():
+        parameter.set_data(mx.nd.ones(parameter.shape))
+    assert ask()["nan"] is None
+
+
+def test_a_loss_function_has_no_file_and_no_log(page, namespace):
+    namespace["loss"] = gluon.loss.L2Loss()
+    mx.log(loss=float("nan"))
+    runs.finish()
+    (model,) = page.ok("models")["models"]
+    answers = page.ok("answers", model=model["id"])
+    assert answers["nan"] is None and answers["change"] is None
