@@ -9,7 +9,8 @@ import { family } from '../src/graph/draw';
 import { Point, layerDot, readPlan } from '../src/graph/layer';
 import { firstOpen, nameOf, openedWith, withNames } from '../src/graph/opening';
 import { Scene } from '../src/graph/scene';
-import { neighbours, search, step, trace } from '../src/graph/walk';
+import { search } from '../src/graph/search';
+import { neighbours, step, trace } from '../src/graph/walk';
 import { Aborted } from '../src/graph/worker';
 import type { GraphReply } from '../src/protocol/messages';
 import { deep, graphviz, ids, measure, pictureOf } from './layouts';
@@ -285,11 +286,11 @@ test('a trace has all that feeds a node and all that reads it, with the boxes ar
 
 test('search looks at labels, operators, Blocks, classes and parameters', () => {
   const scene = new Scene(graph());
-  assert.deepEqual(search(scene, 'conv'), ['n1']);
-  assert.deepEqual(search(scene, 'hybridsequential'), ['b0']);
-  assert.deepEqual(search(scene, 'output.weight'), ['n4']);
-  assert.deepEqual(search(scene, 'dense'), ['n4']);
-  assert.deepEqual(search(scene, ' '), []);
+  assert.deepEqual(search(scene, 'conv').hits, ['n1']);
+  assert.deepEqual(search(scene, 'hybridsequential').hits, ['b0']);
+  assert.deepEqual(search(scene, 'output.weight').hits, ['n4']);
+  assert.deepEqual(search(scene, 'dense').hits, ['n4']);
+  assert.deepEqual(search(scene, ' ').hits, []);
 });
 
 test('operators of one kind have one colour', () => {

@@ -2,6 +2,8 @@
 
 import type { GraphProgram, GraphReply } from '../protocol/messages';
 import { button, h, replace } from '../view/dom';
+import { Hit, HitList } from './hit-list';
+import { FIELDS } from './search';
 
 export interface GraphBarEvents {
   onProgram(id: string): void;
@@ -10,13 +12,24 @@ export interface GraphBarEvents {
   onPaths(): void;
   onText(): void;
   onCloseAll(): void;
+  /** Open all boxes to a depth; Infinity: all boxes. */
+  onDepth(depth: number): void;
   /** `way`: 0 while the user types, 1 to the next hit, -1 to the one before. */
   onSearch(text: string, way: -1 | 0 | 1): void;
+  /** Go to the hit of this number. */
+  onHit(index: number): void;
   onSave(kind: 'svg' | 'png'): void;
 }
 
 /** Milliseconds that typing must rest before it is searched for. */
 const REST = 80;
+
+const HELP = [
+  'Words, all of which must be there; regular expressions too: conv|pool, stage[34]',
+  `In one field: ${FIELDS.map(field => `${field}:`).join(' ')} - op:conv shape:64`,
+  'Enter or ↓: next hit, Shift+Enter or ↑: the one before'
+].join('\n');
+const KEYS: Record<string, -1 | 1> = { ArrowDown: 1, ArrowUp: -1 };
 
 export class GraphBar {
   readonly element: HTMLElement;
@@ -32,8 +45,37 @@ export class GraphBar {
       type: 'search',
       placeholder: 'Search the graph',
       'aria-label': 'Search the graph: label, operator, Block or parameter',
+      title: HELP,
+      'aria-controls': this.hitList.id,
+      autocomplete: 'off',
       oninput: () => this.onType(),
+      onfocus: () => this.hitList.open(),
+      onblur: () => this.hitList.close(),
       onkeydown: event => this.onSearchKey(event as KeyboardEvent)
+    });
+    this.steps = [
+      button('↑', () => this.step(-1), {
+        class: 'hl-button hl-hit-step',
+        'aria-label': 'Previous hit',
+        title: 'Previous hit (Shift+Enter)'
+      }),
+      button('↓', () => this.step(1), {
+        class: 'hl-button hl-hit-step',
+        'aria-label': 'Next hit',
+        title: 'Next hit (Enter)'
+      })
+    ];
+    this.depths = h('select', {
+      class: 'hl-input hl-depths',
+      'aria-label': 'Open boxes to a depth',
+      title: 'Open boxes to a depth',
+      onchange: () => {
+        const { value } = this.depths;
+        this.depths.value = '';
+        if (value !== '') {
+          events.onDepth(Number(value));
+        }
+      }
     });
     this.count = h('span', { class: 'hl-hits', role: 'status' });
     this.textButton = button('Text', () => events.onText(), {
@@ -62,12 +104,20 @@ export class GraphBar {
       'div',
       { class: 'hl-graph-bar' },
       this.programs,
-      h('span', { class: 'hl-search' }, this.searchField, this.count),
-      h('div', { class: 'hl-zoom' }, ...this.pictureButtons, this.textButton),
+      h(
+        'span',
+        { class: 'hl-search' },
+        h('span', { class: 'hl-search-field' }, this.searchField, this.count),
+        ...this.steps,
+        this.hitList.element
+      ),
+      h('div', { class: 'hl-zoom' }, this.depths, ...this.pictureButtons, this.textButton),
+      this.told,
       this.summary,
       this.reason
     );
     this.programs.hidden = true;
+    this.setSteps(0);
   }
 
   show(graph: GraphReply): void {
@@ -88,6 +138,7 @@ export class GraphBar {
       const off = !what.picture;
       this.pictureButtons.forEach(element => (element.disabled = off));
       this.searchField.disabled = off;
+      this.depths.disabled = off;
     }
     if (what.text !== undefined) {
       this.textButton.disabled = !what.text;
@@ -112,6 +163,54 @@ export class GraphBar {
     this.count.textContent = text;
   }
 
+  /** List the hits; `count`: of all, where not all are listed; `problem`: what is wrong with what was typed. */
+  list(hits: readonly Hit[], count: number, problem: string): void {
+    this.hitList.show(hits, count, problem);
+    this.setSteps(count);
+    this.point(-1);
+    if (this.searchField.ownerDocument.activeElement === this.searchField) {
+      this.hitList.open();
+    }
+  }
+
+  /** The hit that is selected, by its number. */
+  point(index: number): void {
+    const row = this.hitList.rowId(index);
+    this.hitList.mark(index);
+    if (row === null) {
+      this.searchField.removeAttribute('aria-activedescendant');
+    } else {
+      this.searchField.setAttribute('aria-activedescendant', row);
+    }
+  }
+
+  /** Say something about the picture, such as how many boxes are open now. */
+  tell(text: string): void {
+    this.told.textContent = text;
+  }
+
+  /** How many boxes there are to each depth; `all`: at every depth. */
+  setDepths(boxes: readonly number[], all: number): void {
+    this.depths.hidden = all === 0;
+    const label = (count: number): string => `${count.toLocaleString('en')} box${count === 1 ? '' : 'es'}`;
+    replace(
+      this.depths,
+      h('option', { value: '' }, 'Open …'),
+      ...boxes.map((count, i) => h('option', { value: i + 1 }, `Depth ${i + 1}: ${label(count)}`)),
+      h('option', { value: 'Infinity' }, `All: ${label(all)}`)
+    );
+    this.depths.value = '';
+  }
+
+  private step(way: -1 | 1): void {
+    this.searchNow();
+    this.events.onSearch(this.searched, way);
+  }
+
+  private setSteps(count: number): void {
+    this.steps.forEach(element => (element.disabled = count === 0));
+  }
+
   focusSearch(): void {
     this.searchField.focus();
     this.searchField.select();
@@ -119,18 +218,28 @@ export class GraphBar {
 
   private onType(): void {
     clearTimeout(this.resting);
-    this.resting = setTimeout(() => this.events.onSearch(this.searchField.value, 0), REST);
+    this.resting = setTimeout(() => this.searchNow(), REST);
+  }
+
+  /** Search at once for what was typed last. */
+  private searchNow(): void {
+    clearTimeout(this.resting);
+    if (this.searchField.value !== this.searched) {
+      this.searched = this.searchField.value;
+      this.events.onSearch(this.searched, 0);
+    }
   }
 
   private onSearchKey(event: KeyboardEvent): void {
-    if (event.key === 'Enter') {
+    const way = KEYS[event.key];
+    if (event.key === 'Enter' || (way !== undefined && this.searchField.value !== '')) {
       event.preventDefault();
-      clearTimeout(this.resting);
-      if (this.searchField.value !== this.searched) {
-        this.searched = this.searchField.value;
-        this.events.onSearch(this.searched, 0);
-      }
-      this.events.onSearch(this.searched, event.shiftKey ? -1 : 1);
+      this.hitList.open();
+      this.step(way ?? (event.shiftKey ? -1 : 1));
+    } else if (event.key === 'Escape' && this.hitList.isOpen) {
+      event.stopPropagation();
+      event.preventDefault(); // the field would be emptied by the browser
+      this.hitList.close();
     } else if (event.key === 'Escape' && this.searchField.value !== '') {
       event.stopPropagation();
       this.searchField.value = '';
@@ -142,6 +251,10 @@ export class GraphBar {
   private readonly programs: HTMLSelectElement;
   private readonly searchField: HTMLInputElement;
   private readonly count: HTMLElement;
+  private readonly hitList = new HitList(index => this.events.onHit(index));
+  private readonly steps: readonly HTMLButtonElement[];
+  private readonly depths: HTMLSelectElement;
+  private readonly told = h('span', { class: 'hl-graph-told', role: 'status' });
   private readonly textButton: HTMLButtonElement;
   private readonly pathsButton: HTMLButtonElement;
   private readonly pictureButtons: HTMLButtonElement[];

@@ -15,7 +15,7 @@ export interface Size {
   height: number;
 }
 
-export const SCALES = { least: 0.02, most: 3, start: 1, readable: 0.75 } as const;
+export const SCALES = { least: 0.02, most: 3, start: 1, readable: 0.75, legible: 0.34 } as const;
 
 const MARGIN = 8;
 
@@ -81,6 +81,18 @@ export function revealed(camera: Camera, rect: Rect, pane: Size, margin = 24): C
     shift(left, left + rect.width * camera.scale, pane.width),
     shift(top, top + rect.height * camera.scale, pane.height)
   );
+}
+
+/** The rectangle in the middle of the pane, the top of it where it is higher; larger where its text is too small to read. */
+export function centred(camera: Camera, rect: Rect, pane: Size, margin = 24): Camera {
+  const scale = camera.scale < SCALES.legible ? SCALES.readable : camera.scale;
+  const middle = (at: number, length: number, room: number): number =>
+    length * scale > room - 2 * margin ? margin - at * scale : (room - length * scale) / 2 - at * scale;
+  const wide = rect.width * scale > pane.width - 2 * margin;
+  const x = wide
+    ? pane.width / 2 - (rect.x + rect.width / 2) * scale
+    : middle(rect.x, rect.width, pane.width);
+  return { scale, x, y: middle(rect.y, rect.height, pane.height) };
 }
 
 /** Never out of sight: some of the picture stays in the pane. */

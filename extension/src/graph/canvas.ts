@@ -4,7 +4,9 @@ import type { OverlayItem } from '../protocol/messages';
 import { h, uniqueId } from '../view/dom';
 import {
   Camera,
+  SCALES,
   Size,
+  centred,
   contains,
   fitted,
   intersects,
@@ -29,6 +31,8 @@ export interface CanvasEvents {
   /** A double-click, or a click on + or -. */
   onToggle(id: string): void;
   onKey(event: KeyboardEvent): void;
+  /** A click on the parameter number `index` of a node, by the order of its badges. */
+  onBadge?(id: string, index: number): void;
 }
 
 /** The ids of the marked nodes and boxes, and the keys of the marked edges. */
@@ -41,6 +45,8 @@ export interface Marks {
   /** Whether everything else steps back. */
   isTracing: boolean;
   hits: ReadonlySet<string>;
+  /** What the line of code computes in which the cursor stands. */
+  code: ReadonlySet<string>;
 }
 
 export const NO_MARKS: Marks = {
@@ -50,11 +56,12 @@ export const NO_MARKS: Marks = {
   upEdges: new Set(),
   downEdges: new Set(),
   isTracing: false,
-  hits: new Set()
+  hits: new Set(),
+  code: new Set()
 };
 
 /** Scales below which details, and all text, are too small to be read. */
-const READABLE = { detail: 0.6, title: 0.34 } as const;
+const READABLE = { detail: 0.6, title: SCALES.legible } as const;
 /** Pixels around the pane that are drawn ahead. */
 const AHEAD = 240;
 const DOUBLE = { milliseconds: 450, pixels: 8 } as const;
@@ -221,6 +228,21 @@ export class Canvas {
     }
   }
 
+  /** Bring a node or box into the middle of the pane. */
+  centre(id: string): void {
+    const item = this.picture?.items.get(id);
+    if (item) {
+      this.moved = true;
+      this.look(centred(this.camera, item, this.pane));
+    }
+  }
+
+  /** Whether a node or box, or some of it, is in view. */
+  shows(id: string): boolean {
+    const item = this.picture?.items.get(id);
+    return item !== undefined && intersects(item, visible(this.camera, this.pane));
+  }
+
   look(camera: Camera): void {
     this.camera = this.picture ? kept(camera, this.picture, this.pane) : camera;
     const { x, y, scale } = this.camera;
@@ -321,6 +343,7 @@ export class Canvas {
     classes.toggle('hl-g-up', marks.up.has(key) || marks.upEdges.has(key));
     classes.toggle('hl-g-down', marks.down.has(key) || marks.downEdges.has(key));
     classes.toggle('hl-g-hit', marks.hits.has(key));
+    classes.toggle('hl-g-code', marks.code.has(key));
   }
 
   private measureElement(element: SVGElement, key: string): void {
@@ -385,6 +408,7 @@ export class Canvas {
     const target = event.target as Element;
     const id = target.closest('[data-id]')?.getAttribute('data-id') ?? null;
     const toggles = target.closest('[data-toggle]') !== null;
+    const badge = target.closest('[data-badge]')?.getAttribute('data-badge') ?? null;
     const start = this.at(event);
     let isDrag = false;
     const move = (moved: PointerEvent): void => {
@@ -421,6 +445,9 @@ export class Canvas {
       this.element.classList.remove('hl-dragging');
       if (!isDrag && ended.type === 'pointerup') {
         this.onClick(id, toggles, { x: event.clientX, y: event.clientY }, event.timeStamp);
+        if (id !== null && badge !== null) {
+          this.events.onBadge?.(id, Number(badge));
+        }
       }
     };
     window.addEventListener('pointermove', move);

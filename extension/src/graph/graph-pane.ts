@@ -3,7 +3,7 @@
 import type { GraphBox, GraphNode, GraphReply, Location, OverlayItem } from '../protocol/messages';
 import { button, h, replace } from '../view/dom';
 import { safeSvg } from '../view/safe-svg';
-import { plural } from '../view/words';
+import { plural, tensorText } from '../view/words';
 import { GraphBar } from './bar';
 import { anchored } from './camera';
 import { Canvas, Marks, NO_MARKS } from './canvas';
@@ -12,9 +12,11 @@ import { Composer, Picture } from './compose';
 import { spoken } from './draw';
 import { saveAs, staticSvg, svgText } from './export';
 import { shortText } from './measured';
-import { firstOpen, nameOf, openedWith, withNames } from './opening';
+import { Hit, HitList } from './hit-list';
+import { DRAWN, depthOf, firstOpen, nameOf, openedTo, openedWith, withNames } from './opening';
 import { Scene, edgeKey } from './scene';
-import { Step, search, step, trace } from './walk';
+import { search } from './search';
+import { Step, step, trace } from './walk';
 import { Aborted, Layout } from './worker';
 
 export interface GraphPaneEvents {
@@ -35,6 +37,9 @@ const STATIC = 2500;
 /** Nodes up to which two replies are compared, to draw nothing where nothing changed. */
 const COMPARED = 3000;
 
+/** Depths that can be chosen, beside all. */
+const DEPTHS = 6;
+
 const STEPS: Record<string, Step> = {
   ArrowUp: 'up',
   ArrowDown: 'down',
@@ -45,6 +50,8 @@ const STEPS: Record<string, Step> = {
 export class GraphPane {
   readonly element: HTMLElement;
   readonly canvas: Canvas;
+  /** The state of the Block at a path, in words; for the search. */
+  stateOf: (path: string) => string = () => '';
 
   constructor(
     private readonly layout: Layout,
@@ -62,7 +69,9 @@ export class GraphPane {
       onFit: () => this.canvas.fit(),
       onPaths: () => this.setTracing(!this.isTracing),
       onText: () => this.showText(this.asText.hidden),
-      onCloseAll: () => void this.reopen(new Set(), null),
+      onCloseAll: () => void this.closeAll(),
+      onDepth: depth => void this.openTo(depth),
+      onHit: index => void this.goToHit(index),
       onSearch: (text, way) => void this.search(text, way),
       onSave: kind => void this.save(kind)
     });
@@ -138,6 +147,12 @@ export class GraphPane {
     this.scene = scene;
     this.scenePath = graph.path;
     this.findHits(scene, this.bar.searchText);
+    this.bar.tell('');
+    const depths = Array.from(
+      { length: Math.min(depthOf(scene), DEPTHS) },
+      (_, i) => openedTo(scene, i + 1).boxes
+    );
+    this.bar.setDepths(depths, openedTo(scene, Infinity).boxes);
     this.drawn = picture;
     const keep = view === this.view && this.picture !== null;
     this.view = view;
@@ -189,7 +204,7 @@ export class GraphPane {
     this.mark();
   }
 
-  /** Select a node or box; the boxes around it open. */
+  /** Select a node or box, and bring it into the middle; the boxes around it open. */
   async select(id: string): Promise<void> {
     const { scene } = this;
     const target = scene?.resolve(id);
@@ -200,7 +215,7 @@ export class GraphPane {
         await this.reopen(open, null);
       }
       this.pick(target);
-      this.canvas.reveal(target);
+      this.canvas.centre(target);
       this.canvas.element.scrollIntoView?.({ block: 'nearest' });
     }
   }
@@ -333,6 +348,27 @@ export class GraphPane {
     await this.redraw(open, anchor, anchor !== null || open.size > 0);
   }
 
+  private async closeAll(): Promise<void> {
+    this.bar.tell('');
+    await this.reopen(new Set(), null);
+  }
+
+  /** Open all boxes to a depth, as many as can be drawn, and say how many are open. */
+  private async openTo(depth: number): Promise<void> {
+    const { scene } = this;
+    if (!scene) {
+      return;
+    }
+    const { open, boxes } = openedTo(scene, depth);
+    const count = (number: number): string => number.toLocaleString('en');
+    this.bar.tell(
+      open.size < boxes
+        ? `${count(open.size)} of ${count(boxes)} boxes are open: more than ${count(DRAWN)} nodes would be drawn`
+        : `${count(boxes)} box${boxes === 1 ? ' is' : 'es are'} open`
+    );
+    await this.reopen(open, this.selected);
+  }
+
   // -- selection, paths, search -------------------------------------------------------------------------------------
 
   private pick(id: string | null): void {
@@ -373,10 +409,27 @@ export class GraphPane {
   }
 
   private findHits(scene: Scene, text: string): void {
-    this.hits = search(scene, text);
+    const { hits, problem } = search(scene, text, path => this.stateOf(path));
+    this.hits = hits;
     this.hit = -1;
     const count = this.hits.length;
     this.bar.found(text.trim() === '' ? '' : count === 0 ? 'nothing found' : plural(count, 'hit'));
+    this.bar.list(
+      HitList.listed(hits).map(id => this.hitOf(scene, id)),
+      count,
+      problem
+    );
+  }
+
+  private hitOf(scene: Scene, id: string): Hit {
+    const item = scene.nodes.get(id) ?? scene.box(id);
+    const kind = scene.nodes.get(id)?.op ?? scene.box(id)?.class ?? '';
+    const output = item?.outputs[0];
+    return {
+      id,
+      title: this.nameOf(id),
+      detail: [kind, output && tensorText(output)].filter(Boolean).join(' ')
+    };
   }
 
   /** Go to the next hit; `way` 0: to the first one, while the user types. */
@@ -392,10 +445,15 @@ export class GraphPane {
     }
     const count = this.hits.length;
     if (count > 0) {
-      this.hit = this.hit < 0 && way < 0 ? count - 1 : (this.hit + way + count) % count;
-      this.bar.found(`${this.hit + 1} of ${count}`);
-      await this.select(this.hits[this.hit] ?? '');
+      await this.goToHit(this.hit < 0 && way < 0 ? count - 1 : (this.hit + way + count) % count);
     }
+  }
+
+  private async goToHit(index: number): Promise<void> {
+    this.hit = index;
+    this.bar.found(`${index + 1} of ${this.hits.length}`);
+    this.bar.point(index);
+    await this.select(this.hits[index] ?? '');
   }
 
   private say(text: string): void {

@@ -43,6 +43,65 @@ export function firstOpen(scene: Scene): Set<string> {
   }
 }
 
+/** Nodes and boxes that are drawn at most when boxes are opened to a depth: more take seconds to be laid out. */
+export const DRAWN = 3000;
+
+/** Boxes opened to a depth. `boxes`: how many there are to that depth; `drawn`: nodes and boxes that are then drawn. */
+export interface Opened {
+  open: Set<string>;
+  boxes: number;
+  drawn: number;
+}
+
+/**
+ * Open all boxes to a depth, the outer ones first, while what is drawn stays within a limit. Folds and parts, which only
+ * gather, are no depth of their own.
+ */
+export function openedTo(scene: Scene, depth: number, limit: number = DRAWN): Opened {
+  const open = new Set<string>();
+  let drawn = scene.layer('').members.length;
+  let boxes = 0;
+  let level = scene.layer('').members;
+  for (let at = 0; at < depth && level.length > 0; at++) {
+    const next: string[] = [];
+    const waiting = level.filter(id => scene.box(id));
+    for (const id of waiting) {
+      const { members } = scene.layer(id);
+      const kind = scene.box(id)?.kind;
+      boxes++;
+      if (drawn + members.length <= limit) {
+        open.add(id);
+        drawn += members.length;
+      }
+      if (kind === 'fold' || kind === 'part') {
+        waiting.push(...members.filter(member => scene.box(member)));
+      } else {
+        next.push(...members);
+      }
+    }
+    level = next;
+  }
+  // A box within one that stays closed would not be seen.
+  for (const id of open) {
+    if (scene.above(id).some(box => !open.has(box))) {
+      open.delete(id);
+    }
+  }
+  return { open, boxes, drawn };
+}
+
+/** How many boxes stand in one another at most, without folds and parts. */
+export function depthOf(scene: Scene): number {
+  let deepest = 0;
+  for (const [id, box] of scene.boxes) {
+    if (box.kind !== 'fold' && box.kind !== 'part') {
+      const around = scene.above(id).filter(each => !['fold', 'part'].includes(scene.box(each)?.kind ?? ''));
+      deepest = Math.max(deepest, around.length + 1);
+    }
+  }
+  return deepest;
+}
+
 /** What opens with a box: the only box in it, and of a fold the first of its Blocks, as a sample. */
 export function openedWith(scene: Scene, id: string): string[] {
   const opened = [id];

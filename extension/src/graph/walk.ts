@@ -1,4 +1,4 @@
-// Walking in a picture: along edges with the arrow keys, paths to and from a node, and search.
+// Walking in a picture: along edges with the arrow keys, and paths to and from a node.
 
 import type { DrawnItem, Picture } from './compose';
 import { OnPart, Scene, edgeKey, portKey, valueKey } from './scene';
@@ -151,34 +151,5 @@ export function trace(scene: Scene, id: string): Trace {
       yield reader;
     }
   });
-  return found;
-}
-
-/** Ids of nodes and boxes that have every word in their label, operator, class, Block path or badges; in order. */
-export function search(scene: Scene, text: string): string[] {
-  const words = text
-    .toLowerCase()
-    .split(/\s+/)
-    .filter(word => word !== '');
-  if (words.length === 0) {
-    return [];
-  }
-  const hits = (parts: readonly string[]): boolean => {
-    const all = parts.join(' ').toLowerCase();
-    return words.every(word => all.includes(word));
-  };
-  const found: string[] = [];
-  for (const box of scene.boxes.values()) {
-    if (scene.layer(box.id).members.length > 0 && hits([box.label, box.class, box.block ?? '', box.kind])) {
-      found.push(box.id);
-    }
-  }
-  for (const node of scene.nodes.values()) {
-    const only = scene.only(node.id);
-    const badges = node.badges.map(badge => `${badge.name} ${badge.path}`);
-    if (hits([node.label, node.op, node.block, only?.class ?? '', ...badges])) {
-      found.push(node.id);
-    }
-  }
   return found;
 }

@@ -3,6 +3,7 @@
 import type { AnyModel, RenderProps } from '@anywidget/types';
 import styles from '../../style/base.css';
 import graphStyles from '../../style/graph.css';
+import followStyles from '../../style/follow.css';
 import overlayStyles from '../../style/overlay.css';
 import { workerLayout } from '../graph/worker';
 import { Channel, Envelope, asRequestError } from '../protocol/channel';
@@ -108,7 +109,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   const root = h(
     'div',
     { class: 'hl-root hl-wide' },
-    h('style', {}, styles, graphStyles, overlayStyles),
+    h('style', {}, styles, graphStyles, overlayStyles, followStyles),
     problem,
     h('div', { class: 'hl-actions' }, actions.buttons, actions.outcome, actions.more),
     view.element
