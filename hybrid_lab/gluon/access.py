@@ -78,14 +78,25 @@ def graphs(block: HybridBlock) -> GraphCache:
 
 
 def is_active(block: HybridBlock) -> bool:
-    """Whether `hybridize()` is on."""
-    return block._active
+    """Whether `hybridize()` is on, also while a tool lets the Block run its code."""
+    return block._active or block._set_aside
 
 
 def set_active(block: HybridBlock, active: bool) -> None:
     """Switch between eager calls and graphs, without dropping graphs as `hybridize()` does."""
     object.__setattr__(block, "_active", active)
     looks.changed(block)
+
+
+def runs_graphs(block: HybridBlock) -> bool:
+    """Whether calls run graphs: `hybridize()` is on, and no tool has set that aside."""
+    return block._active
+
+
+def set_aside(block: HybridBlock, aside: bool) -> None:
+    """Let an active Block run its code for a while, or its graphs again; the lab shows it as active all the time."""
+    object.__setattr__(block, "_set_aside", aside)
+    object.__setattr__(block, "_active", not aside)
 
 
 def flags(block: HybridBlock) -> dict[str, Any]:

@@ -541,7 +541,7 @@ class Block:
         self._note_output_types(types)
 
     def _note_output_types(self, types: tuple[tuple[Any, Any], ...]) -> None:
-        if self._last_outputs != types:
+        if self._last_outputs != types and not looks.is_tool_running():
             self.__dict__["_last_outputs"] = types
             looks.changed(self)
 

@@ -83,6 +83,8 @@ class HybridBlock(Block):
     """
 
     _active: bool
+    _set_aside: bool = False
+    """Whether `hybridize()` is on although `_active` is not: a tool lets the code run."""
     _flags: dict[str, Any]
     _graphs: GraphCache
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab.gluon import access, looks
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.symbol import tracing
 
@@ -78,14 +79,15 @@ def layer_table(net: Block, inputs: tuple[object, ...]) -> LayerTable:
 @contextmanager
 def _eager(blocks: list[Block]) -> Iterator[None]:
     """Run hybridized blocks layer by layer, so that the inner hooks fire."""
-    active = [block for block in blocks if getattr(block, "_active", False)]
+    active: list[Any] = [block for block in blocks if getattr(block, "_active", False)]
     for block in active:
-        object.__setattr__(block, "_active", False)
+        access.set_aside(block, True)
     try:
-        yield
+        with looks.tool_runs():
+            yield
     finally:
         for block in active:
-            object.__setattr__(block, "_active", True)
+            access.set_aside(block, False)
 
 
 def _runs_a_file(block: Block) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hybrid_lab import forks
@@ -12,6 +15,30 @@ if TYPE_CHECKING:
 
 _count = 0
 _lock = forks.lock()
+
+
+class _Tools(threading.local):
+    """Per thread: how many runs of tools are under way."""
+
+    running = 0
+
+
+_tools = _Tools()
+
+
+@contextlib.contextmanager
+def tool_runs() -> Iterator[None]:
+    """Calls in the with-block, of this thread, are a tool's: the lab does not show what they returned."""
+    _tools.running += 1
+    try:
+        yield
+    finally:
+        _tools.running -= 1
+
+
+def is_tool_running() -> bool:
+    """Whether this thread is inside of `tool_runs`."""
+    return _tools.running > 0
 
 
 def changed(block: Block) -> None:

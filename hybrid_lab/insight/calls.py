@@ -19,6 +19,7 @@ from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.program import Program
 from hybrid_lab.gluon.hybridized.structure import Spec, flatten, unflatten
+from hybrid_lab.gluon.looks import tool_runs
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.specialize import specialize
@@ -107,28 +108,29 @@ def outer_calls(net: Block, inputs: Sequence[object]) -> list[Call]:
 
 @contextlib.contextmanager
 def as_eager(net: Block) -> Iterator[None]:
-    """Let every HybridBlock of the model run its code."""
-    blocks = [block for _, block in blocks_below(net) if isinstance(block, HybridBlock)]
-    before = [access.is_active(block) for block in blocks]
+    """Let every HybridBlock of the model run its code. What the lab shows of the model stays as it is."""
+    blocks = [block for _, block in hybrid_blocks(net) if access.runs_graphs(block)]
     try:
         for block in blocks:
-            access.set_active(block, False)
+            access.set_aside(block, True)
         yield
     finally:
-        for block, active in zip(blocks, before, strict=True):
-            access.set_active(block, active)
+        for block in blocks:
+            access.set_aside(block, False)
 
 
 @contextlib.contextmanager
 def unchanged(net: Block) -> Iterator[None]:
-    """Restore what a call may change: states without gradients (running statistics) and the count of draws."""
+    """Restore what a call may change: states without gradients (running statistics) and the count of draws. The lab
+    does not show what the calls return.
+    """
     before = []
     for _, block in blocks_below(net):
         for parameter in access.own_parameters(block).values():
             if parameter.grad_req == "null":
                 for array in access.arrays(parameter) or ():  # one per context
                     before.append((array, array.version, array.asnumpy().copy()))
-    with random_state.preserved():
+    with random_state.preserved(), tool_runs():
         try:
             yield
         finally:

@@ -298,12 +298,12 @@ class _Call:
     def graph(self) -> NeutralGraph | None:
         """The graph that the call ran; None where it ran the code."""
         block = self.block
-        if not isinstance(block, HybridBlock) or not (access.is_active(block) or access.graphs(block).pinned):
+        if not isinstance(block, HybridBlock) or not (access.runs_graphs(block) or access.graphs(block).pinned):
             return None
         leaves, spec = flatten(self.args)
         graphs = access.graphs(block)
         with tape.Mode(self.recording, self.training):
-            if access.is_active(block):
+            if access.runs_graphs(block):
                 return graphs.program(spec, leaves).neutral
             types = tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
             return graphs.pinned_for(spec, types, self.training)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import itertools
@@ -359,8 +360,14 @@ class GraphCache:
                     block._graphs.clear()
             drop_for_values(self.block, ", ".join(changed[:3]) or "what the code reads")
 
+    @property
+    def is_twin(self) -> bool:
+        """Whether a tool compiles into it for itself, see `twin`."""
+        return self.block._graphs is not self
+
     def twin(self, traces: bool) -> GraphCache:
-        """A cache for the same Block, to compile into while this one stays as it is; it repeats no message.
+        """A cache for the same Block, to compile into while this one stays as it is; it repeats no message, and the
+        lab shows nothing of it: its traces leave no graphs in the Blocks below.
 
         traces : start with the graphs that are known
         """
@@ -451,7 +458,9 @@ class GraphCache:
                 self._used[candidate] = next(_uses)
                 return candidate
         try:
-            graph, guard = trace_guarded(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves])
+            seen = [(leaf.shape, leaf.host_view.dtype) for leaf in leaves]
+            with looks.tool_runs() if self.is_twin else contextlib.nullcontext():
+                graph, guard = trace_guarded(self.block, spec, seen, keep=not self.is_twin)
         except Exception as error:
             self._note_failure(failure_of(error, self.block))
             if isinstance(error, HybridizeError):
@@ -658,8 +667,9 @@ class GraphCache:
             named_types = tuple([(shape, dtype.name) for shape, dtype in types])
             self.calls.note(KnownCall(spec, named_types, training, recording))
             _compiled.add(self)
-            block._note_output_types(program.output_types)
-            looks.changed(self.block)
+            if not self.is_twin:
+                block._note_output_types(program.output_types)
+                looks.changed(block)
             if not self._reported:
                 self._reported = True
                 logger.info(program.headline(seconds))
