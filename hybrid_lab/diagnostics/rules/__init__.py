@@ -100,6 +100,12 @@ def get(code: str) -> Rule:
     )
 
 
+def page(code: str) -> str:
+    """The page of a rule, in Markdown, without the data at its top. Raises KeyError if no rule has the code."""
+    get(code)
+    return (_PAGES / f"{code}.md").read_text(encoding="utf-8").partition("-->\n")[2].strip()
+
+
 @cache
 def all() -> list[Rule]:  # noqa: A001 - read as `rules.all()`
     """Every rule, ordered by code."""
