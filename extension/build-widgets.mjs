@@ -18,12 +18,26 @@ const common = {
   logLevel: 'warning'
 };
 
+/** Of Lumino's widgets only those of the panes: the whole package would double the module that goes to each view. */
+const lumino = {
+  name: 'lumino-panes',
+  setup(build) {
+    const source = join(here, '..', 'node_modules', '@lumino', 'widgets', 'src');
+    build.onResolve({ filter: /^@lumino\/widgets$/ }, () => ({ path: 'panes', namespace: 'lumino' }));
+    build.onLoad({ filter: /.*/, namespace: 'lumino' }, () => ({
+      contents: "export * from './splitpanel'; export * from './widget';",
+      resolveDir: source
+    }));
+  }
+};
+
 await mkdir(out, { recursive: true });
 await build({
   ...common,
   entryPoints: [join(here, 'src/widgets/view.ts')],
   outfile: join(out, 'view.js'),
-  loader: { '.css': 'text' }
+  loader: { '.css': 'text' },
+  plugins: [lumino]
 });
 await build({
   ...common,

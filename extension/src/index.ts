@@ -14,7 +14,7 @@ import { COMMANDS, addCommands } from './lab/commands';
 import { FileDiagnosticsService } from './lab/file-diagnostics';
 import { labIcon } from './lab/icon';
 import { KernelLink, mentionsHybridLab } from './lab/link';
-import { ViewMemory, browserStore } from './lab/memory';
+import { SizeMemory, ViewMemory, browserStore } from './lab/memory';
 import { HybridPanel } from './lab/panel';
 import { serverLint } from './lab/server-lint';
 import { registerViewOutput } from './lab/view-output';
@@ -85,19 +85,23 @@ const plugin: JupyterFrontEndPlugin<void> = {
       files.register(editors);
     }
 
+    const store = labShell ? state : browserStore(localStorage, PageConfig.getBaseUrl());
     const parts = {
       tracker,
       diagnostics,
       linkOf,
       layout: workerLayout(async () => (await import('./graph/source')).default),
-      memory: new ViewMemory(labShell ? state : browserStore(localStorage, PageConfig.getBaseUrl()))
+      memory: new ViewMemory(store)
     };
     const tabs = new WidgetTracker<MainAreaWidget<HybridPanel>>({ namespace: 'hybrid-lab-tab' });
     const addTab = (shell: ILabShell): void => {
       let tab = tabs.currentWidget;
       if (!tab || tab.isDisposed) {
-        tab = new MainAreaWidget({ content: new HybridPanel({ ...parts, isTab: true }) });
+        tab = new MainAreaWidget({
+          content: new HybridPanel({ ...parts, sizes: new SizeMemory(store, 'tab'), isTab: true })
+        });
         tab.id = 'hybrid-lab-main';
+        tab.toolbar.hide(); // it is empty, and takes a line of the graph
         tab.title.label = 'Hybrid Lab';
         tab.title.icon = labIcon;
         tab.title.closable = true;
@@ -109,7 +113,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
     };
     // A page of Notebook 7 shows one document: there are no tabs.
     const openTab = labShell && ((): void => addTab(labShell));
-    const panel = new HybridPanel({ ...parts, isTab: false, onTab: openTab ?? undefined });
+    const panel = new HybridPanel({
+      ...parts,
+      sizes: new SizeMemory(store, 'panel'),
+      isTab: false,
+      onTab: openTab ?? undefined
+    });
     app.shell.add(panel, 'left', { rank: 850, type: 'Hybrid Lab' });
     restorer?.add(panel, panel.id);
     void restorer?.restore(tabs, { command: COMMANDS.openTab, name: () => 'hybrid-lab' });

@@ -9,7 +9,7 @@ import { isName, loadingCode, pythonString, relativePath } from '../src/document
 import { RequestError } from '../src/protocol/channel';
 import type { ContentsReply, DocumentReply } from '../src/protocol/messages';
 import { ModelView } from '../src/view/model-view';
-import { graph, model, network, noLayout } from './records';
+import { graph, model, network, noLayout, noPanes } from './records';
 
 const file: DocumentReply = {
   file: 'net.hlab',
@@ -66,7 +66,7 @@ function page(
   });
   const view = new DocumentView({
     requester,
-    model: new ModelView({ layout: noLayout }),
+    model: new ModelView({ layout: noLayout, panes: noPanes }),
     targets: () => targets,
     run: async (target, code) => void ran.push([target, code]),
     others: async () => ['work/other.hlab']

@@ -10,7 +10,7 @@ import type { GraphReply } from '../src/protocol/messages';
 import { ModelView } from '../src/view/model-view';
 import { safeSvg } from '../src/view/safe-svg';
 import { deep, pictureOf } from './layouts';
-import { TableKernel, graph, kernelBox, model, network, node, noLayout } from './records';
+import { TableKernel, graph, kernelBox, model, network, node, noLayout, noPanes } from './records';
 
 // -- static copies ----------------------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ test('details of a kernel have its source, reached from its operators too', asyn
     boxes: [kernelBox],
     nodes: graph().nodes.map(item => ({ ...item, box: item.id === 'n1' ? 'g0' : '' }))
   });
-  const view = new ModelView({ layout: noLayout });
+  const view = new ModelView({ layout: noLayout, panes: noPanes });
   mount(view.element);
   view.showTree({ model: model(), root: network() }, reply);
   view.connect(new TableKernel({ graph: () => reply }));
@@ -275,7 +275,7 @@ test('while nobody has chosen a Block, the root is selected as soon as it has a 
   const plain = network();
   Object.assign(plain, { graphs: 0, state: 'eager' });
   plain.children[1]!.graphs = 1;
-  const view = new ModelView({ layout: noLayout });
+  const view = new ModelView({ layout: noLayout, panes: noPanes });
   mount(view.element);
   const selected = (): string | undefined =>
     view.element.querySelector<HTMLElement>('[role=treeitem][aria-selected=true]')?.dataset.path;

@@ -7,7 +7,7 @@ import { ViewMemory, browserStore } from '../src/lab/memory';
 import type { Model } from '../src/protocol/messages';
 import type { Looked } from '../src/view/model-view';
 import { KernelState, PanelView } from '../src/view/panel-view';
-import { TableKernel, graph, model, network, noLayout } from './records';
+import { TableKernel, graph, model, network, noLayout, noPanes } from './records';
 
 const looked = (changes: Partial<Looked> = {}): Looked => ({
   model: 'net',
@@ -87,6 +87,7 @@ function panel(
 ): PanelView {
   const view = new PanelView({
     layout: noLayout,
+    panes: noPanes,
     onLocation: () => undefined,
     onConnect: () => undefined,
     ...(onTab && { onTab }),

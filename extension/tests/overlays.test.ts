@@ -8,7 +8,7 @@ import { RequestError } from '../src/protocol/channel';
 import type { OverlayItem, OverlayReply, ValuesReply } from '../src/protocol/messages';
 import { ModelView } from '../src/view/model-view';
 import { numbersOf } from '../src/view/numbers';
-import { TableKernel, graph, model, network, noLayout } from './records';
+import { TableKernel, graph, model, network, noLayout, noPanes } from './records';
 
 function item(id: string, changes: Partial<OverlayItem> = {}): OverlayItem {
   return { id, value: 0.001, share: 0.5, text: '1.0 ms (50.0%), eager 2.0 ms', bad: false, ...changes };
@@ -55,7 +55,7 @@ async function shown(answers: ConstructorParameters<typeof TableKernel>[0]): Pro
     watch_nan: body => ({ on: body.on ?? false }),
     ...answers
   });
-  const view = new ModelView({ layout: noLayout });
+  const view = new ModelView({ layout: noLayout, panes: noPanes });
   mount(view.element);
   view.connect(kernel);
   view.showTree({ model: model(), root: network() });
@@ -179,7 +179,7 @@ test('what the kernel refuses is said, and what is missing', async () => {
 
 test('the switch for NaN shows what the kernel says', async () => {
   const { view, kernel } = await shown({});
-  const box = view.element.querySelector<HTMLInputElement>('.hl-overlay-bar input[type=checkbox]')!;
+  const box = view.element.querySelector<HTMLInputElement>('.hl-check input')!;
   assert.equal(box.checked, false);
   box.checked = true;
   box.dispatchEvent(new Event('change'));
@@ -195,7 +195,7 @@ test('of a Block without a graph only the watch for NaN can be switched', async 
 });
 
 test('a model file has no overlays, and no links to numbers', async () => {
-  const view = new ModelView({ layout: noLayout, isFile: true });
+  const view = new ModelView({ layout: noLayout, panes: noPanes, isFile: true });
   mount(view.element);
   view.connect(new TableKernel({ graph: () => graph() }));
   view.showTree({ model: model(), root: network() });
@@ -225,7 +225,7 @@ test('the numbers of a parameter are asked for by its name', async () => {
     watch_nan: () => ({ on: false }),
     values: body => ({ ...NUMBERS, title: body.what })
   });
-  const view = new ModelView({ layout: noLayout });
+  const view = new ModelView({ layout: noLayout, panes: noPanes });
   mount(view.element);
   view.connect(kernel);
   view.showTree({ model: model(), root });

@@ -1,6 +1,7 @@
 // Small valid records of the protocol, and a kernel that answers from a table.
 
 import type { Layout } from '../src/graph/worker';
+import type { MakePanes } from '../src/view/panes';
 import { RequestError, RequestOptions, Requester } from '../src/protocol/channel';
 import type {
   BlockNode,
@@ -184,6 +185,13 @@ export const kernelBox: GraphBox = box('g0', {
 
 /** No worker answers: layers are drawn with their members below one another. */
 export const noLayout: Layout = () => Promise.reject(new Error('no worker'));
+
+/** Panes without a layout: the tree and the graph below one another. */
+export const noPanes: MakePanes = (tree, graph) => {
+  const element = document.createElement('div');
+  element.append(tree, graph);
+  return { element, isTreeShown: true, onTreeShown: () => undefined };
+};
 
 export const saved: SaveReply = {
   path: '/home/ada/work/net.hlab',

@@ -13,7 +13,7 @@ import { renderMarkdown } from '../src/view/markdown';
 import { KernelState, PanelView } from '../src/view/panel-view';
 import { safeSvg } from '../src/view/safe-svg';
 import { accessPath, countText, shapeText } from '../src/view/words';
-import { TableKernel, block, diagnostic, graph, model, network, noLayout, saved } from './records';
+import { TableKernel, block, diagnostic, graph, model, network, noLayout, noPanes, saved } from './records';
 
 const rows = (root: Element): string[] =>
   [...root.querySelectorAll('[role=treeitem]')].map(row => row.getAttribute('data-path') ?? '');
@@ -385,6 +385,7 @@ function panelState(kernel: TableKernel | null, models: Model[], root: BlockNode
 function panel(): PanelView {
   const view = new PanelView({
     layout: noLayout,
+    panes: noPanes,
     onLocation: () => undefined,
     onConnect: () => undefined
   });
@@ -570,7 +571,7 @@ test('a finding lists the calls that lead to it, and a finding at a call is not 
     { diagnostic: diagnostic({ location: at(3, 2) }), place: 'cell 3, line 2', jump: () => undefined }
   ]);
   await settle(20);
-  assert.equal(view.element.querySelectorAll('.hl-finding').length, 2); // in the model's list and in that of all cells
+  assert.equal(view.element.querySelectorAll('.hl-finding').length, 1);
 });
 
 test('findings have a button for their fix, and one for all safe fixes', () => {

@@ -60,7 +60,10 @@ export class DocumentView {
     this.tabs = new Tabs(
       'About the file',
       [
-        { name: 'Model', content: h('div', {}, options.model.element) },
+        {
+          name: 'Model',
+          content: h('div', { class: 'hl-doc-model' }, options.model.headline, options.model.element)
+        },
         { name: 'Tensors and digests', content: this.contents() },
         { name: 'Compare', content: h('div', {}, this.comparison(), this.differences) }
       ],

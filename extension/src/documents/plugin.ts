@@ -7,6 +7,7 @@ import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/no
 import { ServerConnection } from '@jupyterlab/services';
 import { workerLayout } from '../graph/worker';
 import { ModelView } from '../view/model-view';
+import { splitPanes } from '../view/split-panes';
 import { DocumentView, Target } from './document-view';
 import { FACTORY, MODEL_FILES, ModelFileWidget, registerModelFiles } from './factory';
 import { FileRequester, Post } from './file-requester';
@@ -31,7 +32,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
       const path = contents.localPath(context.path);
       return new DocumentView({
         requester: new FileRequester(path, post),
-        model: new ModelView({ layout, isFile: true }),
+        model: new ModelView({ layout, panes: splitPanes, isFile: true }),
         targets: () => panels().map(asTarget),
         run: (target, code) =>
           runIn(

@@ -1,9 +1,11 @@
-// The bar above a graph: programs, search, zoom, and what is known about the program.
+// The bar above a graph: programs, search, a menu, zoom; and what is known about the program.
 
 import type { GraphProgram, GraphReply } from '../protocol/messages';
 import { button, h, replace } from '../view/dom';
 import { Hit, HitList } from './hit-list';
 import { FIELDS } from './search';
+import { Popover } from '../view/popover';
+import { toolbar } from '../view/roving';
 
 export interface GraphBarEvents {
   onProgram(id: string): void;
@@ -33,6 +35,12 @@ const KEYS: Record<string, -1 | 1> = { ArrowDown: 1, ArrowUp: -1 };
 
 export class GraphBar {
   readonly element: HTMLElement;
+  /** The buttons of the zoom, over the picture. */
+  readonly zoom: HTMLElement;
+  /** What is wanted less often, over the graph. */
+  readonly menu: Popover;
+  /** What is known about the program, in one line at the edge of the picture. */
+  readonly caption: HTMLElement;
 
   constructor(private readonly events: GraphBarEvents) {
     this.programs = h('select', {
@@ -86,20 +94,29 @@ export class GraphBar {
       'aria-pressed': 'false',
       title: 'Show all that feeds the selected node, and all that reads it (T)'
     });
-    this.pictureButtons = [
+    const zoom = [
       button('−', () => events.onZoom(1 / 1.25), { 'aria-label': 'Zoom out', title: 'Zoom out (-)' }),
       button('+', () => events.onZoom(1.25), {
         'aria-label': 'Zoom in',
         title: 'Zoom in (+, or Ctrl + wheel)'
       }),
-      button('Fit', () => events.onFit(), { title: 'Fit the graph into the pane (F)' }),
+      button('Fit', () => events.onFit(), { title: 'Fit the graph into the pane (F)' })
+    ];
+    const tools = [
       button('Close all', () => events.onCloseAll(), { title: 'Close every box' }),
       this.pathsButton,
       button('SVG', () => events.onSave('svg'), { title: 'Download the picture as SVG' }),
       button('PNG', () => events.onSave('png'), { title: 'Download the picture as PNG' })
     ];
+    this.pictureButtons = [...zoom, ...tools];
     this.summary = h('span', { class: 'hl-summary' });
     this.reason = h('span', { class: 'hl-reason' });
+    this.caption = h('div', { class: 'hl-graph-caption' }, this.told, this.summary, this.reason);
+    this.menu = new Popover(
+      '⋯',
+      'More about the graph',
+      h('div', { class: 'hl-buttons' }, this.depths, ...tools, this.textButton)
+    );
     this.element = h(
       'div',
       { class: 'hl-graph-bar' },
@@ -111,13 +128,20 @@ export class GraphBar {
         ...this.steps,
         this.hitList.element
       ),
-      h('div', { class: 'hl-zoom' }, this.depths, ...this.pictureButtons, this.textButton),
-      this.told,
-      this.summary,
-      this.reason
+      this.menu.button
     );
+    toolbar(this.element, 'Graph');
+    this.zoom = h('div', { class: 'hl-zoom' }, ...zoom);
+    toolbar(this.zoom, 'Zoom');
     this.programs.hidden = true;
     this.setSteps(0);
+  }
+
+  /** More controls: before all others, behind the programs, and in the menu. */
+  add(first: HTMLElement, second: HTMLElement, inMenu: HTMLElement): void {
+    this.element.prepend(first);
+    this.programs.after(second);
+    this.menu.panel.append(inMenu);
   }
 
   show(graph: GraphReply): void {
@@ -130,6 +154,7 @@ export class GraphBar {
     const variants = graph.variants > 1 ? `${graph.variants} variants` : '';
     this.summary.textContent = [graph.summary, variants, compiled].filter(part => part).join(' · ');
     this.reason.textContent = program && program.reason !== graph.summary ? whyText(program) : '';
+    this.caption.title = [this.summary.textContent, this.reason.textContent].filter(part => part).join('\n');
     this.programs.title = [program?.label, this.reason.textContent, compiled].filter(part => part).join('\n');
   }
 

@@ -79,6 +79,8 @@ export class Canvas {
   readonly element: HTMLElement;
   readonly root: SVGSVGElement;
   camera: Camera = { x: 0, y: 0, scale: 1 };
+  /** Pixels of the pane that something lies over. */
+  covered = { right: 0, bottom: 0 };
 
   constructor(private readonly events: CanvasEvents) {
     const prefix = uniqueId('graph');
@@ -180,13 +182,20 @@ export class Canvas {
     return { width: clientWidth || 640, height: clientHeight || 360 };
   }
 
+  /** The part of the pane that is seen. */
+  private get free(): Size {
+    const { width, height } = this.pane;
+    const { right, bottom } = this.covered;
+    return { width: Math.max(width - right, width / 4), height: Math.max(height - bottom, height / 4) };
+  }
+
   start(): void {
     const { picture } = this;
     if (picture) {
       const first = picture.items.get(this.first ?? '') ?? picture.items.values().next().value;
       this.moved = false;
       this.look(
-        started(picture, first ?? { x: 0, y: 0, width: picture.width, height: 0 }, this.pane, this.chosen)
+        started(picture, first ?? { x: 0, y: 0, width: picture.width, height: 0 }, this.free, this.chosen)
       );
     }
   }
@@ -194,7 +203,7 @@ export class Canvas {
   fit(): void {
     if (this.picture) {
       this.moved = true;
-      this.look(fitted({ x: 0, y: 0, width: this.picture.width, height: this.picture.height }, this.pane));
+      this.look(fitted({ x: 0, y: 0, width: this.picture.width, height: this.picture.height }, this.free));
     }
   }
 
@@ -224,7 +233,7 @@ export class Canvas {
     const item = this.picture?.items.get(id);
     if (item) {
       this.moved = true;
-      this.look(revealed(this.camera, item, this.pane));
+      this.look(revealed(this.camera, item, this.free));
     }
   }
 
@@ -233,7 +242,7 @@ export class Canvas {
     const item = this.picture?.items.get(id);
     if (item) {
       this.moved = true;
-      this.look(centred(this.camera, item, this.pane));
+      this.look(centred(this.camera, item, this.free));
     }
   }
 

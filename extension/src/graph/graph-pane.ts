@@ -49,6 +49,8 @@ const STEPS: Record<string, Step> = {
 
 export class GraphPane {
   readonly element: HTMLElement;
+  /** The room below the bar: the picture, or a sentence, and what lies over it. */
+  readonly area: HTMLElement;
   readonly canvas: Canvas;
   /** The state of the Block at a path, in words; for the search. */
   stateOf: (path: string) => string = () => '';
@@ -81,17 +83,24 @@ export class GraphPane {
     this.failed = h('p', { class: 'hl-alert', role: 'status' });
     this.failed.hidden = true;
     this.said = h('span', { class: 'hl-visually-hidden', 'aria-live': 'polite' });
-    this.element = h(
+    this.area = h(
       'div',
-      { class: 'hl-graph-part' },
-      this.bar.element,
-      this.failed,
+      { class: 'hl-graph-area' },
       this.note,
       this.canvas.element,
       this.asText,
+      this.failed,
+      this.bar.caption,
+      this.bar.zoom,
       this.said
     );
+    this.element = h('div', { class: 'hl-graph-part' }, this.bar.element, this.bar.menu.panel, this.area);
     this.message('Select a Block to see its graph.');
+  }
+
+  /** More controls: before those of the bar, behind its programs, and in its menu. */
+  addTools(first: HTMLElement, second: HTMLElement, inMenu: HTMLElement): void {
+    this.bar.add(first, second, inMenu);
   }
 
   /** Names of the boxes that the user has opened, and the scale, for `recall`. */
@@ -216,7 +225,6 @@ export class GraphPane {
       }
       this.pick(target);
       this.canvas.centre(target);
-      this.canvas.element.scrollIntoView?.({ block: 'nearest' });
     }
   }
 

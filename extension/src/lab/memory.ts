@@ -1,8 +1,10 @@
 // What was looked at last in each notebook, kept in JupyterLab's state database, or by the browser.
 
 import type { Looked } from '../view/model-view';
+import type { PaneMemory, PaneSizes } from '../view/panes';
 
 const KEY = 'hybrid-lab:looked-at';
+const SIZES = 'hybrid-lab:panes';
 
 /** Notebooks that are remembered; those that were looked at longest ago are forgotten. */
 const MOST = 50;
@@ -75,4 +77,48 @@ function isLooked(value: unknown): value is Looked {
     typeof scale === 'number' &&
     scale > 0
   );
+}
+
+/** The sizes of panes and drawers, the same for all notebooks; the panel has others than the tab. */
+export class SizeMemory implements PaneMemory {
+  /** Resolves when what was saved earlier is known. */
+  readonly ready: Promise<void>;
+
+  constructor(
+    private readonly store: Store | null,
+    private readonly place: 'panel' | 'tab' | 'file'
+  ) {
+    this.ready = this.load();
+  }
+
+  read(): PaneSizes {
+    return this.sizes;
+  }
+
+  write(changes: PaneSizes): void {
+    this.sizes = { ...this.sizes, ...changes };
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => {
+      void this.store?.save(`${SIZES}-${this.place}`, this.sizes as never).catch(() => undefined);
+    }, REST);
+  }
+
+  private async load(): Promise<void> {
+    try {
+      const saved = ((await this.store?.fetch(`${SIZES}-${this.place}`)) ?? {}) as Record<string, unknown>;
+      const isShare = (value: unknown): value is number =>
+        typeof value === 'number' && value > 0 && value < 1;
+      const shares = (['beside', 'above', 'right', 'below'] as const).filter(name => isShare(saved[name]));
+      this.sizes = {
+        ...Object.fromEntries(shares.map(name => [name, saved[name] as number])),
+        ...(saved.isTreeHidden === true && { isTreeHidden: true }),
+        ...this.sizes
+      };
+    } catch {
+      // What another version saved: start anew.
+    }
+  }
+
+  private sizes: PaneSizes = {};
+  private resting: ReturnType<typeof setTimeout> | undefined;
 }

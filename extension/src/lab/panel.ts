@@ -1,11 +1,14 @@
 // The side panel as a JupyterLab widget: follows the notebook in front.
 
+import { PathExt } from '@jupyterlab/coreutils';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 import type { Layout } from '../graph/worker';
 import type { Location } from '../protocol/messages';
-import { PanelView } from '../view/panel-view';
+import type { PaneMemory } from '../view/panes';
+import { KernelState, PanelView } from '../view/panel-view';
+import { splitPanes } from '../view/split-panes';
 import type { CellDiagnosticsService } from './cell-diagnostics';
 import { labIcon } from './icon';
 import { cellIdOf, jumpToCell } from './jump';
@@ -18,11 +21,23 @@ export interface HybridPanelOptions {
   linkOf(panel: NotebookPanel): KernelLink;
   layout: Layout;
   memory: ViewMemory;
+  /** Where the sizes of the panes are remembered. */
+  sizes: PaneMemory;
   /** Whether this is the tab of the main area, and not the side panel. */
   isTab: boolean;
   /** Open the tab; absent where there are no tabs, and in the tab. */
   onTab?: () => void;
 }
+
+const NO_NOTEBOOK: KernelState = {
+  key: '',
+  text: 'Open a Python notebook.',
+  kind: 'off',
+  requester: null,
+  hello: null,
+  models: null,
+  curves: null
+};
 
 export class HybridPanel extends Widget {
   readonly view: PanelView;
@@ -37,6 +52,8 @@ export class HybridPanel extends Widget {
     this.node.setAttribute('aria-label', 'Hybrid Lab');
     this.view = new PanelView({
       layout: options.layout,
+      panes: splitPanes,
+      sizes: options.sizes,
       isTab: options.isTab,
       onLocation: location => void this.jump(location),
       onConnect: () => void this.link?.connect(),
@@ -135,17 +152,8 @@ export class HybridPanel extends Widget {
   }
 
   private onLink(): void {
-    this.view.update(
-      this.link?.state ?? {
-        key: '',
-        text: 'Open a Python notebook.',
-        kind: 'off',
-        requester: null,
-        hello: null,
-        models: null,
-        curves: null
-      }
-    );
+    const notebook = this.current ? PathExt.basename(this.current.context.path) : '';
+    this.view.update({ ...(this.link?.state ?? NO_NOTEBOOK), notebook });
     if (this.current) {
       // A cell that ran has a new number, under which its findings are listed.
       this.view.setCellFindings(this.options.diagnostics.findings(this.current));

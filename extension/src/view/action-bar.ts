@@ -50,19 +50,24 @@ export class ActionBar {
       onfocus: () => void this.listArchives()
     });
     this.saveButton = button('Save', () => void this.save(), {
-      class: 'hl-button hl-primary',
+      class: 'hl-button hl-primary hl-icon hl-icon-save',
       title: 'Save every graph and all parameters of this model to one file'
     });
     this.everyButton = button('Save every model', () => void this.saveEvery(), {
       title: 'List all models with their files, then save them'
     });
     this.reloadButton = button('Reload', () => void this.reload(), {
+      class: 'hl-button hl-icon hl-icon-reload',
       title: 'Load graphs and parameters from the file into this model; Undo reverts it'
     });
     this.compareButton = button('Compare…', () => void this.compare(), {
+      class: 'hl-button hl-icon hl-icon-compare',
       title: 'Show what differs between the file and this model; nothing is changed'
     });
-    this.undoButton = button('Undo', () => void this.undo(), { title: 'Undo the last reload' });
+    this.undoButton = button('Undo', () => void this.undo(), {
+      class: 'hl-button hl-icon hl-icon-undo',
+      title: 'Undo the last reload'
+    });
     this.results.onBusy = () => this.enable();
     this.results.onShown = () => this.options.onOutcome?.();
     this.opening = new OpenPart(this.results, {

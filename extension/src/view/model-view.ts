@@ -1,4 +1,5 @@
-// One model: its tree, the graph and details of the selected Block, findings, and the report. Panel and widget share it.
+// One model: its tree and the graph of the selected Block in two panes, and over the graph a drawer with details, findings
+// and what else its host adds. Panel, tab, widget and model files share it. What comes and goes lies over the panes.
 
 import { GraphPane } from '../graph/graph-pane';
 import type { Layout } from '../graph/worker';
@@ -8,15 +9,23 @@ import { first } from './block-index';
 import { BlockTree } from './block-tree';
 import { Details } from './details';
 import { GraphMark, markedNodes } from './diff-view';
-import { h, replace } from './dom';
+import { Child, button, h, replace } from './dom';
+import { Drawer } from './drawer';
 import { FindingsList, ListedFinding } from './findings-list';
+import { Notices } from './notices';
 import { numbersOf } from './numbers';
 import { Overlays } from './overlays';
-import { Tabs } from './tabs';
-import { parametersText, plural } from './words';
+import { MakePanes, PaneMemory, Panes, fleetingMemory } from './panes';
+import { parametersText, plural, tensorText } from './words';
 
 export interface ModelViewOptions {
   layout: Layout;
+  /** Makes the panes of tree and graph. */
+  panes: MakePanes;
+  /** Where the sizes of panes and drawer are remembered; absent: as long as the view lasts. */
+  sizes?: PaneMemory;
+  /** Tabs of the drawer between findings and report. */
+  tabs?: readonly ViewTab[];
   /** The model is in a file, where nothing runs and nothing can be measured. */
   isFile?: boolean;
   /** Go to a place in a cell. */
@@ -25,6 +34,13 @@ export interface ModelViewOptions {
   onSelect?(path: string): void;
   /** A picture was drawn: cleaned SVG, for the static fallback. */
   onPicture?(svg: string, path: string): void;
+}
+
+/** A tab of the drawer that the host adds. */
+export interface ViewTab {
+  id: string;
+  name: string;
+  content: HTMLElement;
 }
 
 /** What the user looks at: names of model, Block and opened boxes, the program, and the scale of the picture. */
@@ -43,7 +59,14 @@ const OPEN = 100;
 const REST = 120;
 
 export class ModelView {
+  /** The panes with the drawer over them, and below them its line of tabs. */
   readonly element: HTMLElement;
+  /** The model in one line. */
+  readonly headline: HTMLElement;
+  /** Details, findings, the host's tabs and the report. */
+  readonly drawer: Drawer;
+  /** Sentences that come and go. */
+  readonly notices = new Notices();
   /** Whether the user has picked this model among others. */
   isPicked = false;
   /** The contents of the tab of findings. */
@@ -52,21 +75,24 @@ export class ModelView {
   constructor(private readonly options: ModelViewOptions) {
     this.tree = new BlockTree({
       onSelect: node => this.onSelect(node),
-      onOpen: () => this.tabs.show(0)
+      onOpen: () => this.drawer.open('details')
     });
     this.graph = new GraphPane(options.layout, {
       onNode: node => {
         this.showsNode = true;
+        this.peekAt([node.label || node.op, ...node.outputs.map(tensorText)].join(' '));
         this.details.showNode(node, this.framesOf(node.box), this.name);
         this.details.add('Measured', this.overlays.textOf(node.id));
       },
       onBox: box => {
         this.showsNode = true;
+        this.peekAt([box.label, ...box.outputs.map(tensorText)].join(' '));
         this.details.showBox(box, this.framesOf(box.parent), this.operatorsIn(box), this.name);
         this.details.add('Measured', this.overlays.textOf(box.id));
       },
       onNothing: () => {
         this.showsNode = false;
+        this.peekAt('');
         const selected = this.selectedNode();
         if (selected) {
           this.details.showBlock(selected, this.name);
@@ -102,33 +128,104 @@ export class ModelView {
     );
     this.findingsPart.append(this.findings.element, this.othersSection);
     this.report = h('pre', { class: 'hl-report', tabindex: 0, 'aria-label': 'Report' });
-    this.tabs = new Tabs(
-      'About the model',
-      [
-        {
-          name: 'Graph',
-          content: h(
-            'div',
-            { class: 'hl-tab-graph' },
-            this.overlays.element,
-            this.graph.element,
-            this.details.element
-          )
-        },
-        { name: 'Findings', content: this.findingsPart },
-        { name: 'Report', content: h('div', {}, this.report) }
-      ],
-      index => this.onTab(index)
-    );
+    const sizes = options.sizes ?? fleetingMemory();
+    this.drawer = new Drawer('About the model', sizes, {
+      onShow: id => {
+        this.onTab(id);
+        this.showPeek();
+      },
+      onCover: covered => {
+        this.graph.canvas.covered = covered;
+      }
+    });
+    this.drawer.add('details', 'Details', this.details.element);
+    this.drawer.add('findings', 'Findings', this.findingsPart);
+    options.tabs?.forEach(tab => this.drawer.add(tab.id, tab.name, tab.content));
+    this.drawer.add('report', 'Report', this.report);
     this.headline = h('div', { class: 'hl-headline' });
-    this.element = h(
+    this.peek = button('', () => this.drawer.open('details'), {
+      class: 'hl-peek',
+      title: 'Show its details'
+    });
+    this.peek.hidden = true;
+    this.graph.area.append(this.overlays.element, this.peek);
+    const graphPane = h('div', { class: 'hl-graph-pane' }, this.graph.element);
+    const treePane = h('div', { class: 'hl-tree-pane' }, this.tree.element);
+    this.panes = options.panes(treePane, graphPane, sizes);
+    this.treeButton = button('Tree', () => (this.panes.isTreeShown = !this.panes.isTreeShown), {
+      class: 'hl-button hl-icon hl-icon-tree',
+      title: 'Show or hide the tree of Blocks',
+      'aria-pressed': String(this.panes.isTreeShown)
+    });
+    this.panes.onTreeShown = () =>
+      this.treeButton.setAttribute('aria-pressed', String(this.panes.isTreeShown));
+    this.graph.addTools(this.treeButton, this.overlays.choice, this.overlays.watchSwitch);
+    this.nothing = h('div', { class: 'hl-nothing' });
+    this.nothing.hidden = true;
+    this.complaint = h('div', { class: 'hl-alert', role: 'alert' });
+    this.complaint.hidden = true;
+    const body = h(
       'div',
-      { class: 'hl-model' },
-      this.headline,
-      h('div', { class: 'hl-model-parts' }, this.tree.element, this.tabs.element)
+      { class: 'hl-stage-body' },
+      this.panes.element,
+      this.nothing,
+      this.drawer.element,
+      this.complaint,
+      this.notices.element
     );
+    this.element = h('div', { class: 'hl-stage' }, body, this.drawer.strip);
+    this.element.addEventListener('keydown', event => {
+      if (event.key === 'Escape') {
+        this.drawer.dismiss();
+      }
+    });
+    if (typeof ResizeObserver !== 'undefined') {
+      const observer = new ResizeObserver(() => {
+        const whole = body.getBoundingClientRect();
+        const area = this.graph.area.getBoundingClientRect();
+        if (whole.width > 0) {
+          const hasGraph = area.width > 0;
+          this.drawer.place({
+            width: whole.width,
+            height: whole.height,
+            left: hasGraph ? area.left - whole.left : 0,
+            top: hasGraph && area.top - whole.top < whole.height / 4 ? area.top - whole.top : 0
+          });
+        }
+      });
+      observer.observe(body);
+      observer.observe(graphPane);
+    }
     this.findings.show([], 'No findings.');
     this.othersSection.hidden = true;
+  }
+
+  /** Show this in place of tree and graph, while there is no model. */
+  showNothing(...children: Child[]): void {
+    this.nothing.hidden = children.length === 0;
+    this.panes.element.hidden = children.length > 0;
+    replace(this.nothing, ...children);
+  }
+
+  /** A sentence about what is wrong, over the view until it is true no more; '' ends it. */
+  complain(text: string): void {
+    if (this.complaint.textContent !== text) {
+      this.complaint.textContent = text;
+    }
+    this.complaint.hidden = text === '';
+  }
+
+  /** What is selected in the graph, in one line at its edge; the drawer opens where it covers little of the graph. */
+  private peekAt(text: string): void {
+    this.peek.textContent = text;
+    if (text !== '' && this.drawer.isAtRight && !this.drawer.isDismissed && this.drawer.current === null) {
+      this.drawer.open('details');
+    }
+    this.showPeek();
+  }
+
+  private showPeek(): void {
+    this.peek.hidden = this.peek.textContent === '' || this.drawer.current === 'details';
   }
 
   connect(requester: Requester | null): void {
@@ -138,7 +235,7 @@ export class ModelView {
       this.overlays.connect(this.options.isFile ? null : requester);
       this.drawnKey = '';
       void this.draw();
-      this.onTab(this.tabs.current);
+      this.onTab(this.drawer.current);
     }
   }
 
@@ -168,10 +265,12 @@ export class ModelView {
       h(
         'span',
         { class: 'hl-summary' },
-        [plural(model.blocks, 'Block'), parametersText(model.parameters)].join(', ')
-      ),
-      h('div', { class: 'hl-summary' }, model.summary || model.engine)
+        [model.summary || model.engine, plural(model.blocks, 'Block'), parametersText(model.parameters)]
+          .filter(text => text !== '')
+          .join(' · ')
+      )
     );
+    this.headline.title = this.headline.textContent ?? '';
     this.tree.show(root, model.id);
     if (isNew) {
       this.isChosen = false;
@@ -202,6 +301,7 @@ export class ModelView {
     const selected = this.selectedNode();
     if (selected && (moved || !this.showsNode)) {
       this.showsNode = false;
+      this.peekAt('');
       this.details.showBlock(selected, model.name);
     }
     if (graph && graph.path === selected?.path) {
@@ -209,7 +309,7 @@ export class ModelView {
     } else {
       void this.draw();
     }
-    this.onTab(this.tabs.current);
+    this.onTab(this.drawer.current);
   }
 
   /** The tab counts the model's own `findings`, as the tree does; `others` are listed below them. */
@@ -217,7 +317,7 @@ export class ModelView {
     this.findings.show(findings, 'No findings: all of this code can become part of a graph.');
     this.others.show(others, 'None.');
     this.othersSection.hidden = others.length === 0;
-    this.tabs.rename(1, findings.length > 0 ? `Findings (${findings.length})` : 'Findings');
+    this.drawer.rename('findings', findings.length > 0 ? `Findings (${findings.length})` : 'Findings');
   }
 
   /** Show a picture drawn earlier, where there is no kernel to ask. */
@@ -238,7 +338,6 @@ export class ModelView {
   showDifference(block: string, marks: readonly GraphMark[]): void {
     this.marked = { block, marks };
     this.program = 'traced';
-    this.tabs.show(0);
     if (block === this.tree.selected) {
       this.drawnKey = '';
       void this.draw();
@@ -250,6 +349,7 @@ export class ModelView {
   private onSelect(node: BlockNode): void {
     this.isChosen = true;
     this.showsNode = false;
+    this.peekAt('');
     if (this.program !== 'traced') {
       this.program = ''; // another Block has other programs
     }
@@ -345,8 +445,8 @@ export class ModelView {
     }
   }
 
-  private onTab(index: number): void {
-    if (index === 2) {
+  private onTab(id: string | null): void {
+    if (id === 'report') {
       void this.loadReport();
     }
   }
@@ -382,8 +482,11 @@ export class ModelView {
   private readonly others: FindingsList;
   private readonly othersSection: HTMLElement;
   private readonly report: HTMLElement;
-  private readonly tabs: Tabs;
-  private readonly headline: HTMLElement;
+  private readonly panes: Panes;
+  private readonly treeButton: HTMLButtonElement;
+  private readonly peek: HTMLButtonElement;
+  private readonly nothing: HTMLElement;
+  private readonly complaint: HTMLElement;
   private requester: Requester | null = null;
   private current: TreeReply | null = null;
   private shown: GraphReply | null = null;

@@ -37,7 +37,12 @@ const MARKED: Record<OverlayKind, string> = {
 const TIMELINE = { width: 240, height: 28 } as const;
 
 export class OverlayBar {
+  /** What was measured in words, over the picture. */
   readonly element: HTMLElement;
+  /** The choice of the overlay, for the bar above the picture. */
+  readonly choice: HTMLElement;
+  /** The switch of the watch for NaN, for a menu. */
+  readonly watchLabel: HTMLElement;
 
   constructor(private readonly events: OverlayBarEvents) {
     this.kinds = h(
@@ -58,21 +63,21 @@ export class OverlayBar {
     this.headline = h('span', { class: 'hl-summary', role: 'status' });
     this.marked = h('span', { class: 'hl-overlay-marked' });
     this.timeline = h('div', { class: 'hl-overlay-timeline' });
+    this.choice = h('span', { class: 'hl-overlay-choice' }, this.kinds);
+    this.watchLabel = h(
+      'label',
+      {
+        class: 'hl-check',
+        title: 'Stop calls and backward() at the first NaN or infinity, and name the operator'
+      },
+      this.watch,
+      ' Stop at NaN'
+    );
+    this.measuring = h('div', { class: 'hl-overlay-ask' }, this.data, this.again);
     this.element = h(
       'div',
       { class: 'hl-overlay-bar' },
-      this.kinds,
-      this.data,
-      this.again,
-      h(
-        'label',
-        {
-          class: 'hl-check',
-          title: 'Stop calls and backward() at the first NaN or infinity, and name the operator'
-        },
-        this.watch,
-        'Stop at NaN'
-      ),
+      this.measuring,
       this.headline,
       this.marked,
       this.timeline
@@ -137,6 +142,7 @@ export class OverlayBar {
     const { kind } = this;
     this.again.hidden = kind === null;
     this.data.hidden = kind !== 'time' && kind !== 'values';
+    this.measuring.hidden = kind === null;
   }
 
   private ask(): void {
@@ -156,6 +162,7 @@ export class OverlayBar {
   private readonly data: HTMLInputElement;
   private readonly again: HTMLButtonElement;
   private readonly watch: HTMLInputElement;
+  private readonly measuring: HTMLElement;
   private readonly headline: HTMLElement;
   private readonly marked: HTMLElement;
   private readonly timeline: HTMLElement;

@@ -22,11 +22,22 @@ export class Overlays {
       onMarked: id => void picture.select(id),
       onWatch: isOn => void this.watch(isOn)
     });
-    this.bar.element.hidden = true;
+    this.showBar(false);
   }
 
+  /** What was measured in words, over the picture. */
   get element(): HTMLElement {
     return this.bar.element;
+  }
+
+  /** The choice of the overlay. */
+  get choice(): HTMLElement {
+    return this.bar.choice;
+  }
+
+  /** The switch of the watch for NaN. */
+  get watchSwitch(): HTMLElement {
+    return this.bar.watchLabel;
   }
 
   connect(requester: Requester | null): void {
@@ -36,7 +47,7 @@ export class Overlays {
   /** A graph of a model is drawn. What was measured of the same program stays. */
   show(model: string, graph: GraphReply): void {
     const key = `${model}|${graph.path}|${graph.program}`;
-    this.bar.element.hidden = !this.requester;
+    this.showBar(this.requester !== null);
     this.bar.setEmpty(graph.nodes.length === 0);
     if (key === this.key || !this.requester) {
       return;
@@ -63,6 +74,12 @@ export class Overlays {
   /** What is measured of a node or box, in words. */
   textOf(id: string): string {
     return this.reply?.items.find(item => item.id === id)?.text ?? '';
+  }
+
+  private showBar(shown: boolean): void {
+    for (const part of [this.bar.element, this.bar.choice, this.bar.watchLabel]) {
+      part.hidden = !shown;
+    }
   }
 
   private async ask(): Promise<void> {

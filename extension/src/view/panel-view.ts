@@ -1,4 +1,5 @@
-// The side panel's content, apart from JupyterLab's shell: kernel status, models, and one model's view.
+// The side panel's content, apart from JupyterLab's shell: one row of tools, one line about notebook and model, and
+// below them the view of one model, which has all the rest of the height.
 
 import type { Layout } from '../graph/worker';
 import { Requester, asRequestError } from '../protocol/channel';
@@ -15,14 +16,19 @@ import { ActionBar } from './action-bar';
 import { withChanges } from './block-index';
 import { CurvesView } from './curves';
 import { button, h, replace } from './dom';
-import { FindingsList, ListedFinding, listed } from './findings-list';
+import { ListedFinding, listed } from './findings-list';
 import { Looked, ModelView } from './model-view';
+import type { MakePanes, PaneMemory } from './panes';
+import { Popover } from './popover';
+import { toolbar } from './roving';
 import { plural } from './words';
 
 /** What the panel knows about the kernel of the notebook in front. */
 export interface KernelState {
   /** A new notebook or kernel has a new key. */
   key: string;
+  /** The name of the notebook. */
+  notebook?: string;
   /** One sentence: `Python 3.12, hybrid_lab 0.1.0`, or what to do. */
   text: string;
   /** How it looks. */
@@ -36,6 +42,10 @@ export interface KernelState {
 
 export interface PanelViewOptions {
   layout: Layout;
+  /** Makes the panes of tree and graph. */
+  panes: MakePanes;
+  /** Where the sizes of panes and drawer are remembered. */
+  sizes?: PaneMemory;
   onLocation(location: Location): void;
   /** Try to reach the kernel again. */
   onConnect(): void;
@@ -53,10 +63,12 @@ const REMEMBER = 1000;
 export class PanelView {
   readonly element: HTMLElement;
   readonly actions: ActionBar;
+  /** One line for what is to be known at once; what is in it takes the place of the model's headline. */
+  readonly banner: HTMLElement;
 
   constructor(private readonly options: PanelViewOptions) {
     this.status = h('div', { class: 'hl-status', role: 'status' });
-    this.notes = h('div', { class: 'hl-notes', role: 'status' });
+    this.banner = h('div', { class: 'hl-banner' });
     this.picker = h('select', {
       class: 'hl-input hl-picker',
       'aria-label': 'Model',
@@ -77,40 +89,53 @@ export class PanelView {
         }
         void this.refresh();
       },
-      onShowInGraph: (block, marks) => this.view.showDifference(block, marks)
+      onShowInGraph: (block, marks) => this.view.showDifference(block, marks),
+      onOutcome: () => {
+        this.menu.close();
+        this.view.drawer.open('results');
+      }
     });
     this.rules = h('input', {
       type: 'checkbox',
       onchange: () => this.onTarget(this.rules.checked ? 'mxnet' : '')
     });
     this.rulesLabel = h('label', { class: 'hl-rules' }, this.rules, ' Also mark what MXNet itself cannot do');
+    this.curves = new CurvesView();
+    const results = h('div', { class: 'hl-results-tab' }, this.actions.outcome);
     this.view = new ModelView({
       layout: options.layout,
+      panes: options.panes,
+      ...(options.sizes && { sizes: options.sizes }),
+      tabs: [
+        { id: 'results', name: 'Results', content: results },
+        { id: 'training', name: 'Training', content: this.curves.element }
+      ],
       onLocation: options.onLocation,
       onSelect: path => this.actions.setBlock(path)
     });
-    this.curves = new CurvesView();
-    const { buttons, more, outcome } = this.actions;
-    this.actionParts = h('div', { class: 'hl-actions' }, buttons, outcome, more);
-    this.hint = h('div', { class: 'hl-hint' });
-    this.looseFindings = new FindingsList();
-    this.looseSection = h(
-      'section',
-      { class: 'hl-loose' },
-      h('h3', {}, 'Findings in this notebook'),
-      this.looseFindings.element
+    results.append(this.view.notices.list);
+    this.view.drawer.offer('training', false);
+    this.menu = new Popover('⋯', 'More actions', this.actions.more, this.rulesLabel);
+    const tools = h(
+      'div',
+      { class: 'hl-toolbar' },
+      this.picker,
+      this.actions.buttons,
+      options.onTab &&
+        button('Open as a tab', () => this.openTab(), {
+          class: 'hl-button hl-icon hl-icon-tab',
+          title: 'Show tree, graph and details side by side in the main area'
+        }),
+      this.menu.button
     );
+    toolbar(tools, 'Hybrid Lab');
     this.element = h(
       'div',
       { class: options.isTab ? 'hl-root hl-side hl-main' : 'hl-root hl-side' },
-      this.status,
-      this.notes,
-      this.picker,
-      this.actionParts,
-      this.curves.element,
-      this.hint,
-      this.view.element,
-      this.looseSection
+      tools,
+      this.menu.panel,
+      h('div', { class: 'hl-line' }, this.status, this.view.headline, this.banner),
+      this.view.element
     );
     for (const action of ['click', 'keyup', 'wheel', 'pointerup']) {
       this.view.element.addEventListener(action, () => this.remember(), { passive: true });
@@ -137,7 +162,8 @@ export class PanelView {
     if (isNew) {
       this.shownRevision = '';
       this.modelFindings = [];
-      this.allNotes = [];
+      this.view.notices.clear();
+      this.view.drawer.close();
       this.actions.reset();
       this.curves.clear();
       this.knownModels = null;
@@ -147,21 +173,8 @@ export class PanelView {
       this.lastCurves = state.curves;
       this.curves.update(state.curves.runs);
     }
-    const { hello } = state;
-    replace(
-      this.status,
-      h('span', { class: `hl-light hl-light-${state.kind}`, 'aria-hidden': 'true' }),
-      h('span', { class: `hl-status-text hl-status-${state.kind}` }, state.text),
-      this.options.onTab &&
-        button('Open as a tab', () => this.openTab(), {
-          class: 'hl-link',
-          title: 'Show tree, graph and details side by side in the main area'
-        }),
-      state.kind === 'off' &&
-        state.key !== '' &&
-        button('Connect', () => this.options.onConnect(), { title: 'Ask the kernel now' })
-    );
-    this.status.title = hello ? `${state.text}\n${hello.host}: ${hello.folder}` : '';
+    this.view.drawer.offer('training', !this.curves.element.hidden);
+    this.showStatus(state);
     this.actions.connect(state.requester, state.text);
     this.view.connect(state.requester);
     this.addNotes(state.models);
@@ -182,21 +195,25 @@ export class PanelView {
     this.showFindings();
   }
 
+  private showStatus(state: KernelState): void {
+    const { hello, kind, text, notebook = '' } = state;
+    const isOff = kind === 'off' || kind === 'problem';
+    replace(
+      this.status,
+      h('span', { class: `hl-light hl-light-${kind}`, 'aria-hidden': 'true' }),
+      notebook !== '' && h('span', { class: 'hl-notebook' }, notebook),
+      h('span', { class: isOff ? 'hl-visually-hidden' : 'hl-status-text' }, STATUS[kind])
+    );
+    this.status.title = [notebook, text, hello && `${hello.host}: ${hello.folder}`]
+      .filter(part => part)
+      .join('\n');
+  }
+
   private addNotes(push: ModelsReply | null): void {
     if (push && push !== this.lastPush) {
       this.lastPush = push;
-      this.allNotes = [...this.allNotes, ...push.notes, ...this.announced(push)].slice(-3);
+      [...push.notes, ...this.announced(push)].forEach(note => this.view.notices.say(note));
     }
-    const clear = button(
-      '×',
-      () => {
-        this.allNotes = [];
-        this.notes.hidden = true;
-      },
-      { class: 'hl-link', 'aria-label': 'Dismiss the notes' }
-    );
-    this.notes.hidden = this.allNotes.length === 0;
-    replace(this.notes, h('div', {}, ...this.allNotes.map(note => h('p', {}, note))), clear);
   }
 
   /** A sentence for each model that was not there before. */
@@ -257,7 +274,7 @@ export class PanelView {
     }
     this.chosenId = chosen?.id ?? null;
     this.chosenName = chosen?.name ?? this.chosenName;
-    this.picker.hidden = models.length < 2;
+    this.picker.hidden = models.length === 0;
     const options = models.map(model => `${model.id}\n${model.name}: ${model.class}`);
     if (options.join() !== this.pickerKey) {
       this.pickerKey = options.join();
@@ -286,16 +303,8 @@ export class PanelView {
     const chosen = this.models.find(model => model.id === this.chosenId) ?? null;
     this.actions.setModels(this.models, this.state?.models?.saving ?? {});
     this.actions.setModel(chosen);
-    this.view.element.hidden = chosen === null;
-    this.looseSection.hidden = chosen !== null;
-    this.actionParts.hidden = this.state?.hello === null;
-    this.hint.hidden = chosen !== null || !this.state?.hello;
-    replace(
-      this.hint,
-      h('p', {}, 'No model in this kernel yet. Bind a Block to a variable, for example:'),
-      h('pre', {}, h('code', {}, 'net = nn.HybridSequential()')),
-      h('p', {}, 'Or load an archive with “Open without code”.')
-    );
+    this.view.headline.hidden = chosen === null;
+    this.showHint(chosen !== null);
     if (chosen) {
       this.chosenName = chosen.name;
       const revision = `${chosen.id}|${chosen.revision}`;
@@ -306,6 +315,41 @@ export class PanelView {
       this.modelFindings = [];
     }
     this.showFindings();
+  }
+
+  /** What to do while there is no model. */
+  private showHint(hasModel: boolean): void {
+    const { state } = this;
+    const key = hasModel ? '' : `${state?.key}|${state?.kind}|${state?.text}|${state?.hello !== null}`;
+    if (key === this.hintKey) {
+      return;
+    }
+    this.hintKey = key;
+    if (hasModel || !state) {
+      this.view.showNothing();
+    } else if (state.hello && state.kind !== 'problem') {
+      this.view.showNothing(
+        h(
+          'div',
+          { class: 'hl-hint' },
+          h('p', {}, 'No model in this kernel yet. Bind a Block to a variable, for example:'),
+          h('pre', {}, h('code', {}, 'net = nn.HybridSequential()')),
+          h('p', {}, 'Or load an archive:'),
+          button('Open without code', () => void this.actions.showOpenForm())
+        )
+      );
+    } else {
+      this.view.showNothing(
+        h(
+          'div',
+          { class: 'hl-hint' },
+          h('p', { class: state.kind === 'problem' ? 'hl-alert' : undefined, role: 'status' }, state.text),
+          state.kind === 'off' &&
+            state.key !== '' &&
+            button('Connect', () => this.options.onConnect(), { title: 'Ask the kernel now' })
+        )
+      );
+    }
   }
 
   private async loadModel(model: Model, revision: string): Promise<void> {
@@ -320,6 +364,7 @@ export class PanelView {
         return;
       }
       this.loaded = { requester, tree };
+      this.view.complain('');
       this.view.showTree(tree);
       const { findings } = await requester.request('findings', { model: model.id });
       if (revision === this.shownRevision) {
@@ -331,8 +376,7 @@ export class PanelView {
         this.shownRevision = '';
         const { code, message } = asRequestError(error);
         if (code !== 'closed' && code !== 'unknown-model') {
-          replace(this.hint, h('p', { class: 'hl-alert', role: 'alert' }, message));
-          this.hint.hidden = false;
+          this.view.complain(message);
         }
       }
     }
@@ -384,26 +428,19 @@ export class PanelView {
       return [item];
     });
     this.view.showFindings(own, [...others]);
-    (this.view.element.hidden ? this.looseSection : this.view.findingsPart).append(this.rulesLabel);
-    this.looseFindings.show(this.cellFindings, 'None.');
-    this.looseSection.hidden = !this.view.element.hidden || this.cellFindings.length === 0;
   }
 
   private readonly status: HTMLElement;
-  private readonly notes: HTMLElement;
+  private readonly menu: Popover;
   private readonly picker: HTMLSelectElement;
   private readonly view: ModelView;
   private readonly curves: CurvesView;
   private readonly rules: HTMLInputElement;
   private readonly rulesLabel: HTMLElement;
-  private readonly actionParts: HTMLElement;
-  private readonly hint: HTMLElement;
-  private readonly looseFindings: FindingsList;
-  private readonly looseSection: HTMLElement;
   private state: KernelState | null = null;
   private lastCurves: CurvesReply | null = null;
   private lastPush: ModelsReply | null = null;
-  private allNotes: string[] = [];
+  private hintKey: string | null = null;
   private chosenId: string | null = null;
   private chosenName: string | null = null;
   /** Id of the model that the panel chose by itself. */
@@ -417,6 +454,14 @@ export class PanelView {
   private cellFindings: readonly ListedFinding[] = [];
   private modelFindings: readonly Diagnostic[] = [];
 }
+
+/** What the line says of the kernel; the light says the same by its colour. */
+const STATUS: Record<KernelState['kind'], string> = {
+  ready: '',
+  busy: 'running',
+  off: 'not connected',
+  problem: 'problem'
+};
 
 /**
  * Where and what, by the cell's id and by its number: the linter's and the trace's report of a line share one of them.

@@ -4,6 +4,7 @@ import type { AnyModel, RenderProps } from '@anywidget/types';
 import styles from '../../style/base.css';
 import graphStyles from '../../style/graph.css';
 import followStyles from '../../style/follow.css';
+import frameStyles from '../../style/frame.css';
 import overlayStyles from '../../style/overlay.css';
 import { workerLayout } from '../graph/worker';
 import { Channel, Envelope, asRequestError } from '../protocol/channel';
@@ -23,6 +24,9 @@ import { ActionBar } from '../view/action-bar';
 import { h } from '../view/dom';
 import { listed } from '../view/findings-list';
 import { ModelView } from '../view/model-view';
+import { Popover } from '../view/popover';
+import { toolbar } from '../view/roving';
+import { splitPanes } from '../view/split-panes';
 
 /** The widget's traits, as docs/protocol.md lists them. */
 interface Traits {
@@ -44,17 +48,15 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   const receive = (content: unknown): void => channel.receive(content);
   model.on('msg:custom', receive);
 
-  const problem = h('div', { class: 'hl-alert', role: 'alert' });
-  problem.hidden = true;
-  const complain = (text: string): void => {
-    problem.textContent = text;
-    problem.hidden = text === '';
-  };
+  const complain = (text: string): void => view.complain(text);
   channel.onMalformed = complain;
 
+  const results = h('div', {});
   const layout = workerLayout(async () => (await channel.request('asset', { name: 'graphviz' })).text);
   const view = new ModelView({
     layout,
+    panes: splitPanes,
+    tabs: [{ id: 'results', name: 'Results', content: results }],
     onSelect: path => {
       actions.setBlock(path);
       model.set('selected', path);
@@ -78,8 +80,16 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   const actions = new ActionBar({
     withOpen: false,
     onChanged: () => void refresh(),
-    onShowInGraph: (block, marks) => view.showDifference(block, marks)
+    onShowInGraph: (block, marks) => view.showDifference(block, marks),
+    onOutcome: () => {
+      menu.close();
+      view.drawer.open('results');
+    }
   });
+  results.append(actions.outcome);
+  const menu = new Popover('⋯', 'More actions', actions.more);
+  const tools = h('div', { class: 'hl-toolbar' }, view.headline, actions.buttons, menu.button);
+  toolbar(tools, 'Hybrid Lab');
 
   const showFindings = (): void => {
     const findings = read(
@@ -109,9 +119,9 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   const root = h(
     'div',
     { class: 'hl-root hl-wide' },
-    h('style', {}, styles, graphStyles, overlayStyles, followStyles),
-    problem,
-    h('div', { class: 'hl-actions' }, actions.buttons, actions.outcome, actions.more),
+    h('style', {}, styles, frameStyles, graphStyles, overlayStyles, followStyles),
+    tools,
+    menu.panel,
     view.element
   );
   el.append(root);
