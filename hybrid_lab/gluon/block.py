@@ -19,9 +19,11 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.provided import Provided, signed_like
+from hybrid_lab.symbol.tracing import local as _local
 
 from . import budget, looks, states
-from .block_notes import CALLS, note_block
+from .block_notes import CALLS, called_blocks, note_block
+from .call_record import Recorder, Records, records_for
 from .flags import check_flags, check_switch
 from .hooks import HookHandle
 from .loading import load_parameters, plain_name, read_arrays, renamed
@@ -44,6 +46,9 @@ save_cached_graphs: Provided[..., Any] = Provided("save_cached_graphs")
 _OWN_CONTAINERS = frozenset(
     {"_children", "_reg_params", "_forward_hooks", "_forward_pre_hooks", "_name_counts", "_parents"}
 )
+
+_OF_ONE_BLOCK = frozenset({"_parents", "_calls_noted"})
+"""Attributes that a copy of a Block does not get."""
 
 
 class BlockOptions(TypedDict, total=False):
@@ -206,10 +211,12 @@ class Block:
                     pending.append(parent)
 
     def _clear_cached_op(self) -> None:
-        """Drop cached graphs; only a HybridBlock has some."""
+        """Drop cached graphs, which only a HybridBlock has, and what is expected of the calls of a plain one."""
+        if self._calls_noted is not None:
+            self._calls_noted.forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_parents"}
+        return {key: value for key, value in self.__dict__.items() if key not in _OF_ONE_BLOCK}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
@@ -514,20 +521,39 @@ class Block:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the pre-hooks, `forward`, and the hooks."""
+        around = _local.around
+        is_traced = False
+        if around is not None:
+            if type(around) is list:
+                around.append(self)
+            elif type(around) is Recorder:
+                return around.call(self, Block.__call__, (self, *args), kwargs)
+            else:
+                is_traced = True
         for hook in self._forward_pre_hooks.values():
             hook(self, args)
+        records = self._calls_noted or records_for(self)
+        calls = around if is_traced else [] if records.are_like(args) else records.begin(args)
+        _local.around = calls
         try:
             outputs = self.forward(*args, **kwargs)
-        except RecursionError:
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, RecursionError):
+                note_block(error, self)
+            if not is_traced:
+                records.fail(calls, error, [*called_blocks(error.__traceback__)])
             raise
-        except Exception as error:
-            note_block(error, self)
-            raise
+        finally:
+            _local.around = around
+        if calls != records.expected and not is_traced:
+            records.end(args, calls, outputs)
         self._note_outputs(outputs)
         for hook in self._forward_hooks.values():
             hook(self, args, outputs)
         return outputs
 
+    _calls_noted: Records | None = None
+    """Of a plain Block, what is known of its calls."""
     _last_outputs: tuple[tuple[Any, Any], ...] = ()
     """(shape, dtype) of each output of the last call, for the lab's tree."""
 

@@ -28,6 +28,7 @@ from hybrid_lab.engines import early_import
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.block_notes import CALLS, note_block
+from hybrid_lab.gluon.call_record import Recorder, called
 from hybrid_lab.gluon.flags import check_flags, known_flags
 from hybrid_lab.gluon.hybridized import around
 from hybrid_lab.gluon.hybridized.assigned import as_symbols, graph_of_symbols
@@ -240,10 +241,30 @@ class HybridBlock(Block):
         """Call the block on arrays (or on Symbols, to compose graphs). Runs the forward hooks."""
         if self._own_call:
             return self._call_inside(args)
-        if self._active and len(args) == 1 and type(args[0]) is NDArray and _local.trace is None:
+        around = _local.around
+        if around is not None:
+            if type(around) is not list:
+                return self._call_around(around, args, NONE)
+            around.append(self)
+        if self._active and len(args) == 1 and type(args[0]) is NDArray:
             if not self._forward_hooks and not self._forward_pre_hooks:
                 return self._graphs.call_one(args[0])
         return self._call_from_outside(args)
+
+    def _enter(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+        """`__call__`, where that is the user's. keywords : what it gets by name alone"""
+        around = _local.around
+        if around is not None:
+            if type(around) is not list:
+                return self._call_around(around, args, keywords)
+            around.append(self)
+        return self._call_from_outside(args, keywords)
+
+    def _call_around(self, around: object, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+        """A call as part of a trace, or of a call that is noted in full."""
+        if isinstance(around, Recorder):
+            return around.call(self, self._call_from_outside, (args, keywords), NONE)
+        return self._call_from_outside(args, keywords)
 
     def _call_from_outside(self, args: tuple[Any, ...], keywords: Mapping[str, Any] = NONE) -> Any:
         """A call from outside of the block. keywords : what a `__call__` of the user's gets by name alone"""
@@ -293,6 +314,7 @@ class HybridBlock(Block):
                 calls.refused = _OBJECT
             else:  # before the code changes a list among the arguments
                 call = kind_of_call(args, f"the input of {self.name}")
+        around, _local.around = _local.around, None  # Blocks that it calls are parts of its graph
         try:
             result = own_call(self)(*args, **keywords) if self._own_call else self._forward_eagerly(args)
         except RecursionError:
@@ -300,8 +322,11 @@ class HybridBlock(Block):
         except Exception as error:
             note_block(error, self)
             raise
+        finally:
+            _local.around = around
         if call is not None:
             calls.note(call, key)
+            called(self)
         self._note_outputs(result)
         return result
 

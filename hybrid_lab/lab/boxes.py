@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from hybrid_lab.lab.messages.graphs import BoxKind, GraphNode
+from hybrid_lab.diagnostics.words import visible
+from hybrid_lab.lab.messages.graphs import BoxKind, GraphBox, GraphNode
 
 LARGEST = 150
 """Members of one layer; one with more is cut into parts, since a picture is laid out layer by layer."""
+_LABEL = 80
+"""Characters of a label."""
 _AT_THE_EDGE = 25
 """Inputs, and outputs, that stay beside the parts of a layer; if there are more, they are in parts too."""
 
@@ -241,3 +244,77 @@ def _children_first(box: Box) -> list[Box]:
         found.append(inner)
         stack += [member for member in inner.members if isinstance(member, Box)]
     return found[::-1]
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+
+
+def write(top: Box) -> tuple[list[GraphBox], list[GraphNode]]:
+    """Arrange, fold and cut the tree of boxes, and take it apart into the records of boxes and nodes, both in the order
+    of execution. The boxes get their ids.
+    """
+    arrange(top)
+    fold(top)
+    cut(top)
+    items: list[Item] = []
+    records: dict[Box, GraphBox] = {}
+    stack: list[Box | Item] = [*reversed(top.members)]
+    while stack:
+        member = stack.pop()
+        if isinstance(member, Item):
+            items.append(member)
+            member.row["box"] = member.box.id
+            member.row["inputs"] = [{"node": source.row["id"], "output": output} for source, output in member.reads]
+            continue
+        member.id = f"b{len(records)}"
+        records[member] = _record(member)
+        stack += reversed(member.members)
+    outputs: dict[Box, dict[tuple[Item, int], None]] = {}
+    for item in items:
+        for source, output in item.reads:
+            if source.box is not item.box and source.row["kind"] != "input":
+                _leave(source, output, item, outputs)
+    for box, values in outputs.items():
+        if box in records:
+            records[box]["outputs"] = [source.row["outputs"][output] for source, output in values]
+    for box, record in records.items():
+        if record["location"] is None:
+            places = (item.row["location"] for item in box.items())
+            record["location"] = next((place for place in places if place is not None), None)
+    nodes = [item.row for item in sorted(items, key=lambda item: item.order)]
+    for box in (top, *records):  # no cycles are left, which would wait for Python's garbage collector
+        box.members, box.inside = [], {}
+    return list(records.values()), nodes
+
+
+def _leave(source: Item, output: int, reader: Item, outputs: dict[Box, dict[tuple[Item, int], None]]) -> None:
+    """Note a value as an output of the boxes that its edge leaves."""
+    around = {id(box) for box in reader.box.chain()}
+    box: Box | None = source.box
+    while box is not None and id(box) not in around:
+        outputs.setdefault(box, {})[source, output] = None
+        box = box.parent
+
+
+def _record(box: Box) -> GraphBox:
+    return {
+        "id": box.id,
+        "parent": "" if box.parent is None else box.parent.id,
+        "kind": box.kind,
+        "label": short(box.label),
+        "class": box.class_name,
+        "block": box.block,
+        "copies": box.copies,
+        "operators": box.operators,
+        "summary": box.summary,
+        "text": box.text,
+        "notes": box.notes,
+        "outputs": [],
+        "location": box.location,
+    }
+
+
+def short(label: str) -> str:
+    """A label without invisible characters, cut if it is long."""
+    label = visible(label)
+    return label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…"

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
-
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.words import visible, visible_lines
 from hybrid_lab.engines.collector import without_collecting
-from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.failure import Failure, failure_of
-from hybrid_lab.gluon.hybridized.graphs_of_calls import trace
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
-from hybrid_lab.gluon.hybridized.structure import LEAF
-from hybrid_lab.graph.printer import format_graph
-from hybrid_lab.insight.silent import silent
-from hybrid_lab.insight.states import block_at, class_name
+from hybrid_lab.insight.states import block_at
 from hybrid_lab.lab.dot import dot
+from hybrid_lab.lab.hybrid_programs import chosen, hybrid_programs
 from hybrid_lab.lab.messages.graphs import GraphReply
-from hybrid_lab.lab.picture import Picture, Program
+from hybrid_lab.lab.picture import PRINTED, Picture, Program
 from hybrid_lab.lab.places import location_data
-from hybrid_lab.lab.programs import FAILED, Choice, Shown, choices
+from hybrid_lab.lab.programs import Choice, Shown
+from hybrid_lab.lab.whole import Whole, plain_programs
 
-_PRINTED = 5000
-"""Operators of the printed graph, of more only the first ones are printed; nodes of the largest graph with DOT text."""
+__all__ = ["chosen", "graph_dot", "graph_view", "picture_for", "picture_of", "programs_of"]
 
 
 def graph_view(net: Block, path: str, program: str = "") -> GraphReply:
@@ -38,7 +29,7 @@ def graph_view(net: Block, path: str, program: str = "") -> GraphReply:
         return _reply(path, found, choice, choice.show(), net)
 
 
-def picture_of(net: Block, path: str, program: str = "") -> Picture | None:
+def picture_of(net: Block, path: str, program: str = "") -> Picture | Whole | None:
     """The Picture that the reply to this request shows: its `id_of(node)` gives the id, in the reply, of a node of the
     executable that `mx.profile` or `mx.compare` watches. None where there is none. Raises KeyError for an unknown path.
     """
@@ -62,37 +53,21 @@ def graph_dot(net: Block, path: str = "", program: str = "", depth: int | None =
 
 
 def programs_of(net: Block, path: str) -> list[Choice] | str:
-    """What can be drawn of a Block, the traced graph first; or why there is nothing."""
+    """What can be drawn of a Block, the traced graph first, of a plain Block its calls; or why there is nothing."""
     block = block_at(net, path)
-    if not isinstance(block, HybridBlock):
-        children = [name for name, child in access.children(block).items() if isinstance(child, HybridBlock)]
-        hint = f": select one of its children, {', '.join(children[:4])}" if children else ""
-        kind = class_name(block)
-        return f"{block.name} is a {kind}, not a HybridBlock, and has no graph{hint}."
-    graphs, failure, missing = access.graphs(block).graphs(), access.graphs(block).failure, ""
-    if failure is not None:
-        where = f" ({failure.location.describe()})" if failure.location is not None else ""
-        missing = f"{block.name} does not hybridize: {failure.text}{where}"
-    elif not graphs:
-        graphs, failure, missing = _traced_now(block)
-    return choices(net, path, graphs, failure, missing) or missing
+    return hybrid_programs(net, path, block) if isinstance(block, HybridBlock) else plain_programs(net, path, block)
 
 
-def chosen(found: list[Choice], program: str) -> Choice:
-    """The choice with this id. Of none, and of a program that is gone: what the last trace left where it failed, else
-    the latest compiled call's forward, else the traced graph.
-    """
-    own = [choice for choice in found if choice.entry["id"] == program]
-    failed = [choice for choice in found if choice.entry["id"] == FAILED]
-    calls = [choice for choice in found if choice.entry["half"] in ("predict", "forward")]
-    return (own or failed or calls[-1:] or found)[0]
+def picture_for(program: Program | Whole, net: Block, path: str) -> Picture | Whole:
+    """The picture of a shown program of the Block at `path`."""
+    return program if isinstance(program, Whole) else Picture(program, net, path)
 
 
-def _picture(program: Program | None, net: Block | None, path: str) -> Picture | None:
+def _picture(program: Program | Whole | None, net: Block | None, path: str) -> Picture | Whole | None:
     if program is None or net is None:
         return None
     with without_collecting(collect=False):
-        return Picture(program, net, path)
+        return picture_for(program, net, path)
 
 
 def _reply(
@@ -111,33 +86,10 @@ def _reply(
         "boxes": picture.boxes if picture is not None else [],
         "nodes": picture.nodes if picture is not None else [],
         "locations": picture.locations if picture is not None else [],
-        "text": visible_lines(format_graph(shown.program.graph, _PRINTED)) if shown.program is not None else "",
-        "dot": dot(picture) if picture is not None and len(picture.nodes) <= _PRINTED else "",
+        "text": visible_lines(picture.text) if picture is not None else "",
+        "dot": dot(picture) if picture is not None and len(picture.nodes) <= PRINTED else "",
         "summary": visible(shown.summary),
         "missing": visible(shown.missing),
         "variants": sum(item.entry["half"] == "traced" for item in found),
         "failed": location_data(shown.failed),
     }
-
-
-def _traced_now(block: HybridBlock) -> tuple[list[NeutralGraph], Failure | None, str]:
-    """(graphs, error, why there is none) of a trace that nothing keeps: of the latest known call, or from the signature
-    alone, without shapes.
-    """
-    advice = "Call it once on data and its graph appears here."
-    calls = access.graphs(block).known_calls()
-    try:
-        if calls:
-            with silent():
-                return [trace(block, calls[-1], keep=False)], None, ""
-        method, others = access.entry(block)
-        names = list(inspect.signature(method).parameters.values())[others:]
-        required = [item for item in names if item.default is item.empty and item.kind is item.POSITIONAL_OR_KEYWORD]
-        count = max(sum(item.name not in access.own_parameters(block) for item in required), 1)
-        with silent():
-            return [trace_block(block, ("tuple", (LEAF,) * count), [(None, None)] * count, False, keep=False)], None, ""
-    except HybridLabError as error:
-        failure = failure_of(error, block) if isinstance(error, HybridizeError) else None
-        return [], failure, f"{block.name} has no graph yet: {str(error).splitlines()[0]} {advice}"
-    except Exception as error:  # the user's code, which may raise anything when it is called on Symbols
-        return [], None, f"{block.name} has no graph yet ({type(error).__name__} without data). {advice}"

@@ -7,6 +7,7 @@ of it changes.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -32,10 +33,11 @@ from hybrid_lab.insight.table import milliseconds
 from hybrid_lab.insight.timing import eager_times, measure_steps
 from hybrid_lab.insight.values import look_at_values
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.graph_view import chosen, programs_of
+from hybrid_lab.lab.graph_view import chosen, picture_for, programs_of
 from hybrid_lab.lab.messages.graphs import GraphProgram
 from hybrid_lab.lab.messages.measured import Moment, OverlayItem, OverlayKind, OverlayReply, StepMoment
 from hybrid_lab.lab.picture import Picture
+from hybrid_lab.lab.whole import Whole
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -92,11 +94,65 @@ def overlay(
             f"a cell is running: the {kind} overlay runs the graph, which would disturb it",
             "Ask again when the cell is done. Memory, engines and gradients can be shown at any time.",
         )
-    picture = Picture(drawn, net, path)
+    picture = picture_for(drawn, net, path)
+    if isinstance(picture, Whole):
+        return _reply(kind, shown.entry["id"], picture, _of_whole(kind, picture, data, namespace))
     block = block_at(net, path)
     assert isinstance(block, HybridBlock)
     source = _Source(net, path, block, shown.entry, picture, data, namespace)
     return _reply(kind, shown.entry["id"], picture, _KINDS[kind](source))
+
+
+def _of_whole(kind: OverlayKind, whole: Whole, data: str, namespace: Mapping[str, object]) -> _Overlay:
+    """The overlay of a plain Block: those of the graphs in its picture together."""
+    if data and kind in ("time", "values"):
+        raise RequestError(
+            "failed",
+            "a plain Block runs as Python, so its Blocks cannot be measured on inputs of the whole",
+            "Leave the variables out, or select one of its Blocks and name the inputs of that.",
+        )
+    parts = [
+        (part, _KINDS[kind](_Source(part.net, part.path, part.block, part.entry, part.picture, "", namespace)))
+        for part in whole.parts
+    ]
+    known = [(part, result) for part, result in parts if not result.missing]
+    whole_result = _Overlay(known[0][1].unit if known else "")
+    for _, result in known:
+        whole_result.cells |= result.cells
+        whole_result.timeline += result.timeline
+        whole_result.marked += result.marked
+        if result.total is not None:
+            whole_result.total = (whole_result.total or 0.0) + result.total
+    if not known:
+        whole_result.missing = parts[0][1].missing if parts else "None of its Blocks has a graph."
+        return whole_result
+    cells = whole_result.cells
+    if kind != "values":  # of which the first that is bad stays the first
+        whole_result.marked = sorted(whole_result.marked, key=lambda each: -(cells[each].value or 0.0))
+    whole_result.marked = whole_result.marked[:_SLOWEST]
+    whole_result.headline = f"{_words_of_whole(kind, whole_result)} in {count(len(known), 'graph')}"
+    if kind in ("time", "values"):
+        whole_result.headline += ", each by itself on random numbers of its call's shapes"
+    without = [result.missing for _, result in parts if result.missing]
+    whole_result.headline += f"; {count(len(without), 'graph')} without: {without[0]}" if without else ""
+    return whole_result
+
+
+def _words_of_whole(kind: OverlayKind, result: _Overlay) -> str:
+    cells = [*result.cells.values()]
+    operators = count(len(cells), "operator")
+    if kind == "time":
+        return f"{milliseconds(result.total or 0.0)}"
+    if kind == "memory":
+        return f"{format_bytes(int(sum(cell.value or 0.0 for cell in cells)))} of values"
+    if kind == "values":
+        bad = sum(cell.bad for cell in cells)
+        end = f"{count(bad, 'operator')} with NaN or infinities" if bad else "all finite"
+        return f"values of {operators}, {end},"
+    if kind == "gradients":
+        return f"gradients of the parameters of {operators}, as the last backward() left them,"
+    names = Counter(cell.text for cell in cells)
+    return ", ".join(f"{name}: {count(number, 'operator')}" for name, number in names.items())
 
 
 @dataclass
@@ -455,7 +511,7 @@ _KINDS: dict[OverlayKind, Callable[[_Source], _Overlay]] = {
 # -- the reply -------------------------------------------------------------------------------------------------------
 
 
-def _reply(kind: OverlayKind, program: str, picture: Picture | None, result: _Overlay) -> OverlayReply:
+def _reply(kind: OverlayKind, program: str, picture: Picture | Whole | None, result: _Overlay) -> OverlayReply:
     if picture is not None:
         _add_boxes(kind, picture, result)
     values = [cell.value for cell in result.cells.values() if cell.value is not None and math.isfinite(cell.value)]
@@ -483,7 +539,7 @@ def _item(identity: str, cell: _Cell, whole: float) -> OverlayItem:
     return {"id": identity, "value": cell.value, "share": share, "text": visible(text), "bad": cell.bad}
 
 
-def _add_boxes(kind: OverlayKind, picture: Picture, result: _Overlay) -> None:
+def _add_boxes(kind: OverlayKind, picture: Picture | Whole, result: _Overlay) -> None:
     """What the boxes hold: sums of times, bytes and squared norms, the largest value, the engines."""
     inside: dict[str, list[str]] = {}
     for row in picture.nodes:

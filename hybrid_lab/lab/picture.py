@@ -13,7 +13,7 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.printer import format_graph, format_type
 from hybrid_lab.graph.scope import Scope
 from hybrid_lab.insight.states import block_at, class_name
-from hybrid_lab.lab.boxes import Box, Item, arrange, common_box, cut, fold
+from hybrid_lab.lab.boxes import Box, Item, common_box, short, write
 from hybrid_lab.lab.messages.common import Location as LocationData
 from hybrid_lab.lab.messages.common import Tensor
 from hybrid_lab.lab.messages.graphs import Badge, BadgeKind, GraphBox, GraphNode, NodeKind
@@ -21,8 +21,8 @@ from hybrid_lab.lab.places import located
 from hybrid_lab.lab.tree import tensor
 from hybrid_lab.lab.units import Unit, Units
 
-_LABEL = 80
-"""Characters of a label."""
+PRINTED = 5000
+"""Operators of a printed graph; of more only the first ones are printed."""
 _SMALL = 4
 """Numbers of a constant that is shown by value."""
 _ATTRIBUTE = 2000
@@ -35,6 +35,7 @@ class Role:
 
     kind : how it is drawn; path : of the parameter in the model, "" for others
     inside : whether it is drawn beside its readers, or its source, instead of at the top
+    number : of an input of the call
     """
 
     kind: NodeKind
@@ -42,6 +43,7 @@ class Role:
     path: str = ""
     inside: bool = False
     attributes: dict[str, str] = field(default_factory=dict)
+    number: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,13 @@ class Picture:
     """Nodes and boxes of one program of the Block at `path` in the model `net`.
 
     nodes, boxes : records of the protocol
+    around : the box of the Block in a larger picture, which then writes the records
+    entries, results : the nodes of the inputs, and of the outputs, by their number
     """
 
-    def __init__(self, program: Program, net: Block, path: str):
+    def __init__(self, program: Program, net: Block, path: str, around: Box | None = None):
         self.program, self.net, self.path = program, net, path
-        self._top = Box("part")
+        self._top = Box("part") if around is None else around
         self._chains: dict[int, tuple[tuple[str, int], ...]] = {}
         self._places: dict[int, Box] = {}
         self._paths: dict[int, str] = {}
@@ -84,6 +88,8 @@ class Picture:
         self._item_of: dict[Node, Item] = {}
         self._source: dict[Value, Value] = program.hoisted
         self._tensors: dict[tuple[object, object], Tensor] = {}
+        self.entries: dict[int, Item] = {}
+        self.results: dict[int, Item] = {}
         self.locations: list[LocationData] = []
         self._location_of: dict[Location, int] = {}
         self._serial = 0
@@ -94,12 +100,20 @@ class Picture:
         self._units = program.units.of
         self._build(nodes)
         self._lift_prologue()
-        arrange(self._top)
-        fold(self._top)
-        cut(self._top)
         self.boxes: list[GraphBox] = []
         self.nodes: list[GraphNode] = []
-        self._write()
+        if around is None:
+            self.boxes, self.nodes = write(self._top)
+
+    @property
+    def box(self) -> Box:
+        """What the nodes and boxes are in."""
+        return self._top
+
+    @property
+    def text(self) -> str:
+        """The graph as it is printed; of a large one the first operators."""
+        return format_graph(self.program.graph, PRINTED)
 
     def id_of(self, node: Node) -> str | None:
         """Id of the node or box of the picture that shows a node of the executable, or of a region in it."""
@@ -154,7 +168,7 @@ class Picture:
         for unit, box in self._unit_boxes.items():
             while unit.kind == "prologue" and box.parent is not None and box.parent.members == [box]:
                 around = box.parent.parent
-                if around is None:
+                if around is None or box.parent is self._top:
                     break
                 around.members[around.members.index(box.parent)] = box
                 box.parent = around
@@ -277,6 +291,8 @@ class Picture:
         item.row["attributes"] = {"parameter": visible(role.path)} if role.path else {}
         item.row["attributes"] |= role.attributes
         self._item_of[value.node] = item
+        if role.number is not None:
+            self.entries[role.number] = item
 
     def _connect(self, reader: Item, value: Value) -> None:
         value = self._real(value)
@@ -290,20 +306,21 @@ class Picture:
 
     def _outputs(self) -> None:
         last = float(len(self._operators))
-        for value, role in self.program.outputs:
+        for number, (value, role) in enumerate(self.program.outputs):
             source = self._item_of.get(self._real(value).node)
             beside = role.inside and source is not None and source.operators
             box, order = (source.box, source.order + 0.5) if source is not None and beside else (self._top, last)
             item = self._add("output", role.label, box, order, [self._tensor(value)])
             item.row["attributes"] = role.attributes
             self._connect(item, value)
+            self.results[number] = item
 
     def _add(self, kind: NodeKind, label: str, box: Box, order: float, outputs: list[Tensor]) -> Item:
         row: GraphNode = {
             "id": f"n{self._serial}",
             "box": "",
             "kind": kind,
-            "label": _short(label),
+            "label": short(label),
             "op": "",
             "attributes": {},
             "inputs": [],
@@ -336,7 +353,7 @@ class Picture:
     def _badge(self, value: Value, role: Role, block: str) -> Badge:
         kind: BadgeKind = "aux" if role.kind == "aux" else "constant" if role.kind == "constant" else "parameter"
         data = self._tensor(value)
-        name = _short(self._name(role, block))
+        name = short(self._name(role, block))
         return {"name": name, "path": role.path, "shape": data["shape"], "dtype": data["dtype"], "kind": kind}
 
     def _location(self, location: Location | None) -> int | None:
@@ -349,67 +366,6 @@ class Picture:
             self.locations.append(located(location))
         return index
 
-    # -- records ------------------------------------------------------------------------------------------------------
-
-    def _write(self) -> None:
-        """Give the boxes their ids, and write the records of boxes and nodes in the order of execution."""
-        items: list[Item] = []
-        records: dict[Box, GraphBox] = {}
-        stack: list[Box | Item] = [*reversed(self._top.members)]
-        while stack:
-            member = stack.pop()
-            if isinstance(member, Item):
-                items.append(member)
-                member.row["box"] = member.box.id
-                member.row["inputs"] = [{"node": source.row["id"], "output": output} for source, output in member.reads]
-                continue
-            member.id = f"b{len(records)}"
-            records[member] = _record(member)
-            stack += reversed(member.members)
-        outputs: dict[Box, dict[tuple[Item, int], None]] = {}
-        for item in items:
-            for source, output in item.reads:
-                if source.box is not item.box and source.row["kind"] != "input":
-                    _leave(source, output, item, outputs)
-        for box, values in outputs.items():
-            if box in records:
-                records[box]["outputs"] = [source.row["outputs"][output] for source, output in values]
-        for box, record in records.items():
-            if record["location"] is None:
-                places = (item.row["location"] for item in box.items())
-                record["location"] = next((place for place in places if place is not None), None)
-        self.boxes = list(records.values())
-        self.nodes = [item.row for item in sorted(items, key=lambda item: item.order)]
-        for box in (self._top, *records):  # no cycles are left, which would wait for Python's garbage collector
-            box.members, box.inside = [], {}
-
-
-def _leave(source: Item, output: int, reader: Item, outputs: dict[Box, dict[tuple[Item, int], None]]) -> None:
-    """Note a value as an output of the boxes that its edge leaves."""
-    around = {id(box) for box in reader.box.chain()}
-    box: Box | None = source.box
-    while box is not None and id(box) not in around:
-        outputs.setdefault(box, {})[source, output] = None
-        box = box.parent
-
-
-def _record(box: Box) -> GraphBox:
-    return {
-        "id": box.id,
-        "parent": "" if box.parent is None else box.parent.id,
-        "kind": box.kind,
-        "label": _short(box.label),
-        "class": box.class_name,
-        "block": box.block,
-        "copies": box.copies,
-        "operators": box.operators,
-        "summary": box.summary,
-        "text": box.text,
-        "notes": box.notes,
-        "outputs": [],
-        "location": box.location,
-    }
-
 
 def _computes(node: Node) -> bool:
     return not isinstance(node.op, (Input, Constant))
@@ -417,11 +373,6 @@ def _computes(node: Node) -> bool:
 
 def _below(scope: str, root: str) -> str:
     return scope[len(root) + 1 :] if root else scope
-
-
-def _short(label: str) -> str:
-    label = visible(label)
-    return label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…"
 
 
 def _text(value: object) -> str:

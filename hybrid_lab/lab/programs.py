@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
@@ -31,6 +31,9 @@ from hybrid_lab.lab.units import Unit, Units, units_of
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.optimizer.fused import FusedUpdate
 
+if TYPE_CHECKING:
+    from hybrid_lab.lab.whole import Whole
+
 FAILED: Final = "failed"
 """Id of the graph of a trace that failed."""
 
@@ -41,7 +44,7 @@ class Shown(NamedTuple):
     failed : where the trace of the graph ended
     """
 
-    program: Program | None
+    program: Program | Whole | None
     summary: str = ""
     missing: str = ""
     failed: Location | None = None
@@ -56,17 +59,22 @@ class Choice:
 
 
 def choices(
-    net: Block, path: str, graphs: list[NeutralGraph], failure: Failure | None, missing: str = ""
+    net: Block,
+    path: str,
+    graphs: list[NeutralGraph],
+    failure: Failure | None,
+    missing: str = "",
+    paths: dict[int, str] | None = None,
 ) -> list[Choice]:
     """What can be drawn of the HybridBlock at `path`, whose traced graphs are `graphs`; the compiled in the order of
     their compiles, the update of each Trainer at the end.
 
-    failure : the error of its last trace; missing : why there are no graphs
+    failure : the error of its last trace; missing : why there are no graphs; paths : `parameter_paths` of the model
     """
     block = block_at(net, path)
     assert isinstance(block, HybridBlock)
-    maker = _Maker(net, path, block)
-    found = [*maker.traced(graphs), *maker.failed(failure, missing), *maker.compiled(), *maker.updates()]
+    maker = _Maker(net, path, block, parameter_paths(net) if paths is None else paths)
+    found = [*maker.traced(graphs), *maker.failed(failure, missing), *maker.compiled(), *updates(block)]
     labels: dict[str, int] = {}
     for choice in found:  # as calls with weights on and off `grad_req`, which have equal shapes
         label = choice.entry["label"]
@@ -76,18 +84,23 @@ def choices(
     return found
 
 
-class _Maker:
-    """Makes the choices of one Block."""
+def parameter_paths(net: Block) -> dict[int, str]:
+    """The path of each parameter of a model, by its id."""
+    paths: dict[int, str] = {}
+    for above, owner in blocks_below(net):
+        for name, parameter in tuple(access.own_parameters(owner).items()):
+            paths.setdefault(id(parameter), f"{above}.{name}" if above else name)
+    return paths
 
-    def __init__(self, net: Block, path: str, block: HybridBlock):
-        self.net, self.path, self.block = net, path, block
+
+class _Maker:
+    """Makes the choices of one Block. paths : of the model's parameters, by id"""
+
+    def __init__(self, net: Block, path: str, block: HybridBlock, paths: dict[int, str]):
+        self.net, self.path, self.block, self.paths = net, path, block, paths
         living = [item for item in tuple(access.graphs(block).compilations) if item.program is not None]
         # The calls of the Block's own code last: the latest of them is shown first.
         self.compilations = sorted(living, key=lambda item: not item.neutral.bound)
-        self.paths: dict[int, str] = {}
-        for above, owner in blocks_below(net):
-            for name, parameter in tuple(access.own_parameters(owner).items()):
-                self.paths.setdefault(id(parameter), f"{above}.{name}" if above else name)
 
     # -- the traced graph ---------------------------------------------------------------------------------------------
 
@@ -96,19 +109,19 @@ class _Maker:
         for number, neutral in enumerate(graphs):
             name = "traced" if number == 0 else f"traced{number + 1}"
             label = name if number == 0 else f"traced, variant {number + 1}{neutral.observation.describe()}"
-            yield Choice(_entry(name, label, "traced"), lambda neutral=neutral: self._show_traced(neutral))  # type: ignore[misc]
+            yield Choice(entry(name, label, "traced"), lambda neutral=neutral: self._show_traced(neutral))  # type: ignore[misc]
 
     def failed(self, failure: Failure | None, missing: str) -> Iterator[Choice]:
         """What a trace had made when it failed."""
         if failure is not None and failure.partial is not None and failure.top is self.block:
             where = f" at {failure.location.describe()}" if failure.location is not None else ""
-            entry = _entry(FAILED, f"traced, up to {failure.code}{where}", "traced")
-            yield Choice(entry, lambda: self._show_failed(failure, missing))
+            row = entry(FAILED, f"traced, up to {failure.code}{where}", "traced")
+            yield Choice(row, lambda: self._show_failed(failure, missing))
 
     def _show_failed(self, failure: Failure, missing: str) -> Shown:
         assert failure.partial is not None
         shown = self._show_traced(failure.partial)
-        assert shown.program is not None
+        assert isinstance(shown.program, Program)
         stopped = [(value, Role("output", "stopped here", inside=True)) for value, _ in shown.program.outputs]
         program = replace(shown.program, outputs=stopped)
         return Shown(program, f"{shown.summary} before {failure.code}", missing, failure.location)
@@ -142,9 +155,9 @@ class _Maker:
                 report = item.forward if half == "forward" else item.backward
                 assert report is not None
                 reason = f"{engine_choice(item.engine, asked, report)}; {item}"
-                entry = _entry(f"p{item.number}:{half}", _label(item, half), kind, report.runs_on, reason, item.seconds)
+                row = entry(f"p{item.number}:{half}", _label(item, half), kind, report.runs_on, reason, item.seconds)
                 show = self._show_forward if half == "forward" else self._show_backward
-                yield Choice(entry, lambda show=show, item=item, program=program: show(item, program))  # type: ignore[misc]
+                yield Choice(row, lambda show=show, item=item, program=program: show(item, program))  # type: ignore[misc]
 
     def _show_forward(self, item: Compilation, program: CompiledProgram) -> Shown:
         special, neutral = program.special, program.neutral
@@ -208,7 +221,7 @@ class _Maker:
         """The role of input number `index` of a neutral graph. states : names of those that operators update"""
         name = neutral.graph.inputs[index].node.name
         if index < neutral.num_data:
-            return Role("input", name)
+            return Role("input", name, number=index)
         path = self._path(neutral.parameters[index - neutral.num_data])
         short = path.rsplit(".", 1)[-1] or name
         return Role("aux" if name in states else "parameter", short, path, inside=True)
@@ -216,21 +229,23 @@ class _Maker:
     def _path(self, parameter: Parameter) -> str:
         return self.paths.get(id(parameter), parameter.name)
 
-    # -- the update ---------------------------------------------------------------------------------------------------
 
-    def updates(self) -> Iterator[Choice]:
-        """One for each Trainer, and context, that updates a parameter of this Block."""
-        below = [block for _, block in blocks_below(self.block)]
-        own = {id(item) for block in below for item in tuple(access.own_parameters(block).values())}
-        number, living = 0, tuple(trainers)
-        for trainer in sorted(living, key=id):
-            if not any(id(parameter) in own for parameter in access.trainer_parameters(trainer)):
-                continue
-            for update in access.fused_updates(trainer):
-                label = f"update ({type(trainer.optimizer).__name__})"
-                entry = _entry(f"u{number}", label, "update", update.engine, repr(update))
-                number += 1
-                yield Choice(entry, lambda update=update: _show_update(update))  # type: ignore[misc]
+# -- the update --------------------------------------------------------------------------------------------------------
+
+
+def updates(block: Block) -> Iterator[Choice]:
+    """One for each Trainer, and context, that updates a parameter of this Block."""
+    below = [inner for _, inner in blocks_below(block)]
+    own = {id(item) for inner in below for item in tuple(access.own_parameters(inner).values())}
+    number, living = 0, tuple(trainers)
+    for trainer in sorted(living, key=id):
+        if not any(id(parameter) in own for parameter in access.trainer_parameters(trainer)):
+            continue
+        for update in access.fused_updates(trainer):
+            label = f"update ({type(trainer.optimizer).__name__})"
+            row = entry(f"u{number}", label, "update", update.engine, repr(update))
+            number += 1
+            yield Choice(row, lambda update=update: _show_update(update))  # type: ignore[misc]
 
 
 def _show_update(update: FusedUpdate) -> Shown:
@@ -265,9 +280,10 @@ def _add_prologue(units: Units, before: Units) -> Graph:
     return before.graph
 
 
-def _entry(
+def entry(
     identity: str, label: str, half: Half, engine: str = "", reason: str = "", seconds: float = 0.0
 ) -> GraphProgram:
+    """An entry of the selector."""
     return {"id": identity, "label": label, "half": half, "engine": engine, "reason": reason, "seconds": seconds}
 
 

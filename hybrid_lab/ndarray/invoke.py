@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
@@ -37,6 +37,9 @@ operator without inputs."""
 precision: Precision | None = None
 """The mixed precision of this process, or None; set by `contrib.amp`. Graphs are compiled for its current value."""
 
+listener: Callable[[], Callable[..., Any] | None] | None = None
+"""Where somebody notes eager operators (`gluon/call_record.py`): gives what hears those of this thread, or None."""
+
 # Keyword arguments of kernels that are optional.
 _PLAIN = frozenset({"out", "scratch"})
 _ndarray = np.ndarray
@@ -62,6 +65,8 @@ def invoke(
     Raises ShapeError, DTypeError, AttributeSpecError in the terms of the operator; AutogradError for a write to a
     recorded array.
     """
+    if listener is not None and (hears := listener()) is not None:
+        return hears(op, inputs, lambda: invoke(op, inputs, out, name, rng, cast))
     if out is not None and _other_class(out if isinstance(out, (list, tuple)) else (out,)):
         return _invoke_as_plain(op, inputs, out, name, rng, cast)
     if precision is not None and cast:
@@ -183,7 +188,7 @@ def _invoke_into(op: Operator, raw: Sequence[Any], out: NDArray, inferred: objec
 
 def invoke_pair(op: Operator, lhs: object, rhs: object) -> Any:
     """`invoke(op, (lhs, rhs))` for operators without modes, views or hidden outputs; faster if nothing is recorded."""
-    if type(lhs) is NDArray and type(rhs) is NDArray and precision is None:
+    if type(lhs) is NDArray and type(rhs) is NDArray and precision is None and listener is None:
         left, a, b = lhs.buffer, lhs.host_view, rhs.host_view
         if (
             ((a.shape, b.shape), (a.dtype, b.dtype)) in op.inferred

@@ -229,12 +229,19 @@ def _attribute_question(location: Location | None) -> str | None:
 
 
 class _Local(threading.local):
+    """trace : the trace in progress, or None
+
+    around : what a call of a Block is part of: the trace; else what notes the calls of a plain Block or of a cell, see
+        `gluon/call_record.py`; or None
+    """
+
     def __init__(self) -> None:
         self.trace: Trace | None = None
+        self.around: Any = None
 
 
 local = _Local()
-"""Per thread: `local.trace` is the trace in progress, or None."""
+"""Per thread."""
 
 
 def current() -> Trace | None:
@@ -256,13 +263,14 @@ def of_arrays() -> Trace | None:
 @contextmanager
 def tracing(trace: Trace) -> Iterator[Trace]:
     """Make `trace` the current one; ends with `trace.finish()` where the code ran through."""
-    before, local.trace = local.trace, trace
+    before, around = local.trace, local.around
+    local.trace = local.around = trace
     hooks = modes.observe, modes.scope
     modes.observe, modes.scope = trace.observe, trace.mode
     try:
         yield trace
     finally:
-        local.trace = before
+        local.trace, local.around = before, around
         modes.observe, modes.scope = hooks
     trace.finish()
 

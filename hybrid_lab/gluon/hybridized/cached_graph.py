@@ -22,6 +22,7 @@ from hybrid_lab.engines import registry
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block_notes import note_block
+from hybrid_lab.gluon.call_record import called
 from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
 from hybrid_lab.gluon.hybridized.code import Reads, of_user, reads_of
 from hybrid_lab.gluon.hybridized.device_program import program_for
@@ -641,6 +642,7 @@ class GraphCache:
 
     def _compile(self, call: Call, leaves: Sequence[NDArray]) -> Program:
         location = capture()
+        called(self.block)
         with self._lock, without_collecting():
             known = self.compiled.find(call)  # another thread may have compiled it
             if known is not None:

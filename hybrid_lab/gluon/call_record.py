@@ -1,0 +1,438 @@
+"""What a plain Block called in its last calls: which Blocks and operators, in order, and what flowed between them.
+
+A plain Block runs as Python, so it has no graph; the lab draws it from this record. A record has weak references,
+numbers and shapes, and keeps no array alive. The first calls are noted in full (`Recorder`). Once they repeat one
+another, a call only lists the Blocks that it called, and the list tells which of the noted calls it was like; another
+list, mode or shape is noted in full again.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from hybrid_lab import forks
+from hybrid_lab.diagnostics.location import Location, capture
+from hybrid_lab.gluon import access
+from hybrid_lab.ndarray import invoke as invoking
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.tape import state as modes
+from hybrid_lab.symbol.tracing import local
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.block import Block
+    from hybrid_lab.ops.framework.operator import Operator
+
+_SETTLED = 8
+"""Calls in a row that are like earlier ones, after which calls are listed only."""
+_KEPT = 8
+"""Records of one Block; with more, the earlier ones are dropped."""
+_ITEMS = 1000
+"""Blocks and operators of one record; what follows is not noted."""
+_NOTED = 64
+"""Calls of one Block that are noted in full without a pause between them."""
+_DEPTH = 100
+"""Levels of the tree in which a Block is looked for."""
+_PAUSE = 1e-3
+"""Seconds of pause for each item of a further record: noting one takes some microseconds."""
+_CALLS_OF_CELL = 64
+"""Calls of Blocks that are noted in one cell."""
+
+_R = TypeVar("_R")
+_Key = tuple[bool, bool, tuple[Any, ...], tuple[int, ...]]
+"""Of a call: training, recording, shapes of the arguments, ids of the Blocks that it called."""
+Types = tuple[tuple[tuple[int, ...], Any], ...]
+"""(shape, dtype) of arrays."""
+
+
+class Source(NamedTuple):
+    """Where an array came from: output `output` of item number `item`; item -1 stands for the inputs of the call."""
+
+    item: int
+    output: int
+
+
+@dataclass(eq=False, slots=True)
+class Item:
+    """A Block, or an operator in eager mode, that was called.
+
+    block : of an operator None; name : of the operator; attributes : of the operator, as it is written
+    inputs : per array among the arguments its source, or None where it is not known; takes, gives : their types, and
+        those of the results; gives is None where the call did not return
+    training, recording : the mode of the call
+    location : the line that called, or None; inside : the record of a plain Block's call, as far as there was one
+    """
+
+    block: weakref.ref[Block] | None
+    name: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[Source | None, ...] = ()
+    takes: Types = ()
+    gives: Types | None = ()
+    training: bool = False
+    recording: bool = False
+    location: Location | None = None
+    inside: Record | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Record:
+    """One call.
+
+    items : in the order of the calls; inputs : types of the arrays among the arguments; outputs : source per result
+    gives : types of the results; flows : whether sources are known; error : why the call failed, or ""
+    number : grows with each record
+    """
+
+    items: list[Item]
+    inputs: Types = ()
+    outputs: tuple[Source | None, ...] = ()
+    gives: Types = ()
+    flows: bool = True
+    training: bool = False
+    recording: bool = False
+    error: str = ""
+    is_whole: bool = True
+    number: int = 0
+
+
+_lock = forks.lock()
+_recorders = 0
+_serial = 0
+
+
+def _listener() -> Callable[..., Any] | None:
+    """What hears the eager operators of this thread."""
+    around = local.around
+    return around.operator if type(around) is Recorder else None
+
+
+def _listening(change: int) -> None:
+    """Let `invoke` ask for listeners while there is an open Recorder in any thread."""
+    global _recorders
+    with _lock:
+        _recorders += change
+        invoking.listener = _listener if _recorders else None
+
+
+class Recorder:
+    """Notes one call, or the code of a cell, in full.
+
+    args : of the call; blocks : how many calls of Blocks it notes
+    """
+
+    __slots__ = ("_blocks", "_is_open", "_of", "ids", "inputs", "items")
+
+    def __init__(self, args: object, blocks: int = _ITEMS):
+        self.items: list[Item] = []
+        self.ids: list[int] = []
+        self._blocks, self._is_open = blocks, True
+        self._of: dict[int, tuple[weakref.ref[Any], Source]] = {}
+        self.inputs = self._note(args, -1)
+        _listening(1)
+
+    def close(self) -> None:
+        """Note no more."""
+        if self._is_open:
+            self._is_open = False
+            _listening(-1)
+
+    @property
+    def _has_room(self) -> bool:
+        return self._is_open and len(self.items) < _ITEMS and len(self.ids) <= self._blocks
+
+    def _note(self, values: object, item: int) -> Types:
+        types = []
+        for output, array in enumerate(_arrays(values)):
+            self._of[id(array.buffer)] = weakref.ref(array.buffer), Source(item, output)
+            types.append((array.host_view.shape, array.host_view.dtype))
+        return tuple(types)
+
+    def _source(self, array: NDArray) -> Source | None:
+        """Where an array, or the array that it is a view of, came from."""
+        known = self._of.get(id(array.buffer))
+        return known[1] if known is not None and known[0]() is array.buffer else None
+
+    def _begin(self, item: Item, values: object) -> Item:
+        arrays = [*_arrays(values)]
+        item.inputs, item.takes = tuple(map(self._source, arrays)), _types(arrays)
+        item.training, item.recording = bool(modes.training), bool(modes.recording)
+        item.location, item.gives = capture(), None
+        self.items.append(item)
+        return item
+
+    def call(self, block: Block, function: Callable[..., _R], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> _R:
+        """Call a Block, whose call `function` does, and note it. What it calls itself is noted by it, if at all."""
+        self.ids.append(id(block))
+        item = self._begin(Item(weakref.ref(block)), (args, keywords)) if self._has_room else None
+        number = len(self.items) - 1
+        local.around = None
+        try:
+            result = function(*args, **keywords)
+        finally:
+            local.around = self
+            if item is not None:
+                item.inside = last_record(block)
+        if item is not None:
+            item.gives = self._note(result, number)
+        return result
+
+    def operator(self, op: Operator, inputs: object, run: Callable[[], _R]) -> _R:
+        """Run an operator and note it."""
+        if not self._has_room:
+            return run()
+        number = len(self.items)
+        item = self._begin(Item(None, op.name, op.written), inputs)
+        local.around = None
+        try:
+            result = run()
+        finally:
+            local.around = self
+        item.gives = self._note(result, number)
+        return result
+
+    def record(self, result: object = None, error: str = "") -> Record:
+        """The record of the call, which ended with this result or error."""
+        arrays = [*_arrays(result)]
+        blocks = sum(item.block is not None for item in self.items)
+        return Record(
+            [*self.items], self.inputs, tuple(map(self._source, arrays)), _types(arrays), True,
+            bool(modes.training), bool(modes.recording), error, blocks == len(self.ids), _number(),
+        )  # fmt: skip
+
+
+def _types(arrays: list[NDArray]) -> Types:
+    return tuple([(array.host_view.shape, array.host_view.dtype) for array in arrays])
+
+
+def _number() -> int:
+    global _serial
+    with _lock:
+        _serial += 1
+        return _serial
+
+
+def _arrays(values: object) -> Iterator[NDArray]:
+    if isinstance(values, NDArray):
+        if not values.buffer.stored:
+            yield values
+    elif type(values) is dict or isinstance(values, Mapping):
+        for each in values.values():
+            yield from _arrays(each)
+    elif isinstance(values, (tuple, list)):
+        for each in values:
+            yield from _arrays(each)
+
+
+class Records:
+    """What is known of the calls of one plain Block.
+
+    last : the record that tells of the last call
+    expected : the Blocks that the next call should call, in order, while the Block has them all below it; else None
+    """
+
+    __slots__ = (
+        "_ids",
+        "_known",
+        "_left",
+        "_not_before",
+        "_noted",
+        "_owner",
+        "_shapes",
+        "_training",
+        "expected",
+        "last",
+    )
+
+    def __init__(self, owner: Block) -> None:
+        self.last: Record | None = None
+        self.expected: list[Block] | None = None
+        self._owner = weakref.ref(owner)
+        self._known: dict[_Key, Record] = {}
+        #: mode, shapes and called Blocks of the last call
+        self._training = False
+        self._shapes: Any = None
+        self._ids: list[int] = []
+        self._left, self._noted, self._not_before = _SETTLED, 0, 0.0
+
+    def are_like(self, args: tuple[Any, ...]) -> bool:
+        """Whether a call with these arguments, in the mode of now, is expected to be like the last one."""
+        if self._left or modes.training is not self._training:
+            return False
+        if len(args) == 1 and type(args[0]) is NDArray:
+            return bool(args[0].host_view.shape == self._shapes)
+        return bool(_shapes(args) == self._shapes)
+
+    def begin(self, args: tuple[Any, ...]) -> list[Block] | Recorder:
+        """What notes a call that is not expected to be like the last one."""
+        if self._noted >= _NOTED and time.perf_counter() < self._not_before:
+            return []
+        return Recorder(args)
+
+    def end(self, args: tuple[Any, ...], calls: list[Block] | Recorder, result: object) -> None:
+        """Note that a call returned which is not known to be like the last one."""
+        if type(calls) is list:
+            if [*map(id, calls)] != self._ids:
+                self._listed(args, calls)
+            return
+        assert isinstance(calls, Recorder)
+        calls.close()
+        key = _key(args, calls.ids)
+        self._left = max(self._left - 1, 0) if key in self._known else _SETTLED
+        self._noted += 1
+        self._not_before = time.perf_counter() + _PAUSE * len(calls.items)
+        record = calls.record(result)
+        if len(self._known) >= _KEPT and key not in self._known:
+            self._known.clear()
+        self._known[key] = record
+        self._take(key, record)
+
+    def _take(self, key: _Key, record: Record) -> None:
+        self.last, (self._training, _, self._shapes, ids) = record, key
+        self._ids = [*ids]
+        blocks = [item.block() for item in record.items if item.block is not None]
+        self.expected = blocks if all(self._is_below(block) for block in blocks) else None  # type: ignore[assignment]
+
+    def _is_below(self, block: Block | None) -> bool:
+        """Whether the Block that these are the records of has a Block below it, and so keeps it alive."""
+        owner, seen = self._owner(), 0
+        while block is not None and block is not owner and seen < _DEPTH:
+            block, seen = next(iter(access.parents(block)), None), seen + 1
+        return block is owner and owner is not None
+
+    def forget(self) -> None:
+        """The structure of the Block changed: expect nothing, and keep no Block."""
+        self.expected, self._left = None, _SETTLED
+
+    def _listed(self, args: tuple[Any, ...], calls: list[Block]) -> None:
+        """A listed call that called other Blocks than the last one."""
+        key = _key(args, map(id, calls))
+        known = self._known.get(key)
+        if known is None:
+            known, self._left = self._bare(calls), _SETTLED
+        self._take(key, known)
+
+    def fail(self, calls: list[Block] | Recorder, error: BaseException, failed: Sequence[Block]) -> None:
+        """Note that the call raised. failed : the Blocks that the exception left"""
+        words = type(error).__name__ + (f": {text}" if (text := next(iter(str(error).splitlines()), "")) else "")
+        if isinstance(calls, Recorder):
+            calls.close()
+            self.last = calls.record(None, words)
+        else:
+            self.last = self._bare(calls, words, failed)
+        self._shapes, self._ids = None, []
+        self.forget()
+
+    def _bare(self, calls: list[Block], error: str = "", failed: Sequence[Block] = ()) -> Record:
+        """The record of a listed call: as far as it was like the last one, what is known of that; then Blocks alone."""
+        items = self._alike(calls)
+        begun = sum(item.block is not None for item in items)
+        items += [Item(weakref.ref(block), inside=last_record(block)) for block in calls[begun:_ITEMS]]
+        if items and any(block is calls[-1] for block in failed):
+            items[-1] = replace(items[-1], gives=None, inside=last_record(calls[-1]))
+        inputs = self.last.inputs if self.last is not None else ()
+        return Record(
+            items, inputs, (), (), begun == len(calls), bool(modes.training), bool(modes.recording), error,
+            len(calls) <= _ITEMS, _number(),
+        )  # fmt: skip
+
+    def _alike(self, calls: list[Block]) -> list[Item]:
+        """The items of the last record up to the last Block that these calls have in common with it."""
+        found: list[Item] = []
+        if self.last is None:
+            return found
+        left, end = iter(calls), 0
+        for place, item in enumerate(self.last.items, 1):
+            if item.block is not None:
+                if item.block() is not next(left, None):
+                    break
+                end = place
+        return self.last.items[:end]
+
+
+def _shapes(args: object) -> tuple[Any, ...]:
+    shapes = tuple([array.host_view.shape for array in _arrays(args)])
+    return shapes[0] if len(shapes) == 1 else shapes
+
+
+def _key(args: tuple[Any, ...], ids: Iterable[int]) -> _Key:
+    """What calls have in common that have equal modes, shapes and called Blocks."""
+    return modes.training, modes.recording, _shapes(args), tuple(ids)
+
+
+def records_of(block: Block) -> Records | None:
+    """What is known of the calls of a Block."""
+    found: Records | None = block.__dict__.get("_calls_noted")
+    return found
+
+
+def last_record(block: Block) -> Record | None:
+    """The record of the last call of a plain Block."""
+    records = records_of(block)
+    return None if records is None else records.last
+
+
+def records_for(block: Block) -> Records:
+    """The records of a plain Block that is called for the first time."""
+    records = block.__dict__["_calls_noted"] = Records(block)
+    called(block)
+    return records
+
+
+# -- Blocks that were called by nobody's code but the user's -----------------------------------------------------------
+
+_called: dict[int, weakref.ref[Block]] = {}
+
+
+def called(block: Block) -> None:
+    """Note that a Block was called; kept weakly, unless another Block has it as a child."""
+    if not access.parents(block):
+        key = id(block)
+        _called[key] = weakref.ref(block, lambda reference: _forget(key, reference))
+
+
+def _forget(key: int, reference: object) -> None:
+    if _called.get(key) is reference:
+        del _called[key]
+
+
+def called_blocks() -> list[Block]:
+    """The Blocks alive that were called and are no child of another one, in the order of their first calls."""
+    return [block for reference in tuple(_called.values()) if (block := reference()) is not None]
+
+
+# -- the calls of a cell -----------------------------------------------------------------------------------------------
+
+
+class Cell:
+    """The first calls of Blocks, and what flowed between them, of the code in a cell."""
+
+    def __init__(self) -> None:
+        self._recorder: Recorder | None = None
+        self._last: Record | None = None
+
+    def begin(self) -> None:
+        """A cell starts on this thread."""
+        self.end()
+        self._recorder = local.around = Recorder((), _CALLS_OF_CELL)
+
+    def end(self) -> None:
+        """The cell ended."""
+        self._last, recorder, self._recorder = self.last, self._recorder, None
+        if recorder is not None:
+            recorder.close()
+            if local.around is recorder:
+                local.around = None
+
+    @property
+    def last(self) -> Record | None:
+        """The record of the running cell, or of the last one, that called a Block."""
+        recorder = self._recorder
+        return recorder.record() if recorder is not None and recorder.ids else self._last
+
+
+cell = Cell()
+"""Of the notebook's main thread."""
