@@ -251,7 +251,7 @@ class HybridBlock(Block):
                 return self._graphs.call_one(args[0])
         return self._call_from_outside(args)
 
-    def _enter(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    def _call_of_own(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """`__call__`, where that is the user's. keywords : what it gets by name alone"""
         around = _local.around
         if around is not None:

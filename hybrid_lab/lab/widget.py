@@ -16,7 +16,6 @@ import traitlets
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.lab.comm import forget_route, handle
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
@@ -78,7 +77,7 @@ class View(anywidget.AnyWidget):
         self._entry = session.registry.show(net, name)
         self._keeps = None if session.registry.is_bound(net) else net
         self._revision = -1
-        super().__init__(model=self._entry.id, selected=first_hybrid(net))
+        super().__init__(model=self._entry.id)
         self.refresh()
         self.on_msg(self._message)
         session.views.add(self)
@@ -96,7 +95,7 @@ class View(anywidget.AnyWidget):
                 self.svg = ""  # it shows the graph as it was
             self._revision = entry.revision
             self.tree = dict(self._session.tree(entry))
-            self.graph = dict(graph_view(net, first_hybrid(net)))
+            self.graph = dict(graph_view(net, ""))
             self.findings = {"findings": findings}
             if self.comm is not None:
                 forget_route(self.comm)
@@ -149,11 +148,6 @@ class View(anywidget.AnyWidget):
         drawn = self.svg if self.selected == self.graph["path"] else ""
         shown = f"{name}.{self.graph['path']}" if self.graph["path"] else name
         return block_html(net, name) + picture_html(self.graph, shown, drawn)  # type: ignore[arg-type]
-
-
-def first_hybrid(net: Block) -> str:
-    """Path of the first HybridBlock of the tree; the top where there is none."""
-    return next((path for path, _ in hybrid_blocks(net)), "")
 
 
 def is_run_by_a_program() -> bool:

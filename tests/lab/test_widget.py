@@ -59,12 +59,13 @@ def test_before_the_first_call_there_is_the_tree_and_the_neutral_graph(view):
     assert shown.tree["root"]["parameter_count"] is None
 
 
-def test_a_plain_top_shows_the_first_graph_below(view):
+def test_a_plain_top_shows_all_its_blocks(view):
     net = nn.Sequential()
     net.add(nn.HybridSequential())
     net[0].add(nn.Dense(2))
     shown = view(net, "mine")
-    assert (shown.selected, shown.graph["path"], shown.tree["root"]["attr"]) == ("0", "0", "mine")
+    assert (shown.selected, shown.graph["path"], shown.tree["root"]["attr"]) == ("", "", "mine")
+    assert [box["label"] for box in shown.graph["boxes"]] == ["0"] and "not called yet" in shown.graph["summary"]
 
 
 def test_the_traits_follow_the_cells(shell, run):

@@ -287,11 +287,10 @@ export class ModelView {
     }
     let moved = isNew;
     if (!this.isChosen) {
-      // A plain Block on top has no graph: start where there is something to see, and go where a graph appears.
+      // The picture of a plain Block on top shows all calls; of a HybridBlock without a graph go where one appears.
       const start =
         (graph && this.tree.node(graph.path)) ??
-        first(root, node => node.graphs > 0) ??
-        first(root, node => node.hybrid) ??
+        (root.hybrid ? first(root, node => node.graphs > 0) : null) ??
         root;
       if (isNew || start.path !== this.tree.selected) {
         moved = true;

@@ -67,7 +67,7 @@ def _entrance(function: Any) -> Callable[..., Any]:
             return _bound(__call__.__wrapped__, self)(*args, **keywords)
         if keywords:
             args, keywords = _by_position(__call__.__wrapped__, args, keywords)
-        return self._enter(args, keywords)
+        return self._call_of_own(args, keywords)
 
     __call__._entrance_of_calls = True  # type: ignore[attr-defined]
     return __call__

@@ -1,0 +1,388 @@
+"""The picture of a plain Block: what its last call called, in order, with the graphs of its Blocks and what flowed."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, gluon, nd
+from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.call_record import last_record
+from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.graph_view import graph_view
+from hybrid_lab.lab.overlays import overlay
+
+X = nd.ones((2, 3))
+
+
+class Plain(gluon.Block):
+    """A plain Block with the children that it gets by name, which calls what `code(self, *args)` calls."""
+
+    def __init__(self, code, **children):
+        super().__init__()
+        self.code = code
+        for name, child in children.items():
+            setattr(self, name, child)
+
+    def forward(self, *args):
+        return self.code(self, *args)
+
+
+def mlp(*units):
+    net = nn.HybridSequential()
+    net.add(*[nn.Dense(unit) for unit in units])
+    return net
+
+
+def ready(net, hybrid=True):
+    net.initialize()
+    if hybrid:
+        net.hybridize(engine="numpy")
+    return net
+
+
+class Drawn:
+    """A reply in the words of the tests. boxes : labels at the top; flows : pairs of the labels that edges join"""
+
+    def __init__(self, net, path="", program=""):
+        self.reply = graph_view(net, path, program)
+        parent = {box["id"]: box["parent"] for box in self.reply["boxes"]}
+        names = {box["id"]: box["label"] for box in self.reply["boxes"]}
+        names |= {node["id"]: node["label"] for node in self.reply["nodes"]}
+        self.boxes = [box["label"] for box in self.reply["boxes"] if not box["parent"]]
+        self.inputs = [node["label"] for node in self.reply["nodes"] if node["kind"] == "input" and not node["box"]]
+        self.outputs = [node for node in self.reply["nodes"] if node["kind"] == "output"]
+
+        def top(node):
+            identity = node["box"] or node["id"]
+            while parent.get(identity):
+                identity = parent[identity]
+            return names[identity]
+
+        of = {node["id"]: top(node) for node in self.reply["nodes"]}
+        edges = [(of[read["node"]], of[node["id"]]) for node in self.reply["nodes"] for read in node["inputs"]]
+        self.flows = [pair for pair in dict.fromkeys(edges) if pair[0] != pair[1]]
+        ids = [box["id"] for box in self.reply["boxes"]] + [node["id"] for node in self.reply["nodes"]]
+        assert len(ids) == len({*ids})
+        assert all(node["location"] is None or node["location"] < len(self.reply["locations"])
+                   for node in self.reply["nodes"])  # fmt: skip
+
+    def box(self, label):
+        (found,) = (box for box in self.reply["boxes"] if box["label"] == label)
+        return found
+
+
+@pytest.mark.parametrize("hybrid", [True, False])
+@pytest.mark.parametrize("program", ["calls", "traced"])
+def test_a_plain_block_over_hybrid_blocks(hybrid, program):
+    net = ready(Plain(lambda self, x: self.second(self.first(x)), first=mlp(8, 8), second=nn.Dense(4)), hybrid)
+    net(X)
+    drawn = Drawn(net, program=program)
+    assert drawn.boxes == ["first", "second"] and drawn.reply["missing"] == ""
+    assert drawn.flows == [("input", "first"), ("first", "second"), ("second", "output")]
+    assert drawn.box("first")["outputs"] == [{"shape": [2, 8], "dtype": "float32"}]
+    assert drawn.reply["summary"] == "2 calls, 3 operators"
+    assert (drawn.box("first")["block"], drawn.box("first")["class"]) == ("first", "HybridSequential")
+    assert {node["block"] for node in drawn.reply["nodes"] if node["op"]} == {"first.0", "first.1", "second"}
+
+
+def test_operators_between_the_blocks_and_views_are_followed():
+    def code(self, x):
+        hidden = nd.relu(self.first(x) + 1).reshape((4, 4))
+        return self.second(hidden[1:3]) * 2
+
+    net = ready(Plain(code, first=mlp(8), second=nn.Dense(4)))
+    net(X)
+    drawn = Drawn(net)
+    labels = [node["label"] for node in drawn.reply["nodes"] if node["op"]]
+    assert labels == ["FullyConnected", "broadcast_add", "relu", "FullyConnected", "broadcast_mul"]
+    assert ("first", "broadcast_add") in drawn.flows and ("relu", "second") in drawn.flows
+    assert drawn.reply["summary"] == "2 calls, 5 operators"
+    (relu,) = (node for node in drawn.reply["nodes"] if node["op"] == "relu")
+    assert drawn.reply["locations"][relu["location"]]["label"].endswith("test_whole.py, line 95")
+
+
+def test_flow_that_is_not_known_has_no_arrow():
+    def code(self, x):
+        return self.second(nd.array(self.first(x).asnumpy()))
+
+    net = ready(Plain(code, first=mlp(8), second=mlp(4)))
+    net(X)
+    drawn = Drawn(net)
+    assert drawn.boxes == ["first", "second"] and not [pair for pair in drawn.flows if pair == ("first", "second")]
+
+
+def test_a_number_of_another_array_is_no_arrow():
+    """Python gives the ids of arrays that are gone to new ones."""
+
+    def code(self, x):
+        for _ in range(50):
+            self.first(x)
+            x = nd.array(x.asnumpy())
+        return self.second(nd.array(x.asnumpy()))
+
+    net = ready(Plain(code, first=mlp(3), second=mlp(3)))
+    net(X)
+    assert not [pair for pair in Drawn(net).flows if pair[1] == "second"]
+
+
+def test_a_plain_block_over_a_plain_block():
+    inner = Plain(lambda self, x: self.b(self.a(x)), a=mlp(5), b=mlp(6))
+    net = ready(Plain(lambda self, x: self.head(self.body(x)), body=inner, head=nn.Dense(2)))
+    net(X)
+    drawn = Drawn(net)
+    assert drawn.boxes == ["body", "head"] and ("body", "head") in drawn.flows
+    parents = {box["label"]: box["parent"] for box in drawn.reply["boxes"]}
+    assert parents["a"] == parents["b"] == drawn.box("body")["id"]
+    assert drawn.box("a")["block"] == "body.a"
+    below = Drawn(net, "body")
+    assert below.boxes == ["a", "b"] and ("a", "b") in below.flows and below.box("a")["block"] == "body.a"
+
+
+def test_two_calls_are_two_boxes_and_many_are_one():
+    net = ready(Plain(lambda self, x: self.cell(self.cell(x)), cell=mlp(3)))
+    net(X)
+    drawn = Drawn(net)
+    assert [box["label"] for box in drawn.reply["boxes"] if box["kind"] == "block" and box["block"] == "cell"] == [
+        "cell", "cell (2)",
+    ]  # fmt: skip
+
+    def loop(self, x):
+        for _ in range(100):
+            x = nd.relu(self.cell(x))
+        return x
+
+    net = ready(Plain(loop, cell=mlp(3)))
+    net(X)
+    drawn = Drawn(net)
+    assert drawn.boxes == ["cell, 100 calls"] and len(drawn.reply["nodes"]) == 4
+    assert drawn.flows[-2:] == [("cell, 100 calls", "relu"), ("relu", "output")]
+
+
+def test_a_branch_shows_the_last_call():
+    def code(self, x, first):
+        return self.a(x) if first else self.b(x)
+
+    net = ready(Plain(code, a=mlp(3), b=mlp(3)))
+    for _ in range(30):
+        net(X, True)
+    assert Drawn(net).boxes == ["a"]
+    net(X, False)
+    assert Drawn(net).boxes == ["b"], "after many equal calls, which are only listed"
+    net(X, False)
+    assert ("b", "output") in Drawn(net).flows
+    net(X, True)
+    assert Drawn(net).boxes == ["a"] and ("a", "output") in Drawn(net).flows
+
+
+def test_another_shape_and_mode_is_another_call():
+    net = ready(Plain(lambda self, x: self.a(x), a=mlp(4)))
+    for _ in range(30):
+        net(X)
+    net(nd.ones((5, 3)))
+    assert Drawn(net).outputs[0]["outputs"] == [{"shape": [5, 4], "dtype": "float32"}]
+    with autograd.record():
+        net(X)
+    programs = {item["id"]: item for item in Drawn(net).reply["programs"]}
+    assert (programs["calls"]["label"], programs["calls"]["half"]) == ("last call, training (2, 3)", "forward")
+
+
+def test_a_shared_child_stands_where_it_was_called():
+    shared = mlp(3)
+    inner = Plain(lambda self, x: self.again(x), again=shared)
+    net = ready(Plain(lambda self, x: self.inner(self.own(x)), own=shared, inner=inner))
+    net(X)
+    drawn = Drawn(net)
+    assert drawn.boxes == ["own", "inner"] and drawn.box("again")["block"] == "inner.again"
+
+
+@pytest.mark.parametrize("calls", [0, 30])
+def test_an_error_leaves_what_was_called_until_then(calls):
+    class Fails(nn.HybridSequential):
+        fails = False
+
+        def forward(self, x):
+            if self.fails:
+                raise ValueError("no <b>luck</b>")
+            return x
+
+    net = ready(Plain(lambda self, x: self.c(self.b(self.a(x))), a=mlp(4), b=Fails(), c=mlp(2)), hybrid=False)
+    for _ in range(calls):
+        net(X)
+    net.b.fails = True
+    with pytest.raises(ValueError, match="luck"):
+        net(X)
+    drawn = Drawn(net)
+    assert drawn.boxes[0] == "a" and "c" not in drawn.boxes
+    assert "failed: ValueError: no <b>luck</b>" in drawn.reply["summary"]
+    labels = [box["label"] for box in drawn.reply["boxes"]] + [node["label"] for node in drawn.reply["nodes"]]
+    assert "b: failed" in labels and drawn.reply["failed"] is not None
+    net.b.fails = False
+    net(X)
+    drawn = Drawn(net)
+    assert "failed" not in drawn.reply["summary"] and "c" in drawn.boxes
+
+
+def test_an_error_of_its_own_code():
+    def code(self, x):
+        self.a(x)
+        raise KeyError("mine")
+
+    net = ready(Plain(code, a=mlp(4)))
+    with pytest.raises(KeyError):
+        net(X)
+    drawn = Drawn(net)
+    assert drawn.boxes == ["a"] and drawn.reply["summary"].endswith("failed: KeyError: 'mine'")
+
+
+def test_without_a_call_the_children_stand_in_the_order_of_the_tree():
+    net = Plain(lambda self, x: self.a(self.b(x)), a=nn.Dense(4, in_units=3), b=nn.Dense(3, in_units=3))
+    net = ready(net)
+    drawn = Drawn(net)
+    assert [box["block"] for box in drawn.reply["boxes"]] == ["a", "b"] and drawn.flows == []
+    assert "not called yet: the children in the order of the tree, without arrows" in drawn.reply["summary"]
+
+
+def test_a_block_without_a_graph_and_one_that_is_no_child():
+    other = ready(mlp(3))
+
+    class Leaf(gluon.Block):
+        def forward(self, x):
+            return mx.nd.array(x.asnumpy())
+
+    net = ready(Plain(lambda self, x: other(self.leaf(x)), leaf=Leaf()))
+    net(X)
+    drawn = Drawn(net)
+    assert [node["label"] for node in drawn.reply["nodes"] if node["attributes"].get("class")] == ["leaf"]
+    assert drawn.box(other.name)["block"] is None
+    assert all(badge["path"] == "" for node in drawn.reply["nodes"] for badge in node["badges"])
+
+
+def test_a_block_that_nothing_is_known_of():
+    class Leaf(gluon.Block):
+        def forward(self, x):
+            return x
+
+    net = Leaf()
+    assert "not a HybridBlock: it has no graph" in graph_view(net, "")["missing"]
+    net(X)
+    assert "called no Block and no operator" not in graph_view(net, "")["summary"]
+
+
+def test_loaded_models_have_the_tree(tmp_path):
+    net = ready(Plain(lambda self, x: self.second(self.first(x)), first=mlp(8), second=mlp(4)))
+    net(X)
+    net.save(tmp_path / "net.hlab")
+    drawn = Drawn(gluon.load(tmp_path / "net.hlab"))
+    assert drawn.boxes == ["first", "second"] and "not called yet" in drawn.reply["summary"]
+    assert drawn.reply["nodes"][1]["outputs"] == [{"shape": [2, 8], "dtype": "float32"}]
+
+
+def test_the_record_keeps_no_array_and_no_block():
+    class Output(gluon.Block):
+        def forward(self, x):
+            hidden = nn.Dense(3, in_units=3)
+            hidden.initialize()
+            seen.append(weakref.ref(hidden))
+            result = hidden(x)
+            arrays.append(weakref.ref(result))
+            return result * 2
+
+    seen, arrays = [], []
+    net = Output()
+    for _ in range(12):
+        net(X)
+    gc.collect()
+    assert not any(reference() for reference in seen + arrays)
+    assert "a Block that is gone" in Drawn(net).reply["text"]
+    net.child = child = mlp(3)
+    reference = weakref.ref(child)
+    net.child = mlp(3)
+    del child
+    gc.collect()
+    assert reference() is None
+
+
+def test_replaced_children_are_let_go():
+    net = ready(Plain(lambda self, x: self.a(x), a=mlp(3)))
+    for _ in range(20):
+        net(X)
+    reference = weakref.ref(net.a)
+    net.a = ready(mlp(3))
+    gc.collect()
+    assert reference() is None
+
+
+def test_threads_have_records_of_their_own():
+    net = ready(Plain(lambda self, x, n: [self.a(x) for _ in range(n)][-1], a=mlp(3)))
+    net(X, 1)
+    found = []
+
+    def work(number):
+        for _ in range(50):
+            net(X, number)
+            record = last_record(net)
+            found.append(sum(item.block is not None for item in record.items))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (2, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {*found} <= {2, 5}
+
+
+def test_hooks_and_gradients_are_as_before():
+    net = ready(Plain(lambda self, x: self.b(nd.relu(self.a(x))), a=mlp(4), b=mlp(2)))
+    seen = []
+    net.register_forward_hook(lambda block, inputs, output: seen.append(output.shape))
+    x = nd.ones((2, 3))
+    x.attach_grad()
+    with autograd.record():
+        y = net(x).sum()
+    y.backward()
+    assert seen == [(2, 2)] and float(x.grad.abs().sum().asscalar()) > 0
+
+
+@pytest.mark.parametrize("program", ["calls", "traced"])
+@pytest.mark.parametrize("kind", ["time", "memory", "values", "gradients", "engine"])
+def test_overlays_of_the_whole_are_those_of_its_graphs(kind, program):
+    net = ready(Plain(lambda self, x: self.b(nd.relu(self.a(x))), a=mlp(4, 4), b=mlp(2)))
+    with autograd.record():
+        y = net(X).sum()
+    y.backward()
+    reply = graph_view(net, "", program)
+    found = overlay(net, "", program, kind, "", {}, False)
+    if (kind, program) == ("engine", "traced"):
+        assert "A traced graph runs on no engine" in found["missing"]
+        return
+    ids = {item["id"] for item in found["items"]}
+    inside = {node["id"] for node in reply["nodes"] if node["op"] == "FullyConnected"}
+    assert inside <= ids and "graphs" in found["headline"] and found["missing"] == ""
+    boxes = {box["id"]: box["block"] for box in reply["boxes"]}
+    assert {"a", "b"} <= {boxes[identity] for identity in ids if identity in boxes}
+    if kind == "time":
+        assert found["marked"] and {*found["marked"]} <= ids
+        shares = [item["share"] for item in found["items"] if item["id"] in inside]
+        assert sum(shares) == pytest.approx(1)
+
+
+def test_the_first_nan_of_the_whole_is_in_the_first_call():
+    net = ready(Plain(lambda self, x: self.b(self.a(x)), a=mlp(4), b=mlp(2)))
+    net(X)
+    net.a[0].weight.set_data(nd.full((4, 3), float("nan")))
+    found = overlay(net, "", "calls", "values", "", {}, False)
+    (node,) = (node for node in graph_view(net, "", "calls")["nodes"] if node["id"] == found["marked"][0])
+    assert node["block"] == "a.0" and "1 operator with NaN or infinities" in found["headline"]
+    with pytest.raises(RequestError, match="runs as Python"):
+        overlay(net, "", "calls", "values", "x", {"x": X}, False)
+
+
+def test_the_text_has_a_line_for_each_call():
+    net = ready(Plain(lambda self, x: self.b(nd.relu(self.a(x))), a=mlp(4), b=mlp(2)))
+    net(X)
+    assert [line.split("  ")[1] for line in graph_view(net, "")["text"].splitlines()] == [
+        "a: HybridSequential", "relu", "b: HybridSequential",
+    ]  # fmt: skip
