@@ -102,7 +102,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "explain": ("hybrid_lab.insight", "explain"),
     "load_cached_graphs": ("hybrid_lab.formats.archive", "load_cached_graphs"),
     "load_ipython_extension": ("hybrid_lab.lab", "load_ipython_extension"),
-    "log": ("hybrid_lab.lab.runs", "log"),
+    "log": ("hybrid_lab.lab.training_runs", "log"),
     "is_np_array": ("hybrid_lab.util", "is_np_array"),
     "is_np_shape": ("hybrid_lab.util", "is_np_shape"),
     "np_array": ("hybrid_lab.util", "np_array"),

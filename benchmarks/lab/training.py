@@ -117,7 +117,7 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
     """
     from hybrid_lab.gluon.step import boundary
     from hybrid_lab.lab import loop, run
-    from hybrid_lab.lab.runs import runs
+    from hybrid_lab.lab.training_runs import runs
 
     clock = Clock()
     loop.perf_counter = run.perf_counter = clock  # type: ignore[attr-defined]

@@ -5,22 +5,39 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Curve, TrainingRun } from '../src/protocol/messages';
 import { CurvesView } from '../src/view/curves';
-import { grouped, shortNumber, ticks } from '../src/view/line-chart';
+import { grouped, rangeOf, shortNumber, ticks } from '../src/view/line-chart';
 
 function curve(name: string, means: number[], changes: Partial<Curve> = {}): Curve {
   return {
     name,
     unit: '',
+    count: means.length,
+    starts: means.map((_, i) => 10 * (i + 1)),
     steps: means.map((_, i) => 10 * (i + 1)),
+    counts: means.map(() => 1),
     means,
     lows: means,
     highs: means,
+    firsts: means,
+    lasts: means,
     last: means[means.length - 1] ?? null,
     last_step: 10 * means.length,
-    bad: null,
+    bad: [],
+    bad_count: 0,
+    bad_text: '',
     latest: String(means[means.length - 1]),
+    note: '',
     text: `${name} in words`,
     ...changes
+  };
+}
+
+/** One NaN at each of these steps. */
+function bad(...steps: number[]): Partial<Curve> {
+  return {
+    bad: steps.map(step => ({ what: 'NaN', first: step, last: step, count: 1 })),
+    bad_count: steps.length,
+    bad_text: `NaN at step ${steps.join(', ')}`
   };
 }
 
@@ -60,7 +77,7 @@ test('a run shows its loops, its curves and a table', () => {
           text: '5 of 10, 5.0 steps/s'
         }
       ],
-      curves: [curve('loss', [3, 2, 1]), curve('val_loss', [2, 2, 2]), curve('acc', [0.5], { bad: 7 })]
+      curves: [curve('loss', [3, 2, 1]), curve('val_loss', [2, 2, 2]), curve('acc', [0.5], { ...bad(7) })]
     })
   ]);
   assert.equal(view.element.hidden, false);
@@ -78,8 +95,8 @@ test('a run shows its loops, its curves and a table', () => {
   const rows = [...view.element.querySelectorAll('tbody tr')].map(row =>
     [...row.children].map(cell => cell.textContent)
   );
-  assert.deepEqual(rows[0], ['loss', '1', '30', '1', '3', '']);
-  assert.equal(rows[2]?.[5], 'from step 7');
+  assert.deepEqual(rows[0], ['loss', '1', '30', '1', '3', '3', '']);
+  assert.deepEqual(rows[2]?.slice(5), ['1', 'NaN at step 7']);
 });
 
 test('earlier runs are faint lines, and a push changes its run alone', () => {
@@ -129,16 +146,63 @@ test('axes have round numbers', () => {
 test('a curve without finite values has no line', () => {
   const view = new CurvesView();
   view.update([
-    training(1, { curves: [curve('loss', [], { last: null, last_step: 3, bad: 1, latest: 'not finite' })] })
+    training(1, { curves: [curve('loss', [], { last: null, last_step: 3, latest: 'NaN', ...bad(1) })] })
   ]);
-  assert.doesNotMatch(view.element.innerHTML, /NaN|Infinity/);
+  for (const path of view.element.querySelectorAll('path')) {
+    assert.doesNotMatch(path.getAttribute('d') ?? '', /NaN|Infinity/);
+  }
 });
 
 test('a curve without a finite value has the axis that the picture under the cell has', () => {
   const view = new CurvesView();
   mount(view.element);
-  const bad = curve('loss', [], { last: null, last_step: 7, bad: 1, latest: 'NaN' });
-  view.update([training(1, { curves: [bad] })]);
+  const empty = curve('loss', [], { last: null, last_step: 7, latest: 'NaN', ...bad(1) });
+  view.update([training(1, { curves: [empty] })]);
   const labels = [...view.element.querySelectorAll('.hl-axes text')].map(label => label.textContent);
   assert.deepEqual(labels.slice(-2), ['step 0', '7']);
+});
+
+test('every value that is not finite is marked with its step', () => {
+  const view = new CurvesView();
+  mount(view.element);
+  const span = { what: 'inf' as const, first: 25, last: 28, count: 4 };
+  const curves = [curve('loss', [3, 2, 1], { ...bad(7, 12), bad_count: 6 })];
+  curves[0]?.bad.push(span);
+  view.update([training(1, { curves })]);
+  const titles = [...view.element.querySelectorAll('title')].map(title => title.textContent);
+  assert.deepEqual(titles, ['NaN at step 7', 'NaN at step 12', 'inf at step 25 to 28 (4 values)']);
+  assert.equal(view.element.querySelectorAll('.hl-band-bad').length, 1);
+  assert.equal(view.element.querySelector('.hl-chart-below')?.textContent, '6 not finite, first at step 7');
+});
+
+test('a bucket is read with its steps, its smallest and its largest value', () => {
+  const view = new CurvesView();
+  mount(view.element);
+  const bucket = curve('loss', [2], { starts: [1], steps: [50], counts: [50], lows: [0.5], highs: [9] });
+  view.update([training(1, { curves: [bucket] })]);
+  const chart = view.element.querySelector<SVGElement>('svg[role=img]');
+  assert.ok(chart && view.element.querySelector('.hl-band'));
+  press(chart, 'Home');
+  assert.equal(
+    view.element.querySelector('.hl-chart-readout')?.textContent,
+    'steps 1 to 50: loss 2 (0.5 to 9)'
+  );
+});
+
+test('a spike far away from all other values is marked at the border', () => {
+  const values = Array.from({ length: 100 }, (_, i) => 1 + 0.1 * Math.sin(i));
+  const spike = curve('loss', values, { highs: values.map((value, i) => (i === 40 ? 1e6 : value)) });
+  assert.ok(rangeOf([spike]).high < 2);
+  const view = new CurvesView();
+  view.update([training(1, { curves: [spike] })]);
+  assert.equal(view.element.querySelectorAll('.hl-outside').length, 1);
+  assert.ok(rangeOf([curve('loss', [1, 1e6])]).high > 1e6);
+});
+
+test('values of any size have a range', () => {
+  for (const values of [[1.7e308, -1.7e308], [1.7e308], [5e-324], [0], []]) {
+    const view = new CurvesView();
+    view.update([training(1, { curves: [curve('loss', values)] })]);
+    assert.doesNotMatch(view.element.innerHTML, /NaN|Infinity/);
+  }
 });

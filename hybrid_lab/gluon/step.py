@@ -104,7 +104,7 @@ class StepBoundary:
     lock : held while a Trainer changes parameters and while work from other threads runs
     interrupts : holds interrupts back while a Trainer changes parameters and while work from other threads runs
     busy : a cell is running; outside of cells work runs at once
-    steps : how many boundaries were passed
+    steps : how many boundaries were passed; steps_before_cell : of those before the cell that is running
     listeners : called with the Trainer after each of its steps; the lab's autosave and curves
     epoch_listeners : called each time that a DataLoader gave its last batch
     """
@@ -117,7 +117,7 @@ class StepBoundary:
         self.listeners: list[Callable[[Any], None]] = []
         self.epoch_listeners: list[Callable[[], None]] = []
         self._waiting: deque[_Work] = deque()
-        self._steps_before_cell = 0
+        self.steps_before_cell = 0
         self._last = float("-inf")
         self._thread: int | None = None
 
@@ -145,7 +145,7 @@ class StepBoundary:
     def cell_started(self) -> None:
         """A cell starts. Waits until work of another thread, if any, is done."""
         self.busy = True
-        self._steps_before_cell = self.steps
+        self.steps_before_cell = self.steps
         with self.lock:
             pass
 
@@ -203,7 +203,7 @@ class StepBoundary:
         return time.monotonic() - self._last < RECENT and self._thread != threading.get_ident()
 
     def _patience(self) -> float:
-        trains = self.steps > self._steps_before_cell if self.busy else False
+        trains = self.steps > self.steps_before_cell if self.busy else False
         return TRAINING_PATIENCE if trains else PATIENCE
 
 

@@ -7,8 +7,8 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from hybrid_lab.lab.messages.training import Curve
-from hybrid_lab.lab.training_words import short
+from hybrid_lab.lab.messages.training import Curve, NotFinite
+from hybrid_lab.lab.training_words import not_finite, short
 
 COLORS = ("#2f7ed8", "#c76b15", "#2e9b57", "#a259d9")
 """Of the lines of one chart: each stands out from white and from a dark grey by 3 to 1."""
@@ -16,6 +16,12 @@ WIDTH, HEIGHT = 300, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 20, 18
 _EARLIER_POINTS = 60
 """Most points of the line of an earlier run."""
+_RARE, _FAR = 50, 30
+"""One bucket in so many may be left outside, where the range of all values is so many times that of the others."""
+_OUTSIDE = 1000
+"""Pixels beyond the border at which a line goes on where it leaves the chart."""
+_LARGEST, _SMALLEST = 7e307, 1e-300
+"""Between these, differences and quotients of values are numbers."""
 
 
 def charts(curves: Sequence[Curve], earlier: Sequence[Sequence[Curve]] = ()) -> str:
@@ -39,10 +45,8 @@ def grouped(curves: Iterable[Curve]) -> list[list[Curve]]:
 
 
 def _chart(curves: list[Curve], earlier: list[Curve]) -> str:
-    lows = [value for curve in curves for value in curve["lows"]]
-    highs = [value for curve in curves for value in curve["highs"]]
-    low, high = _padded(min(lows, default=0.0), max(highs, default=1.0))
-    first = min((curve["steps"][0] for curve in curves if curve["steps"]), default=0)
+    low, high = value_range(curves)
+    first = min((curve["starts"][0] for curve in curves if curve["starts"]), default=0)
     last = max([curve["last_step"] for curve in curves] + [first + 1])
     across, up = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 
@@ -50,7 +54,8 @@ def _chart(curves: list[Curve], earlier: list[Curve]) -> str:
         return round(_LEFT + (step - first) / (last - first) * across, 1)
 
     def y(value: float) -> float:
-        return round(_TOP + (high - value) / (high - low) * up, 1)
+        place = _TOP + (high - value) / (high - low) * up
+        return round(min(max(place, _TOP - _OUTSIDE), _TOP + up + _OUTSIDE), 1)
 
     parts = [_axes([(y(tick), short(tick)) for tick in ticks(low, high)], str(first), str(last))]
     # A nested svg cuts off what an earlier run has outside of this one's range.
@@ -64,27 +69,52 @@ def _chart(curves: list[Curve], earlier: list[Curve]) -> str:
         band = [(x(step), y(value)) for step, value in zip(curve["steps"], curve["highs"], strict=True)]
         band += [(x(step), y(value)) for step, value in zip(curve["steps"], curve["lows"], strict=True)][::-1]
         if curve["highs"] != curve["lows"]:
-            parts.append(f'<path d="{_path(band)}Z" fill="{color}" fill-opacity=".2"/>')
+            stroke = f'stroke="{color}" stroke-opacity=".35" stroke-width=".7"'
+            parts.append(f'<path d="{_path(band)}Z" fill="{color}" fill-opacity=".2" {stroke}/>')
         points = [(x(step), y(value)) for step, value in zip(curve["steps"], curve["means"], strict=True)]
         if len(points) == 1:
             parts.append(f'<circle cx="{points[0][0]}" cy="{points[0][1]}" r="2.5" fill="{color}"/>')
         parts.append(f'<path d="{_path(points)}" fill="none" stroke="{color}" stroke-width="1.6"/>')
-        if curve["bad"] is not None:
-            place = x(curve["bad"])
-            parts.append(
-                f'<path d="M{place} {_TOP}V{_TOP + up}" stroke="#d33" stroke-width="1.5" stroke-dasharray="3 2"/>'
-            )
+        for step, low_of, high_of in zip(curve["steps"], curve["lows"], curve["highs"], strict=True):
+            if high_of > high:
+                parts.append(f'<path d="M{x(step) - 3:g} {_TOP + 5}h6l-3 -5Z" fill="{color}"/>')
+            if low_of < low:
+                parts.append(f'<path d="M{x(step) - 3:g} {_TOP + up - 5}h6l-3 5Z" fill="{color}"/>')
+    parts += [_not_finite(span, x(span["first"]), x(span["last"]), up) for curve in curves for span in curve["bad"]]
     parts.append("</svg>")
     title = "  ".join(
         f'<tspan fill="{color}" font-weight="bold">{html.escape(curve["name"])}</tspan> {html.escape(curve["latest"])}'
         for color, curve in zip(_colors(curves), curves, strict=True)
     )
     label = html.escape("; ".join(curve["text"] for curve in curves), quote=True)
+    below = "; ".join(filter(None, (bad_in_short(curve) or curve["note"] for curve in curves)))
+    middle = (_LEFT + WIDTH - _RIGHT) / 2
+    parts.append(
+        f'<text x="{middle + 8}" y="{HEIGHT - _BOTTOM + 12}" text-anchor="middle" font-size="10" '
+        f'fill-opacity=".8">{html.escape(below)}</text>'
+        if below
+        else ""
+    )
     return (
         f'<svg role="img" aria-label="{label}" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
         'font-family="system-ui,sans-serif" font-size="11" fill="currentColor" style="max-width:100%">'
         f'<text x="4" y="13" xml:space="preserve">{title}</text>{"".join(parts)}</svg>'
     )
+
+
+def _not_finite(span: NotFinite, left: float, right: float, up: int) -> str:
+    """A dashed line where a value was not finite; a band from the first to the last one where there are more."""
+    line = f'<path d="M{left} {_TOP}V{_TOP + up}" stroke="#d33" stroke-width="1.5" stroke-dasharray="3 2"/>'
+    if right > left:
+        line += f'<path d="M{left} {_TOP}H{right}V{_TOP + up}H{left}Z" fill="#d33" fill-opacity=".15"/>'
+    return f"<g><title>{html.escape(not_finite([span], 0))}</title>{line}</g>"
+
+
+def bad_in_short(curve: Curve) -> str:
+    """`NaN at step 57 to 59`, or `5 not finite, first at step 57`; "" where all values are finite."""
+    if len(curve["bad"]) > 1:
+        return f"{curve['bad_count']:,} not finite, first at step {curve['bad'][0]['first']}"
+    return curve["bad_text"]
 
 
 def _axes(marks: list[tuple[float, str]], first: str, last: str) -> str:
@@ -107,9 +137,27 @@ def _path(points: Iterable[tuple[float, float]]) -> str:
     return "".join(f"{'L' if place else 'M'}{x:g} {y:g}" for place, (x, y) in enumerate(points))
 
 
+def value_range(curves: Sequence[Curve]) -> tuple[float, float]:
+    """The values that the chart spans. A few values far away from all others do not press the rest into a line: they
+    are marked at the border.
+    """
+    lows = sorted(value for curve in curves for value in curve["lows"])
+    highs = sorted(value for curve in curves for value in curve["highs"])
+    if not lows:
+        return _padded(0.0, 1.0)
+    low, high = lows[0], highs[-1]
+    rare = len(lows) // _RARE
+    inner_low, inner_high = lows[rare], highs[-1 - rare]
+    room = inner_high - inner_low
+    if 0 < room < (high - low) / _FAR:
+        low, high = max(low, inner_low - room), min(high, inner_high + room)
+    return _padded(low, high)
+
+
 def _padded(low: float, high: float) -> tuple[float, float]:
     """A range that is not empty, with some room at both ends."""
-    room = (high - low) * 0.04 or abs(high) * 0.1 or 1.0
+    low, high = (min(max(each, -_LARGEST), _LARGEST) for each in (low, high))
+    room = max((high - low) * 0.04 or abs(high) * 0.1 or 1.0, _SMALLEST)
     return low - room, high + room
 
 

@@ -15,9 +15,9 @@ from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.common import JsonObject
 from hybrid_lab.lab.messages.connection import PROTOCOL
 from hybrid_lab.lab.run import Run
-from hybrid_lab.lab.runs import runs
 from hybrid_lab.lab.schema import check_envelope, readable_id
 from hybrid_lab.lab.session import Session
+from hybrid_lab.lab.training_runs import runs
 from hybrid_lab.logger import logger
 
 if TYPE_CHECKING:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-from hybrid_lab.lab.messages.training import Curve, TrainingRun
+from hybrid_lab.lab.messages.training import Curve, NotFinite, TrainingRun
 from hybrid_lab.lab.messages.training import Loop as LoopRow
 from hybrid_lab.lab.run import Loop, Run
 from hybrid_lab.lab.series import Series
-from hybrid_lab.lab.training_words import described, how_it_ended, latest, loop_text
+from hybrid_lab.lab.training_words import described, how_it_ended, latest, loop_text, not_finite
 
-TRAINER_CURVES = ("learning rate", "gradient norm", "step time")
+GRADIENT_NORM = "gradient norm"
+TRAINER_CURVES = ("learning rate", GRADIENT_NORM, "step time")
 """The curves that a Trainer gives, in the order in which they are shown."""
 UNITS = {"step time": "ms"}
 
@@ -18,6 +20,7 @@ UNITS = {"step time": "ms"}
 def run_data(run: Run) -> TrainingRun:
     """The protocol's TrainingRun. Any thread may ask."""
     with run.lock:
+        run.take()
         return _run(run)
 
 
@@ -32,7 +35,7 @@ def _run(run: Run) -> TrainingRun:
         "note": run.note,
         "earlier_loops": run.earlier_loops,
         "loops": [_loop(loop) for loop in list(run.loops)],
-        "curves": [_curve(name, series) for name, series in sorted(run.series.items(), key=_order)],
+        "curves": [_curve(name, series, run.steps) for name, series in sorted(run.series.items(), key=_order)],
     }
 
 
@@ -56,21 +59,34 @@ def _loop(loop: Loop) -> LoopRow:
     return row
 
 
-def _curve(name: str, series: Series) -> Curve:
+def _curve(name: str, series: Series, steps: int) -> Curve:
+    """steps : of the Trainer, where the curve has one value for each that was measured"""
     last, unit = series.last if math.isfinite(series.last) else None, UNITS.get(name, "")
+    buckets = series.buckets
     row: Curve = {
         "name": name,
         "unit": unit,
-        "steps": list(series.steps),
-        "means": _rounded(series.means),
-        "lows": _rounded(series.lows),
-        "highs": _rounded(series.highs),
+        "count": series.count,
+        "starts": [each.start for each in buckets],
+        "steps": [each.step for each in buckets],
+        "counts": [each.count for each in buckets],
+        "means": _rounded(each.mean for each in buckets),
+        "lows": [each.low for each in buckets],
+        "highs": [each.high for each in buckets],
+        "firsts": _rounded(each.first for each in buckets),
+        "lasts": _rounded(each.last for each in buckets),
         "last": last,
         "last_step": series.last_step,
-        "bad": series.bad,
-        "latest": latest(last, unit),
+        "bad": [NotFinite(what=what, first=first, last=last, count=n) for what, first, last, n in series.spans],
+        "bad_count": series.not_finite,
+        "bad_text": "",
+        "latest": latest(series.last, unit),
+        "note": "",
         "text": "",
     }
+    if name == GRADIENT_NORM and series.count < steps:
+        row["note"] = f"measured at {series.count:,} of {steps:,} steps"
+    row["bad_text"] = not_finite(row["bad"], series.unplaced)
     row["text"] = described(row)
     return row
 
@@ -80,6 +96,6 @@ def _order(item: tuple[str, Series]) -> int:
     return 1 + TRAINER_CURVES.index(item[0]) if item[0] in TRAINER_CURVES else 0
 
 
-def _rounded(values: list[float]) -> list[float]:
-    """Six digits: more cannot be seen."""
+def _rounded(values: Iterable[float]) -> list[float]:
+    """Six digits: more cannot be seen. The smallest and the largest values are sent as they are."""
     return [float(f"{value:.6g}") for value in values]

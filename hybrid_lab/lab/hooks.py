@@ -158,7 +158,10 @@ class Lab:
 
             boundary.cell_started()
         if not nested and "hybrid_lab.gluon" in sys.modules:
+            from hybrid_lab.gluon.step import boundary
             from hybrid_lab.lab.lifecycle import drop_stale
+
+            boundary.steps_before_cell = boundary.steps
 
             self._tell(drop_stale(values=False))
 
@@ -194,8 +197,8 @@ class Lab:
         self._end(getattr(result, "info", None))
         if self.is_busy():
             return  # a cell that another one ran, as %%hybrid_lint does
-        if "hybrid_lab.lab.runs" in sys.modules:
-            from hybrid_lab.lab.runs import runs
+        if "hybrid_lab.lab.training_runs" in sys.modules:
+            from hybrid_lab.lab.training_runs import runs
 
             runs.finish(getattr(result, "error_in_exec", None))
         self._come_last()

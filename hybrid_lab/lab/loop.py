@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Generic, TypeVar
 
 from hybrid_lab.lab.run import Loop, RunState
-from hybrid_lab.lab.runs import runs
+from hybrid_lab.lab.training_runs import runs
 
 T = TypeVar("T")
 

@@ -1,21 +1,23 @@
 """A training run: the loops that one cell, or one script, shows with a bar, and the curves of its values.
 
-Values are kept as they are logged and read now and then: a read of an array makes the program wait for its GPU.
+Every value counts. Values on the host are kept as they are logged, and brought into the curves some dozens at a time.
+Those on a GPU are read later, so that the program does not wait for it.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import weakref
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import numpy as np
-
+from hybrid_lab import forks
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.gluon.step import boundary
 from hybrid_lab.lab.gradient_norm import gradient_norm
+from hybrid_lab.lab.logged import OnDevice, Ring, mean_of, number_of
 from hybrid_lab.lab.series import Series
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
@@ -25,30 +27,41 @@ if TYPE_CHECKING:
 
 RunState = Literal["running", "done", "stopped", "interrupted", "failed"]
 
-SHARE = 3000
-"""Reading, measuring and the norm of the gradients each take at most one part in so many of the time, drawing nine:
-together 0.4%."""
+SHARE, NORM_SHARE = 333, 1000
+"""Drawing takes at most one part in so many of the time, the norm of the gradients one in so many: together 0.4%."""
+WAITING = 64
+"""So many values wait until they are brought into their series: many in a row take a fifth of the time."""
+SMALL = 1024
+"""Most elements of an array of which a copy waits."""
 NAMES = 32
 """Most series of one run."""
+MORE_NAMES = 1000
+"""Most names that are counted beyond them."""
 LOOPS = 8
 """Most loops of one run that are shown one by one, apart from those inside of others."""
-ON_DEVICE, DRAW = 0.25, 0.5
-"""Least seconds between two reads from a GPU, and between two drawings."""
+DRAW, ON_DEVICE = 0.5, 0.25
+"""Least seconds between two drawings, and between two norms of gradients on a GPU."""
+OTHER_STEPS = 8
+"""After so many steps of another Trainer in a row the run follows that one: a second training in the same cell."""
+
+
+_Entry: TypeAlias = tuple[int, str | None, Any]
+"""A step and the name and value of what was logged at it; or None and (time, overhead, learning rate) of a step."""
 
 
 class Pace:
-    """When an action is due again: at least `least` seconds later, and when SHARE times its own duration, over `parts`,
-    has passed. The first time does not count, which imports and allocates.
+    """When an action is due again: at least `least` seconds later, and when `share` times its own duration has passed.
+    The first time does not count, which imports and allocates.
     """
 
-    def __init__(self, least: float = 0.0, parts: int = 1):
-        self.least, self.parts = least, parts
+    def __init__(self, share: int, least: float = 0.0):
+        self.share, self.least = share, least
         self.due = -math.inf
 
     def ended(self, started: float) -> float:
         """Note that the action took place since `started`; returns its seconds."""
         now, is_first = perf_counter(), self.due == -math.inf
-        self.due = now + max(self.least, 0.0 if is_first else SHARE / self.parts * (now - started))
+        self.due = now + max(self.least, 0.0 if is_first else self.share * (now - started))
         return now - started
 
 
@@ -94,8 +107,8 @@ class Run:
     number : unique in this process; label : `cell 5`, or ""; reason : the error that ended it, or ""
     loops : those under way, and the last ones that ended; earlier_loops : number of those before them
     lock : held while values are added and read
-    steps : calls of `step` of the first Trainer, over which the curves are drawn
-    overhead : seconds that reading, measuring and drawing took
+    steps : calls of `step` of the Trainer that the run follows, over which the curves are drawn
+    overhead : seconds that reading from a GPU, norms and drawing took
     """
 
     def __init__(self, number: int, label: str):
@@ -111,12 +124,15 @@ class Run:
         self.ended: float | None = None
         self.views: list[Callable[[Run], None]] = []
         self.logged = False
-        self._waiting: dict[str, tuple[int, Any]] = {}
-        self._counts: dict[str, int] = {}
-        self._read, self._draw, self._train, self._norm = Pace(), Pace(DRAW, parts=9), Pace(), Pace()
+        self._waiting: deque[_Entry] = deque()
+        self._on_device = Ring()
+        self._draw, self._norm = Pace(SHARE, DRAW), Pace(NORM_SHARE)
         self._trainer: Callable[[], object] = lambda: None
-        self._last_step: tuple[float, int, float] | None = None
-        self.lock = threading.RLock()
+        self._optimizer: Any = None
+        self._other: Callable[[], object] = lambda: None
+        self._other_steps = 0
+        self._last_step: tuple[float, float] | None = None
+        self.lock = forks.rlock()
         self.due = -math.inf
 
     @property
@@ -132,82 +148,123 @@ class Run:
     # -- told by the training -----------------------------------------------------------------------------
 
     def log(self, values: dict[str, Any]) -> None:
-        """Take one value of each name. Raises TypeError, at the latest at a later call, for what is no number."""
-        self.logged = True
+        """Take one value of each name. Raises TypeError for what is no number; then none of them is taken."""
+        taken: list[_Entry] = []
         for name, value in values.items():
-            own = self._counts[name] = self._counts.get(name, 0) + 1
-            self._waiting[name] = (self.steps or own, value)
-        self.tick()
+            kind = type(value)
+            if kind is NDArray and 0 < value.host_view.size <= SMALL and not value.buffer.host_stale:
+                value = value.host_view.copy()  # its mean can wait
+            elif kind is not float:
+                value = number_of(name, value)
+            taken.append((self.steps, name, value))
+        self._waiting.extend(taken)
+        self.logged = True
+        if len(self._waiting) >= WAITING or self.ended is not None:
+            self.take()
+        if perf_counter() >= self.due:
+            self.tick()
 
     def stepped(self, trainer: Trainer) -> None:
         """A Trainer ended a step."""
-        if self._trainer() is not trainer:
-            if self._trainer() is not None:
-                return  # a second one, of the same run
-            self._trainer = weakref.ref(trainer)
+        now = perf_counter()
+        if self._trainer() is not trainer and not self._follows(trainer):
+            return
+        self._other_steps = 0
         self.steps += 1
-        started = perf_counter()
-        if started >= self._train.due and self.lock.acquire(blocking=False):
-            try:
-                self._measure(trainer, started)
-                self.overhead += self._train.ended(started)
-                self._measure_norm(trainer)
-            finally:
-                self.lock.release()
-        self.tick()
+        optimizer = self._optimizer
+        rate = optimizer.lr if optimizer.lr_scheduler is None else optimizer.learning_rate
+        self._waiting.append((self.steps, None, (now, self.overhead, rate)))
+        if now >= self._norm.due:
+            self._measure_norm(trainer)
+        if now >= self.due:
+            self.tick()
 
-    def _measure(self, trainer: Trainer, now: float) -> None:
-        """Step time and learning rate."""
-        if self._last_step is not None:
-            then, steps, overhead = self._last_step
-            own = self.overhead - overhead
-            self._add("step time", self.steps, 1e3 * max(0.0, now - then - own) / (self.steps - steps))
-        self._last_step = now, self.steps, self.overhead
-        self._add("learning rate", self.steps, float(trainer.learning_rate))
+    def _follows(self, trainer: Trainer) -> bool:
+        """Whether the steps of the run are now those of this Trainer, which is another one: it is the first, or it has
+        stepped alone for a while.
+        """
+        with self.lock:
+            if self._trainer() is not None:
+                self._other_steps = self._other_steps + 1 if self._other() is trainer else 1
+                self._other = weakref.ref(trainer)
+                if self._other_steps < OTHER_STEPS:
+                    return False
+            self.take()
+            self._trainer, self._optimizer, self._last_step = weakref.ref(trainer), trainer.optimizer, None
+            return True
 
     def _measure_norm(self, trainer: Trainer) -> None:
         """The norm of the gradients, at a pace of its own: it reads all of them."""
         started = perf_counter()
-        if started < self._norm.due:
-            return
-        norm, on_device = gradient_norm(trainer)
-        self._norm.least = ON_DEVICE if on_device else 0.0
-        if norm is not None:
-            self._add("gradient norm", self.steps, norm)
-        self.overhead += self._norm.ended(started)
+        try:
+            norm, on_device = gradient_norm(trainer)
+            self._norm.least = ON_DEVICE if on_device else 0.0
+            if norm is not None:
+                self._waiting.append((self.steps, "gradient norm", norm))
+        finally:
+            self.overhead += self._norm.ended(started)
 
     def tick(self) -> None:
-        """Read the values that wait and draw, where that is due."""
+        """Read what is ready on the GPU and draw, where that is due."""
         started = perf_counter()
         if started < self.due or not self.lock.acquire(blocking=False):
             return
         try:
-            if started >= self._read.due:
-                self._read_values()
-                self.overhead += self._read.ended(started)
-            started = perf_counter()
-            if started >= self._draw.due:
-                self._show()
-                self.overhead += self._draw.ended(started)
-            self.due = min(self._read.due, self._draw.due)
+            self.take()
+            self._show()
+            self.overhead += self._draw.ended(started)
+            self.due = self._draw.due
         finally:
             self.lock.release()
 
-    def _read_values(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for name, (step, value) in waiting.items():
-            if is_on_device(value):
-                self._read.least = ON_DEVICE
-            self._add(name, step, as_number(name, value))
+    def take(self, wait: bool = False) -> None:
+        """Bring what came since the last time into the series. wait : also for values that a GPU still computes"""
+        # An interrupt between two lines would lose a value.
+        with self.lock, boundary.interrupts:
+            while self._waiting:
+                step, name, value = self._waiting.popleft()
+                if name is None:
+                    self._add_step(step, *value)
+                    continue
+                series = self.series.get(name)
+                if series is None and (series := self._new_series(name)) is None:
+                    continue
+                waiting = self._on_device.count(name) if self._on_device.values else 0
+                step = max(step or series.count + waiting + 1, series.last_step)
+                if type(value) is not float and not isinstance(value, OnDevice):
+                    value = mean_of(value)
+                if waiting or isinstance(value, OnDevice):
+                    self._add_all(self._on_device.put(name, step, value))
+                else:
+                    series.add(step, value)
+            if self._on_device.values:
+                self._add_all(self._on_device.all() if wait else self._on_device.ready())
+
+    def _add_step(self, step: int, now: float, overhead: float, rate: float) -> None:
+        """The time and the learning rate of a step, without what the run itself did meanwhile."""
+        if self._last_step is not None:
+            then, overhead_then = self._last_step
+            self._add("step time", step, 1e3 * max(0.0, now - then - (overhead - overhead_then)))
+        self._last_step = now, overhead
+        self._add("learning rate", step, float(rate))
 
     def _add(self, name: str, step: int, value: float) -> None:
         series = self.series.get(name)
-        if series is None:
-            if len(self.series) >= NAMES:
+        if series is not None or (series := self._new_series(name)) is not None:
+            series.add(step if step > series.last_step else series.last_step, value)
+
+    def _add_all(self, values: Iterable[tuple[str, int, float]]) -> None:
+        for name, step, value in values:
+            self._add(name, step, value)
+
+    def _new_series(self, name: str) -> Series | None:
+        """A series for a new name; None where there are NAMES of them."""
+        if len(self.series) >= NAMES:
+            if len(self.left_out) < MORE_NAMES:
                 self.left_out.add(name)
-                return
-            series = self.series[name] = Series()
-        series.add(step, value)
+            return None
+        self.series[name] = Series()
+        return self.series[name]
 
     def _show(self) -> None:
         for loop in self.open_loops:
@@ -243,7 +300,7 @@ class Run:
     def show_all(self) -> None:
         """Read everything that waits and draw it."""
         with self.lock:
-            self._read_values()
+            self.take(wait=True)
             self._show()
 
     def finish(self, state: RunState, reason: str = "") -> None:
@@ -253,35 +310,21 @@ class Run:
         with self.lock:
             self.ended, self.state, self.reason = perf_counter(), state, reason
             try:
-                self._read_values()
-            except Exception as error:  # a value that is no number, in a training that ended by an error of its own
+                self.take(wait=True)
+            except Exception as error:  # of a GPU, in a training that may have ended by this error
                 logger.debug("a logged value could not be read", exc_info=error)
             self._show()
-            self._waiting.clear()
-            self._trainer = lambda: None
+            self._trainer = self._other = lambda: None
+            self._optimizer = None
 
     @property
     def note(self) -> str:
-        """A sentence about names that were left out, or ""."""
+        """Sentences about values that are not in the curves, or ""."""
+        notes = []
+        if self._on_device.values and self.ended is not None:
+            notes.append(f"{count(len(self._on_device.values), 'value')} could not be read from the GPU.")
         if not self.left_out:
-            return ""
-        return f"A run keeps {NAMES} curves: {count(len(self.left_out), 'name')} more were logged."
-
-
-def is_on_device(value: object) -> bool:
-    """Whether a read of the value waits for a GPU."""
-    return isinstance(value, NDArray) and value.buffer.device is not None and value.buffer.host_stale
-
-
-def as_number(name: str, value: object) -> float:
-    """A number, or the mean of an array. Raises TypeError."""
-    if isinstance(value, (float, int)):
-        return float(value)
-    array = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
-    try:
-        if array.size and array.dtype.kind not in "OSUcmM":
-            return float(np.mean(array, dtype=np.float64))
-    except (TypeError, ValueError):
-        pass
-    what = "an empty array" if array.size == 0 else type(value).__name__
-    raise TypeError(f"mx.log takes a number or an array of numbers for {name!r}, not {what}")
+            return " ".join(notes)
+        more = "at least " if len(self.left_out) == MORE_NAMES else ""
+        notes.append(f"A run keeps {NAMES} curves: {more}{count(len(self.left_out), 'name')} more were logged.")
+        return " ".join(notes)

@@ -66,7 +66,7 @@ from hybrid_lab.lab.messages.saving import (
 from hybrid_lab.lab.messages.training import CurvesReply
 from hybrid_lab.lab.overlays import overlay
 from hybrid_lab.lab.registry import LiveModel, Registry, model_data, saving_data
-from hybrid_lab.lab.runs import runs
+from hybrid_lab.lab.training_runs import runs
 from hybrid_lab.lab.tree import block_tree, changed_blocks
 from hybrid_lab.lab.values import values_of
 

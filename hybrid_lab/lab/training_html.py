@@ -54,7 +54,8 @@ def _loop(loop: Loop) -> str:
 
 
 def _table(curves: Sequence[Curve]) -> str:
-    head = "".join(f'<th style="{_CELL}">{name}</th>' for name in ("", "last", "at step", "smallest", "largest"))
+    titles = ("", "last", "at step", "smallest", "largest", "values")
+    head = "".join(f'<th style="{_CELL}">{title}</th>' for title in titles)
     rows = "".join(_row(curve) for curve in curves)
     return (
         '<details><summary style="cursor:pointer">Values</summary>'
@@ -65,6 +66,7 @@ def _table(curves: Sequence[Curve]) -> str:
 def _row(curve: Curve) -> str:
     cells = [curve["name"], curve["latest"], str(curve["last_step"])]
     cells += [short(min(curve["lows"])), short(max(curve["highs"]))] if curve["lows"] else ["", ""]
-    if curve["bad"] is not None:
-        cells.append(f"NaN or infinite first at step {curve['bad']}")
+    cells.append(f"{curve['count']:,}")
+    if curve["bad_text"] or curve["note"]:
+        cells.append(", ".join(filter(None, [curve["bad_text"], curve["note"]])))
     return "<tr>" + "".join(f'<td style="{_CELL}">{html.escape(cell)}</td>' for cell in cells) + "</tr>"

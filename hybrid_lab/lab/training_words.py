@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from hybrid_lab.lab.messages.training import Curve, Loop, RunState
+import math
+from collections.abc import Sequence
+
+from hybrid_lab.diagnostics.words import count
+from hybrid_lab.lab.messages.training import Curve, Loop, NotFinite, RunState
 
 
 def how_it_ended(state: RunState, reason: str) -> str:
@@ -51,9 +55,25 @@ def short(value: float) -> str:
     return f"{value:.3g}" if value else "0"
 
 
-def latest(value: float | None, unit: str) -> str:
-    """`0.125 ms`: the last value of a curve."""
-    return f"{'not finite' if value is None else short(value)} {unit}".rstrip()
+def latest(value: float, unit: str) -> str:
+    """`0.125 ms`: the last value of a curve; `NaN` or `inf`."""
+    text = short(value) if math.isfinite(value) else "NaN" if value != value else str(value)
+    return f"{text} {unit}".rstrip()
+
+
+SPANS_IN_WORDS = 20
+"""Most places of values that are not finite in a text."""
+
+
+def not_finite(spans: Sequence[NotFinite], unplaced: int) -> str:
+    """`NaN at step 57 to 59, 120; inf at step 7`, or ""."""
+    parts: dict[str, list[str]] = {}
+    for span in spans[:SPANS_IN_WORDS]:
+        place = f"{span['first']}" if span["first"] == span["last"] else f"{span['first']} to {span['last']}"
+        parts.setdefault(span["what"], []).append(place)
+    text = "; ".join(f"{what} at step {', '.join(places)}" for what, places in parts.items())
+    more = sum(span["count"] for span in spans[SPANS_IN_WORDS:]) + unplaced
+    return f"{text}, and {count(more, 'value')} more" if more else text
 
 
 def described(curve: Curve) -> str:
@@ -61,4 +81,4 @@ def described(curve: Curve) -> str:
     text = f"{curve['name']}: {curve['latest']} at step {curve['last_step']}"
     if curve["lows"]:
         text += f", smallest {short(min(curve['lows']))}, largest {short(max(curve['highs']))}"
-    return text if curve["bad"] is None else f"{text}, NaN or infinite first at step {curve['bad']}"
+    return ", ".join(filter(None, [text, curve["bad_text"], curve["note"]]))

@@ -11,8 +11,8 @@ from hybrid_lab.gluon import nn
 from hybrid_lab.lab import hooks
 from hybrid_lab.lab.comm import handle
 from hybrid_lab.lab.messages.connection import PROTOCOL
-from hybrid_lab.lab.runs import runs
 from hybrid_lab.lab.session import Session
+from hybrid_lab.lab.training_runs import runs
 
 
 class Net(gluon.HybridBlock):

@@ -16,9 +16,8 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.lab import run as runs_of_cells
 from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.run import Loop
-from hybrid_lab.lab.runs import KEPT, Runs, runs
-from hybrid_lab.lab.series import LIMIT, Series
 from hybrid_lab.lab.training_html import run_html, run_text
+from hybrid_lab.lab.training_runs import KEPT, Runs, runs
 
 
 @pytest.fixture(autouse=True)
@@ -34,9 +33,9 @@ def fresh_runs():
 
 @pytest.fixture
 def at_once(monkeypatch):
-    """Everything is read at every call."""
+    """Everything is measured and drawn at every call."""
     monkeypatch.setattr(runs_of_cells, "SHARE", 0)
-    monkeypatch.setattr(runs_of_cells, "ON_DEVICE", 0.0)
+    monkeypatch.setattr(runs_of_cells, "NORM_SHARE", 0)
 
 
 def data():
@@ -62,28 +61,6 @@ def small_training():
         return loss
 
     return net, trainer, step
-
-
-# -- series -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_series_is_bounded_and_keeps_its_course_and_extremes():
-    series, values = Series(), np.random.RandomState(0).rand(100_000)
-    values[70_123] = 9.0
-    for step, value in enumerate(values, 1):
-        series.add(step, float(value))
-    assert LIMIT / 2 <= len(series) <= LIMIT
-    assert series.steps == sorted(series.steps) and series.steps[-1] == 100_000
-    assert min(series.lows) == values.min() and max(series.highs) == 9.0
-    assert abs(np.mean(series.means) - values.mean()) < 0.01
-    assert all(low <= mean <= high for low, mean, high in zip(series.lows, series.means, series.highs, strict=True))
-
-
-def test_a_series_says_where_it_was_not_finite_first():
-    series = Series()
-    for step, value in enumerate([1.0, math.nan, 2.0, math.inf], 1):
-        series.add(step, value)
-    assert (series.bad, series.means, series.last) == (2, [1.0, 2.0], math.inf)
 
 
 # -- loops ------------------------------------------------------------------------------------------------------------
@@ -173,20 +150,6 @@ def test_values_of_all_kinds(at_once):
 def test_what_is_no_number_is_refused(value, kind):
     with pytest.raises(TypeError, match=f"for 'loss', not {kind}"):
         mx.log(loss=value)
-
-
-def test_an_array_is_not_read_at_every_call(monkeypatch):
-    """A read of an array on a GPU waits for the GPU."""
-    reads = []
-    monkeypatch.setattr(runs_of_cells, "is_on_device", lambda value: True)
-    monkeypatch.setattr(runs_of_cells, "ON_DEVICE", 1000.0)
-    monkeypatch.setattr(runs_of_cells, "as_number", lambda name, value: reads.append(value) or float(value))
-    for number in range(50):
-        mx.log(loss=number)
-    assert reads == [0]
-    run = runs.under_way()
-    runs.finish()
-    assert reads == [0, 49] and run.series["loss"].last_step == 50
 
 
 def test_a_run_keeps_a_bounded_number_of_curves(at_once):
@@ -289,7 +252,7 @@ def test_curves_of_one_word_share_a_chart_and_earlier_runs_are_faint(at_once):
 def test_a_picture_says_where_values_were_not_finite(at_once):
     mx.log(loss=1.0)
     mx.log(loss=math.nan)
-    assert "loss: not finite at step 2, smallest 1, largest 1, NaN or infinite first at step 2" in run_html(data())
+    assert "loss: NaN at step 2, smallest 1, largest 1, NaN at step 2" in run_html(data())
 
 
 @pytest.mark.parametrize("values", [[0.0], [5.0, 5.0], [1e300, -1e300], [1e-300, 2e-300], [-1.0, -2.0]])

@@ -552,17 +552,33 @@ export const loop = record({
 });
 export type Loop = Checked<typeof loop>;
 
+export const notFinite = record({
+  what: oneOf('NaN', 'inf', '-inf'),
+  first: integer,
+  last: integer,
+  count: integer
+});
+export type NotFinite = Checked<typeof notFinite>;
+
 export const curve = record({
   name: text,
   unit: text,
+  count: integer,
+  starts: list(integer),
   steps: list(integer),
+  counts: list(integer),
   means: list(number),
   lows: list(number),
   highs: list(number),
+  firsts: list(number),
+  lasts: list(number),
   last: nullable(number),
   last_step: integer,
-  bad: nullable(integer),
+  bad: list(notFinite),
+  bad_count: integer,
+  bad_text: text,
   latest: text,
+  note: text,
   text: text
 });
 export type Curve = Checked<typeof curve>;

@@ -29,7 +29,7 @@ export class CurvesView {
           h(
             'tr',
             {},
-            ...['Curve', 'last', 'at step', 'smallest', 'largest', 'not finite'].map(name =>
+            ...['Curve', 'last', 'at step', 'smallest', 'largest', 'values', 'not finite'].map(name =>
               h('th', { scope: 'col' }, name)
             )
           )
@@ -145,6 +145,7 @@ function row(curve: Curve): HTMLElement {
     h('td', {}, curve.latest),
     h('td', {}, String(curve.last_step)),
     ...[0, 1].map(i => h('td', {}, extremes[i] === undefined ? '' : shortNumber(extremes[i]))),
-    h('td', {}, curve.bad === null ? '' : `from step ${curve.bad}`)
+    h('td', {}, curve.note === '' ? String(curve.count) : curve.note),
+    h('td', {}, curve.bad_text)
   );
 }

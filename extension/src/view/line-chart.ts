@@ -1,6 +1,6 @@
 // A line chart of one or a few curves: SVG of our own, a readout for pointer and arrow keys.
 
-import type { Curve } from '../protocol/messages';
+import type { Curve, NotFinite } from '../protocol/messages';
 import { h, replace } from './dom';
 
 const WIDTH = 300;
@@ -9,6 +9,14 @@ const LEFT = 46;
 const RIGHT = 8;
 const TOP = 8;
 const BOTTOM = 18;
+/** One bucket in RARE may be left outside, where the range of all values is FAR times that of the others. */
+const RARE = 50;
+const FAR = 30;
+/** Pixels beyond the border at which a line goes on where it leaves the chart. */
+const OUTSIDE = 1000;
+/** Between these, differences and quotients of values are numbers. */
+const LARGEST = 7e307;
+const SMALLEST = 1e-300;
 
 /** One chart; its element stays the same while its curves grow. */
 export class LineChart {
@@ -16,6 +24,7 @@ export class LineChart {
 
   constructor() {
     this.title = h('div', { class: 'hl-chart-title' });
+    this.below = h('div', { class: 'hl-chart-below' });
     this.readout = h('div', { class: 'hl-chart-readout', role: 'status' });
     this.drawing = s('svg', {
       class: 'hl-chart',
@@ -27,7 +36,7 @@ export class LineChart {
     this.drawing.addEventListener('pointerleave', () => this.point(null));
     this.drawing.addEventListener('blur', () => this.point(null));
     this.drawing.addEventListener('keydown', event => this.onKey(event));
-    this.element = h('div', { class: 'hl-chart-part' }, this.title, this.drawing, this.readout);
+    this.element = h('div', { class: 'hl-chart-part' }, this.title, this.drawing, this.below, this.readout);
   }
 
   /** `earlier`: curves of runs before, drawn as faint lines. */
@@ -64,14 +73,40 @@ export class LineChart {
         const [x, y] = this.place(curve, 0);
         inner.append(s('circle', { class: `hl-dot hl-line-${index % 4}`, cx: x, cy: y, r: 2.5 }));
       }
-      if (curve.bad !== null) {
-        const x = this.x(curve.bad);
-        inner.append(s('path', { class: 'hl-line-bad', d: `M${x} ${TOP}V${HEIGHT - BOTTOM}` }));
-      }
+      inner.append(...this.outside(curve, index), ...curve.bad.map(span => this.notFinite(span)));
     });
     this.cursor = s('path', { class: 'hl-line-cursor' });
     this.drawing.replaceChildren(this.axes(), inner, this.cursor);
+    this.below.textContent = curves
+      .map(badInShort)
+      .concat(curves.map(curve => curve.note))
+      .filter(text => text !== '')
+      .join('; ');
     this.point(this.pointed);
+  }
+
+  /** Marks at the border, where values are far away from all others. */
+  private outside(curve: Curve, index: number): SVGElement[] {
+    const { low, high } = this.range;
+    const mark = (step: number, y: number, height: number): SVGElement =>
+      s('path', { class: `hl-outside hl-line-${index % 4}`, d: `M${this.x(step) - 3} ${y}h6l-3 ${height}Z` });
+    return curve.steps.flatMap((step, i) => [
+      ...((curve.highs[i] ?? high) > high ? [mark(step, TOP + 5, -5)] : []),
+      ...((curve.lows[i] ?? low) < low ? [mark(step, HEIGHT - BOTTOM - 5, 5)] : [])
+    ]);
+  }
+
+  /** A dashed line where a value was not finite; a band from the first to the last one where there are more. */
+  private notFinite(span: NotFinite): SVGElement {
+    const [left, right] = [this.x(span.first), this.x(span.last)];
+    const title = s('title', {});
+    title.textContent = spanText(span);
+    const line = s('path', { class: 'hl-line-bad', d: `M${left} ${TOP}V${HEIGHT - BOTTOM}` });
+    const band = s('path', {
+      class: 'hl-band-bad',
+      d: `M${left} ${TOP}H${right}V${HEIGHT - BOTTOM}H${left}Z`
+    });
+    return s('g', {}, title, line, ...(right > left ? [band] : []));
   }
 
   private axes(): SVGElement {
@@ -125,14 +160,25 @@ export class LineChart {
     const texts = this.curves.flatMap(curve => {
       const i = nearest(curve.steps, step);
       const [at, mean, low, high] = [curve.steps[i], curve.means[i], curve.lows[i], curve.highs[i]];
+      const bad = curve.bad
+        .filter(span => this.isNear(span, step))
+        .map(span => `${curve.name} ${spanText(span)}`);
       if (at === undefined || mean === undefined || low === undefined || high === undefined) {
-        return [];
+        return bad;
       }
       this.cursor?.setAttribute('d', `M${this.x(at)} ${TOP}V${HEIGHT - BOTTOM}`);
+      const start = curve.starts[i] ?? at;
       const spread = low === high ? '' : ` (${shortNumber(low)} to ${shortNumber(high)})`;
-      return [`step ${at}: ${curve.name} ${shortNumber(mean)} ${curve.unit}`.trimEnd() + spread];
+      const place = start === at ? `step ${at}` : `steps ${start} to ${at}`;
+      return [`${place}: ${curve.name} ${shortNumber(mean)} ${curve.unit}`.trimEnd() + spread, ...bad];
     });
     this.readout.textContent = texts.join(', ');
+  }
+
+  /** Whether a span is within two pixels of a step. */
+  private isNear(span: NotFinite, step: number): boolean {
+    const x = this.x(step);
+    return this.x(span.first) - 2 <= x && x <= this.x(span.last) + 2;
   }
 
   private x(step: number): number {
@@ -142,7 +188,8 @@ export class LineChart {
 
   private y(value: number): number {
     const { low, high } = this.range;
-    return tenth(TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM));
+    const place = TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+    return tenth(Math.min(Math.max(place, TOP - OUTSIDE), HEIGHT - BOTTOM + OUTSIDE));
   }
 
   private place(curve: Curve, index: number): [number, number] {
@@ -160,6 +207,7 @@ export class LineChart {
   }
 
   private readonly title: HTMLElement;
+  private readonly below: HTMLElement;
   private readonly readout: HTMLElement;
   private readonly drawing: SVGElement;
   private cursor: SVGElement | null = null;
@@ -199,15 +247,46 @@ export function shortNumber(value: number): string {
   return String(Number(value.toPrecision(3)));
 }
 
-function rangeOf(curves: readonly Curve[]): { low: number; high: number; first: number; last: number } {
-  const lowest = Math.min(...curves.flatMap(curve => curve.lows));
-  const highest = Math.max(...curves.flatMap(curve => curve.highs));
-  const [low, high] = Number.isFinite(lowest) ? [lowest, highest] : [0, 1];
-  const room = (high - low) * 0.04 || Math.abs(high) * 0.1 || 1;
-  const starts = curves.flatMap(curve => curve.steps.slice(0, 1));
+/** What the chart spans. A few values far away from all others do not press the rest into a line. */
+export function rangeOf(curves: readonly Curve[]): {
+  low: number;
+  high: number;
+  first: number;
+  last: number;
+} {
+  const lows = curves.flatMap(curve => curve.lows).sort((a, b) => a - b);
+  const highs = curves.flatMap(curve => curve.highs).sort((a, b) => a - b);
+  let [low, high] = [lows[0] ?? 0, highs[highs.length - 1] ?? 1];
+  const rare = Math.floor(lows.length / RARE);
+  const [innerLow, innerHigh] = [lows[rare] ?? low, highs[highs.length - 1 - rare] ?? high];
+  const span = innerHigh - innerLow;
+  if (span > 0 && span < high / FAR - low / FAR) {
+    [low, high] = [Math.max(low, innerLow - span), Math.min(high, innerHigh + span)];
+  }
+  [low, high] = [bounded(low), bounded(high)];
+  const room = Math.max((high - low) * 0.04 || Math.abs(high) * 0.1 || 1, SMALLEST);
+  const starts = curves.flatMap(curve => curve.starts.slice(0, 1));
   const first = starts.length > 0 ? Math.min(...starts) : 0;
   const last = Math.max(first + 1, ...curves.map(curve => curve.last_step));
   return { low: low - room, high: high + room, first, last };
+}
+
+function bounded(value: number): number {
+  return Math.min(Math.max(value, -LARGEST), LARGEST);
+}
+
+/** `NaN at step 57 to 59 (3 values)`. */
+function spanText(span: NotFinite): string {
+  const place = span.first === span.last ? '' : ` to ${span.last}`;
+  return `${span.what} at step ${span.first}${place}${span.count > 1 ? ` (${span.count} values)` : ''}`;
+}
+
+/** `NaN at step 57 to 59`, or `5 not finite, first at step 57`; "" where all values are finite. */
+function badInShort(curve: Curve): string {
+  const [first, second] = curve.bad;
+  return second === undefined || first === undefined
+    ? curve.bad_text
+    : `${curve.bad_count} not finite, first at step ${first.first}`;
 }
 
 function nearest(steps: readonly number[], step: number): number {

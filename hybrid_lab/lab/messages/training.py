@@ -22,19 +22,36 @@ class Loop(TypedDict):
     text: str
 
 
+class NotFinite(TypedDict):
+    """Consecutive values that are NaN or infinite."""
+
+    what: Literal["NaN", "inf", "-inf"]
+    first: int
+    last: int
+    count: int
+
+
 class Curve(TypedDict):
-    """The values of one name over the steps of a run, in buckets."""
+    """All values of one name over the steps of a run, in buckets."""
 
     name: str
     unit: str
+    count: int
+    starts: list[int]
     steps: list[int]
+    counts: list[int]
     means: list[float]
     lows: list[float]
     highs: list[float]
+    firsts: list[float]
+    lasts: list[float]
     last: float | None
     last_step: int
-    bad: int | None
+    bad: list[NotFinite]
+    bad_count: int
+    bad_text: str
     latest: str
+    note: str
     text: str
 
 

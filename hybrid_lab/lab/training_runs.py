@@ -38,14 +38,19 @@ class Runs:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
-    def under_way(self) -> Run:
-        """The current run; one starts where there is none."""
+    def under_way(self, steps: int = 0) -> Run:
+        """The current run; one starts where there is none.
+
+        steps : how many of the cell's steps so far it will still be told of
+        """
         run = self.current
         if run is None:
             with self._lock:
                 run = self.current
                 if run is None:
-                    run = self.current = Run(next(self._numbers), _cell())
+                    run = Run(next(self._numbers), _cell())
+                    run.steps = max(0, boundary.steps - boundary.steps_before_cell - steps)
+                    self.current = run
                     run.views = [*views_of(lambda: list(self.kept)), *self.pushes]
             boundary.listen(_stepped, True)
         return run
@@ -77,6 +82,7 @@ class Runs:
     def finish(self, error: BaseException | None = None) -> None:
         """The cell ended, with this error."""
         run, self.current = self.current, None
+        boundary.steps_before_cell = boundary.steps
         boundary.listen(_stepped, self.watched)
         if run is None:
             return
@@ -103,19 +109,17 @@ runs = Runs()
 
 def _stepped(trainer: Trainer) -> None:
     try:
-        runs.under_way().stepped(trainer)
-    except TypeError:
-        raise  # a value of mx.log that is no number
+        (runs.current or runs.under_way(steps=1)).stepped(trainer)
     except Exception as error:  # a fault of this package must not end a training
-        boundary.listen(_stepped, False)
         logger.debug("a training step could not be recorded", exc_info=error)
 
 
 def log(**values: Any) -> None:
     """`mx.log(loss=loss, accuracy=0.93)`: add a value to the curve of each name, in the lab's panel and below the cell.
 
-    values : numbers or arrays, of which the mean is taken. An array is not read at once, so that the program does not
-        wait for a GPU: it is read some times a second, and the array must keep its values until the next call
+    values : numbers or arrays, of which the mean is taken. Every value counts: a curve has the smallest, the largest
+        and the mean value of each piece of it, and the step of every NaN. The mean of an array on a GPU is computed
+        there at once and read later, so that the program does not wait for it
     The step is that of the Trainer; without one, the number of calls with this name. Raises TypeError for other values.
     """
-    runs.under_way().log(values)
+    (runs.current or runs.under_way()).log(values)
