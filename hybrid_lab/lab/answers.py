@@ -24,7 +24,7 @@ from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.messages.answers import AnswersReply, ChangeAnswer, NanAnswer
 from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.registry import LiveModel
-from hybrid_lab.lab.runs import runs
+from hybrid_lab.lab.training_runs import runs
 
 _READ = 30_000_000
 """Elements of parameters that are looked at for NaN after a cell; of more, the first ones."""
@@ -140,7 +140,7 @@ def _logged() -> NanAnswer | None:
     latest = runs.all()[-1:]
     for run in latest:
         data = run_data(run)
-        bad = [(curve["bad"], curve["name"]) for curve in data["curves"] if curve["bad"] is not None]
+        bad = [(curve["bad"][0]["first"], curve["name"]) for curve in data["curves"] if curve["bad"]]
         if bad:
             step, name = min(bad)
             where = f" of {data['label']}" if data["label"] else ""
