@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hybrid_lab.insight.capture import capture
     from hybrid_lab.insight.compare import compare
     from hybrid_lab.insight.explain import explain
+    from hybrid_lab.insight.model_summary import summary
     from hybrid_lab.insight.profile import profile
     from hybrid_lab.insight.tune import tune
     from hybrid_lab.insight.watch import watch_nan
@@ -108,6 +109,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "np_array": ("hybrid_lab.util", "np_array"),
     "np_shape": ("hybrid_lab.util", "np_shape"),
     "profile": ("hybrid_lab.insight", "profile"),
+    "summary": ("hybrid_lab.insight.model_summary", "summary"),
     "tune": ("hybrid_lab.insight", "tune"),
     "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
     "set_np_shape": ("hybrid_lab.util", "set_np_shape"),
@@ -158,6 +160,7 @@ _provided.register({
     "custom_operator": ("hybrid_lab.operator.calls", "custom"),
     "custom_symbol": ("hybrid_lab.operator.calls", "custom_symbol"),
     "drop_custom_graphs": ("hybrid_lab.gluon.hybridized.custom_graphs", "drop_custom_graphs"),
+    "model_summary": ("hybrid_lab.insight.model_summary", "summary"),
     "numpy_class": ("hybrid_lab.numpy.array", "numpy_class"),
     "numpy_room": ("hybrid_lab.numpy.rooms", "numpy_room"),
     "numpy_symbol_class": ("hybrid_lab.numpy.symbol", "numpy_symbol_class"),

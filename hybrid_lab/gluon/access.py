@@ -7,7 +7,7 @@ names with an underscore must stay for ported code.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import looks
@@ -15,6 +15,8 @@ from hybrid_lab.gluon.looks import looks_count as looks_count
 from hybrid_lab.initializer import Uniform
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
     from hybrid_lab.gluon.block import Block
     from hybrid_lab.gluon.hybrid import HybridBlock
     from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
@@ -122,6 +124,11 @@ def is_its_graph(block: Block) -> bool:
 def entry(block: HybridBlock) -> tuple[Any, int]:
     """The method that gets the arguments of a call, and how many others come before them (F)."""
     return block._entry_of_calls
+
+
+def stay_float32(block: Block, dtype: DTypeLike) -> Collection[Parameter]:
+    """The own parameters that `cast(dtype)` makes float32."""
+    return block._stay_float32(dtype)
 
 
 def arrays(parameter: Parameter) -> list[NDArray] | None:

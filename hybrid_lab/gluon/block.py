@@ -39,6 +39,7 @@ _BlockScope = NameScope
 block_html: Provided[[Block], str] = Provided("block_html")
 switch_graphs: Provided[[Block, bool], None] = Provided("switch_graphs")
 complete_block: Provided[[Block, object, bool, bool], None] = Provided("complete_block")
+model_summary: Provided[..., object] = Provided("model_summary")
 export_outermost: Provided[..., Any] = Provided("export_outermost")
 load_cached_graphs: Provided[..., Any] = Provided("load_cached_graphs")
 save_cached_graphs: Provided[..., Any] = Provided("save_cached_graphs")
@@ -621,11 +622,15 @@ class Block:
             f"{self.name} is a {type(self).__name__}, not a HybridBlock, and has no graph to compile{children}"
         )
 
-    def summary(self, *inputs: object) -> None:
-        """Print a table of the layers with output shapes and numbers of parameters, from one call on `inputs`."""
-        from .layer_table import layer_table
+    def summary(self, *inputs: object, **options: object) -> None:
+        """Print a table of the layers with output shapes and numbers of parameters, from one call on `inputs`.
 
-        print(layer_table(self, inputs))
+        With shapes in the place of arrays, as in `net.summary((8, 3, 224, 224))`, or with options, nothing is called:
+        it prints what `mx.summary(net, ...)` returns.
+        """
+        from .layer_table import are_shapes, layer_table
+
+        print(model_summary(self, *inputs, **options) if options or are_shapes(inputs) else layer_table(self, inputs))
 
 
 CALLS.add(Block.__call__.__code__)

@@ -76,6 +76,15 @@ def layer_table(net: Block, inputs: tuple[object, ...]) -> LayerTable:
     return table
 
 
+def are_shapes(inputs: tuple[object, ...]) -> bool:
+    """Whether a summary is asked for shapes, or a dict of them, and not for what the Block can be called with."""
+
+    def is_shape(item: object) -> bool:
+        return isinstance(item, tuple) and bool(item) and all(type(size) is int for size in item)
+
+    return any(is_shape(item) or (isinstance(item, dict) and any(map(is_shape, item.values()))) for item in inputs)
+
+
 @contextmanager
 def _eager(blocks: list[Block]) -> Iterator[None]:
     """Run hybridized blocks layer by layer, so that the inner hooks fire."""

@@ -202,8 +202,7 @@ class DeclaredShapes:
 
         def refused(item: DeclaredInput, axis: int, size: Size, what: str) -> DeclaredSizeError:
             return DeclaredSizeError(
-                f"the input {item.name!r} has the size {_number(size)} on axis {axis}; the graph {what}. "
-                f"{advice(item)}"
+                f"the input {item.name!r} has the size {_number(size)} on axis {axis}; the graph {what}. {advice(item)}"
             )
 
         def known(formula: Formula) -> str:

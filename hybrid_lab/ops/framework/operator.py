@@ -304,6 +304,13 @@ class Operator:
         """
         return shapes
 
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        """How many numbers the operator multiplies and adds up, for inputs and outputs of these shapes.
+
+        0 of operators that are no products: they take about one operation for each element. Two FLOP are one of them.
+        """
+        return 0
+
     def infer_shape(self, *shapes: Shape) -> Any:
         """Complete input shapes -> the output's shape, or a list of shapes. Raises ShapeError."""
         if self.shaped_like is None:

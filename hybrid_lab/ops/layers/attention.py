@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any, ClassVar
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
@@ -70,6 +72,9 @@ class SelfAttentionScores(_Attention, name="_contrib_interleaved_matmul_selfatt_
 
     samples = [sample((3, 2, 12), heads=2), sample((2, 1, 6), heads=1)]
 
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return prod(outputs[0]) * (inputs[0][2] // (3 * self.heads))
+
     def infer_shape(self, queries_keys_values: Shape) -> Shape:
         self.check_shapes(None, queries_keys_values=(queries_keys_values, 3))
         steps, batch, _ = queries_keys_values
@@ -90,6 +95,9 @@ class _Values(_Attention):
     """Base: attention times the values, which come last among the projections of a head."""
 
     parts: ClassVar[int]
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return prod(outputs[0]) * inputs[1][2]
 
     def lower(self, F: Functions, projections: Tensor, attention: Tensor) -> Tensor:
         values = head_parts(F, projections, self.heads, self.parts, self.parts - 1)
@@ -123,6 +131,9 @@ class CrossAttentionScores(_Attention, name="_contrib_interleaved_matmul_encdec_
     """
 
     samples = [sample((3, 2, 4), (5, 2, 8), heads=2), sample((2, 1, 3), (2, 1, 6), heads=1)]
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return prod(outputs[0]) * (inputs[0][2] // self.heads)
 
     def infer_shape(self, queries: Shape, keys_values: Shape) -> Shape:
         self.check_shapes(None, queries=(queries, 1), keys_values=(keys_values, 2))

@@ -85,6 +85,13 @@ class Spatial(WithLayout):
         """The attributes that a gradient has in common with the operator."""
         return {name: value for name, value in self.attributes.items() if name not in ("no_bias", "layout")}
 
+    def applied(self, data: Shape, output: Shape) -> Shape:
+        """The array for each of whose numbers a row of the weight is applied once: the output, or the data."""
+        return output
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return prod(self.applied(inputs[0], outputs[0])) * prod(inputs[1][1:])
+
     def weight_shape(self, channels: int | None) -> tuple[int | None, ...]:
         """Shape of the weight for that many input channels, with None where they are not known. Raises ShapeError."""
         raise NotImplementedError
@@ -164,6 +171,10 @@ class _Gradient(Spatial):
 
     def first_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
         return forward_shape(self.title, data, weight, no_bias=True, **self.shared)
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        dy, data, weight = inputs
+        return prod(self.applied(data, dy)) * prod(weight[1:])
 
 
 class DataGradient(_Gradient):

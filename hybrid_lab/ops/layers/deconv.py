@@ -79,6 +79,9 @@ class _Deconvolving(Spatial):
             )
         return Transposed(Geometry(self.kernel, stride, dilate, pad, self.num_group), adj, output)
 
+    def applied(self, data: Shape, output: Shape) -> Shape:
+        return data
+
     def weight_shape(self, channels: int | None) -> tuple[int | None, ...]:
         self.group_of(channels)
         return (channels, self.num_filter // self.num_group, *self.kernel)

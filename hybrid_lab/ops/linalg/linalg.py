@@ -26,6 +26,7 @@ from hybrid_lab.ops.framework import (
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Place, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.shapes import alike
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
+from hybrid_lab.ops.framework.work import of_product
 from hybrid_lab.ops.kernels import blas
 
 
@@ -97,6 +98,9 @@ class Dot(Operator, name="dot"):
         mine, other = 0 if self.transpose_a else len(lhs) - 1, len(rhs) - 1 if self.transpose_b else 0
         size = lhs[mine] if lhs[mine] is not None else rhs[other]
         return (*lhs[:mine], size, *lhs[mine + 1 :]), (*rhs[:other], size, *rhs[other + 1 :])
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return of_product(inputs[0], inputs[1], outputs[0])
 
     def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         if not lhs or not rhs:
@@ -179,6 +183,10 @@ class _DotGradient(Operator):
         """Rows and columns of the product."""
         rows, columns, _, _ = sides(lhs, rhs, self.transpose_a, self.transpose_b)
         return prod(rows), prod(columns)
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        dy, lhs, rhs = inputs
+        return of_product(lhs, rhs, dy)
 
     def numpy(self, dy: Array, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
         dy = dy.reshape(self.sizes(lhs.shape, rhs.shape))
@@ -293,6 +301,9 @@ class BatchDot(Operator, name="batch_dot"):
         right = (*right[:-1], *((rhs[-2], right[-1]) if self.transpose_b else (right[-1], rhs[-1])))
         return left, right
 
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return of_product(inputs[0], inputs[1], outputs[0], prod(inputs[0][:-2]))
+
     def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         if len(lhs) < 3 or len(lhs) != len(rhs) or lhs[:-2] != rhs[:-2]:
             raise ShapeError(f"{self.name}: {lhs} and {rhs} need three or more dimensions and the same leading ones")
@@ -347,6 +358,9 @@ class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
         sample((3, 2, 4), (4, 2, 5), axis=0),
         sample((2, 4, 2, 3), (2, 5, 2, 4), axis=1, transpose_a=True, transpose_b=True, alpha=0.5),
     ]
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return super().multiply_adds([rows_before_columns(self.name, each, self.axis) for each in inputs], outputs)
 
     def infer_shape(self, A: Shape, B: Shape) -> Shape:
         name = "linalg_gemm2"
@@ -473,6 +487,9 @@ class FullyConnected(Operator, name="FullyConnected"):
             return shapes
         found = tuple(b if a is None else a for a, b in zip(data, output[:outer], strict=False))
         return (found + data[outer:], *shapes[1:])
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return prod(outputs[0]) * inputs[1][1]
 
     def infer_shape(self, data: Shape, weight: Shape, bias: tuple[int, ...] | None = None) -> Shape:
         if not data:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -11,7 +13,8 @@ from hybrid_lab.ops.framework import Element, Operator, forward_shape, into, sam
 from hybrid_lab.ops.framework.lowering import differentiate_lowering, emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
-from hybrid_lab.ops.linalg.linalg import gradients_of_product
+from hybrid_lab.ops.framework.work import of_product
+from hybrid_lab.ops.linalg.linalg import gradients_of_product, rows_before_columns
 
 
 def matrices(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -64,6 +67,10 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
         sample((3, 2, 4), (4, 2, 5), (3, 2, 5), axis=0, alpha=0.5, beta=2.0),
     ]
 
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        left, right, result = (rows_before_columns(self.name, each, self.axis) for each in (*inputs[:2], outputs[0]))
+        return of_product(left, right, result, prod(result[:-2]))
+
     def infer_shape(self, A: Shape, B: Shape, C: Shape) -> Shape:
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b, "axis": self.axis}
         if len(A) != len(C) or forward_shape("_linalg_gemm2", A, B, **flags) != C:
@@ -90,6 +97,9 @@ class Syrk(Operator, name="_linalg_syrk", aliases=("linalg_syrk",)):
     numpy = run_lowering
     onnx = emit_lowering
     samples = [sample((3, 4)), sample((2, 3, 4), transpose=True, alpha=0.5)]
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return of_product(inputs[0], inputs[0], outputs[0], prod(outputs[0][:-2]))
 
     def infer_shape(self, A: Shape) -> Shape:
         lead, size = matrices("linalg_syrk", A), turned(A, self.transpose)[0]
@@ -185,6 +195,9 @@ class Trmm(TriangularOperand, name="_linalg_trmm", aliases=("linalg_trmm",)):
         sample((2, 3, 3), (2, 3, 2), transpose=True),
         sample((2, 3, 3), (2, 2, 3), transpose=True, rightside=True, alpha=2.0),
     ]
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return prod(outputs[0]) * inputs[0][-1]
 
     def grad(self, F: Functions, A: Tensor, B: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         flags = {"rightside": self.rightside, "lower": self.lower_, "alpha": self.alpha}

@@ -4,6 +4,7 @@ shapes are inferred. Where it is known, `mx.np` makes these products at once, by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from hybrid_lab.diagnostics.errors import ShapeError
@@ -12,6 +13,7 @@ from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 from hybrid_lab.ops.framework.shapes import axis_of, broadcast_shapes
 from hybrid_lab.ops.framework.types import Shape
+from hybrid_lab.ops.framework.work import of_product
 from hybrid_lab.ops.linalg.linalg_products import square
 from hybrid_lab.ops.linalg.linalg_solve import Solver
 
@@ -36,6 +38,9 @@ class _Product(Operator):
     precision = "low"
     numpy = run_lowering
     onnx = emit_lowering
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return of_product(inputs[0], inputs[1], outputs[0])
 
 
 class NumpyDot(_Product, name="_np_dot"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -91,6 +92,11 @@ class Recurrent(Operator):
         """The inputs of the forward by name, None where there is none."""
         given = dict(zip(self.roles, inputs, strict=False))
         return {"state_cell": None, "sequence_length": None, **given}
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        steps, batch, width = inputs[0]
+        weights = (prod(shape) for _, name, shape in self.sizes.pieces(width) if name.startswith("w"))
+        return steps * batch * sum(weights)
 
     def scale(self) -> float:
         """What dropout multiplies kept elements with."""
@@ -306,6 +312,9 @@ class RNNGrad(Recurrent, name="_rnn_grad"):
     @cached_property
     def signature(self) -> Signature:
         return Signature(self.input_names, 4 if self.mode == "lstm" else 3)
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return 2 * super().multiply_adds(inputs, outputs)  # of the inputs, and of the weights
 
     def infer_shape(self, *args: Shape) -> Shapes:
         count = len(self.roles)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, ClassVar, NamedTuple
@@ -346,6 +347,9 @@ class _Deformable(_Placed):
         weight = filled(given[place], (self.num_filter, within, *self.kernel))
         known = (*given[:place], weight)
         return known if self.no_bias else (*known, filled(given[place + 1], (self.num_filter,)))
+
+    def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
+        return prod(outputs[0]) * prod(inputs[len(self.inputs)][1:])
 
     def result(self, moved: tuple[Shape, ...], weight: Shape, bias: Shape | None) -> Shape:
         """The shape of the result. moved : of data, offset and mask. Raises ShapeError."""
