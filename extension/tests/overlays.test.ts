@@ -3,7 +3,7 @@
 import { buttonOf, mount, press, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { shortText } from '../src/graph/measured';
+import { measuredOf } from '../src/graph/measured';
 import { RequestError } from '../src/protocol/channel';
 import type { OverlayItem, OverlayReply, ValuesReply } from '../src/protocol/messages';
 import { ModelView } from '../src/view/model-view';
@@ -11,7 +11,15 @@ import { numbersOf } from '../src/view/numbers';
 import { TableKernel, graph, model, network, noLayout, noPanes } from './records';
 
 function item(id: string, changes: Partial<OverlayItem> = {}): OverlayItem {
-  return { id, value: 0.001, share: 0.5, text: '1.0 ms (50.0%), eager 2.0 ms', bad: false, ...changes };
+  return {
+    id,
+    value: 0.001,
+    share: 0.5,
+    short: '1.0 ms (50.0%)',
+    text: '1.0 ms (50.0%), eager 2.0 ms',
+    bad: false,
+    ...changes
+  };
 }
 
 function overlay(changes: Partial<OverlayReply> = {}): OverlayReply {
@@ -19,9 +27,14 @@ function overlay(changes: Partial<OverlayReply> = {}): OverlayReply {
     kind: 'time',
     program: 'traced',
     unit: 's',
+    measured_on: 'random',
     headline: 'forward: 2.0 ms in 4 steps',
     missing: '',
-    items: [item('n3'), item('b0', { share: 1, text: '<b>2.0 ms</b>, x' }), item('n4', { bad: true })],
+    items: [
+      item('n3'),
+      item('b0', { value: 0.002, short: '<b>2.0 ms</b>' }),
+      item('n4', { value: 0.0001, bad: true })
+    ],
     marked: ['n4', 'b0'],
     timeline: [],
     step: [],
@@ -53,6 +66,7 @@ async function shown(answers: ConstructorParameters<typeof TableKernel>[0]): Pro
   const kernel = new TableKernel({
     graph: () => graph(),
     watch_nan: body => ({ on: body.on ?? false }),
+    keep_inputs: () => ({ on: false, calls: [] }),
     ...answers
   });
   const view = new ModelView({ layout: noLayout, panes: noPanes });
@@ -83,14 +97,15 @@ test('an overlay colours nodes and boxes, links to the largest, and goes away ag
   await choose('time');
   assert.deepEqual(asked, [{ model: 'm1', path: '', program: 'traced', kind: 'time', data: '' }]);
   assert.equal(text('.hl-overlay-bar .hl-summary'), 'forward: 2.0 ms in 4 steps');
-  assert.equal(element('n3').style.getPropertyValue('--hl-share'), '0.500');
+  assert.equal(element('n3').dataset['heat'], '5');
+  assert.equal(element('n4').dataset['heat'], '1');
   assert.equal(element('n3').querySelector('.hl-g-measure')?.textContent, '1.0 ms (50.0%)');
   assert.match(
     element('n3').getAttribute('aria-label') ?? '',
     /broadcast_add.*1\.0 ms \(50\.0%\), eager 2\.0 ms/
   );
   assert.ok(element('n4').classList.contains('hl-g-bad'));
-  assert.equal(text('.hl-overlay-marked'), 'Slowest:FullyConnected NaN or infinitefeatures <b>2.0 ms</b>');
+  assert.equal(text('.hl-overlay-marked'), 'Slowest:FullyConnected 1.0 ms (50.0%)features <b>2.0 ms</b>');
   const chips = (): string[] =>
     [...view.element.querySelectorAll('.hl-chip-measured')].map(chip => chip.textContent ?? '');
   assert.deepEqual(chips(), ['<b>2.0 ms</b>']);
@@ -223,6 +238,7 @@ test('the numbers of a parameter are asked for by its name', async () => {
   const kernel = new TableKernel({
     graph: () => graph(),
     watch_nan: () => ({ on: false }),
+    keep_inputs: () => ({ on: false, calls: [] }),
     values: body => ({ ...NUMBERS, title: body.what })
   });
   const view = new ModelView({ layout: noLayout, panes: noPanes });
@@ -243,13 +259,74 @@ test('the numbers of a parameter are asked for by its name', async () => {
   assert.deepEqual(titles, ['data', 'grad']);
 });
 
-test('what has room beside a node', () => {
-  assert.equal(shortText(item('n')), '1.0 ms (50.0%)');
-  assert.equal(shortText(item('n', { bad: true })), 'NaN or infinite');
-  assert.equal(
-    shortText(item('n', { text: 'float32[2,10]: min -1.5, max 1,234, mean 0.1' })),
-    '-1.5 to 1,234'
+test('a scale is logarithmic, of operators and boxes apart, and its ends are named', () => {
+  const times = [0.0018, 0.0009, 0.000001, 0.0018].map((value, i) => item(`n${i}`, { value }));
+  const { heat, scales } = measuredOf(
+    overlay({ items: [...times, item('b0', { value: 0.03 }), item('b1', { value: 0.0003 })] }),
+    id => id.startsWith('b')
   );
-  assert.equal(shortText(item('n', { text: '2.1 MB, in the arena' })), '2.1 MB');
-  assert.equal(shortText(item('n', { text: 'x'.repeat(40) })).length, 28);
+  const levels = ['n0', 'n1', 'n2', 'b0', 'b1'].map(id => heat.get(id)?.level);
+  assert.deepEqual(levels, [5, 5, 1, 5, 1]);
+  assert.equal(heat.get('n1')?.bar, 0.5);
+  assert.deepEqual(scales, [
+    { name: 'operators', low: 'up to 18 µs', high: '1.8 ms' },
+    { name: 'boxes', low: '300 µs', high: '30 ms' }
+  ]);
+});
+
+test('values that are alike have no scale, and sizes have binary units', () => {
+  const alike = measuredOf(overlay({ items: [item('n0'), item('n1')] }), () => false);
+  assert.deepEqual(alike.scales, []);
+  assert.equal(alike.heat.get('n0')?.level, 3);
+  const sizes = [10, 3 * 1024 ** 2].map((value, i) => item(`n${i}`, { value }));
+  const memory = measuredOf(overlay({ kind: 'memory', unit: 'B', items: sizes }), () => false);
+  assert.deepEqual(memory.scales, [{ name: 'operators', low: 'up to 31 KiB', high: '3 MiB' }]);
+  assert.deepEqual(measuredOf(overlay({ items: [] }), () => false).scales, []);
+});
+
+test('the picture says that numbers are of random inputs', async () => {
+  const { choose, text } = await shown({
+    overlay: body => overlay({ kind: body.kind, measured_on: body.data === '' ? 'random' : 'variables' })
+  });
+  await choose('values');
+  assert.match(
+    text('.hl-g-legend'),
+    /Measured on random numbers of the call's shapes; NaN may come from them/
+  );
+  assert.match(text('.hl-overlay-marked'), /^First NaN or infinity with random numbers:/);
+  await choose('time');
+  assert.match(text('.hl-g-legend'), /operators.*Measured on random numbers of the call's shapes$/);
+  await choose('memory');
+  await choose('');
+  assert.equal(text('.hl-g-legend'), '');
+});
+
+test('inputs are kept when asked, their size is said, and what was measured on them is measured again', async () => {
+  const calls = [{ path: '', inputs: 'f32[2,3]', bytes: 2400 }];
+  let on = false;
+  const { view, kernel, choose, text } = await shown({
+    keep_inputs: body => {
+      on = body.on ?? on;
+      return { on, calls: on ? calls : [] };
+    },
+    overlay: body => overlay({ kind: body.kind, measured_on: on ? 'kept' : 'random' })
+  });
+  await choose('memory');
+  const box = view.element.querySelectorAll<HTMLInputElement>('.hl-overlay-bar input[type=checkbox]')[0]!;
+  assert.equal(box.closest<HTMLElement>('label')?.hidden, true);
+  await choose('values');
+  assert.equal(box.closest<HTMLElement>('label')?.hidden, false);
+  box.checked = true;
+  box.dispatchEvent(new Event('change'));
+  await settle(20);
+  assert.deepEqual(kernel.asked.filter(({ type }) => type === 'keep_inputs').at(-1)?.body, {
+    model: 'm1',
+    on: true
+  });
+  assert.match(text('.hl-overlay-bar'), /Keep inputs of the next call\(1 call, 2\.4 kB\)/);
+  assert.match(text('.hl-overlay-marked'), /^First NaN or infinity:/);
+  box.checked = false;
+  box.dispatchEvent(new Event('change'));
+  await settle(20);
+  assert.match(text('.hl-overlay-marked'), /^First NaN or infinity with random numbers:/);
 });

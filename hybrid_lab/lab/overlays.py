@@ -14,8 +14,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count, visible
 from hybrid_lab.engines import Executable
+from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -23,25 +25,27 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.program import Program as CompiledProgram
 from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.packing import Block as Memory
 from hybrid_lab.graph.plan import MemoryPlan, plan
 from hybrid_lab.insight.calls import Compiled, running_call
+from hybrid_lab.insight.random_inputs import random_inputs
 from hybrid_lab.insight.states import block_at, blocks_below
-from hybrid_lab.insight.summary import number, summarize
+from hybrid_lab.insight.summary import Summary, number, summarize
 from hybrid_lab.insight.table import milliseconds
 from hybrid_lab.insight.timing import eager_times, measure_steps
 from hybrid_lab.insight.values import look_at_values
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import chosen, picture_for, programs_of
+from hybrid_lab.lab.kept import KeptInputs
 from hybrid_lab.lab.messages.graphs import GraphProgram
-from hybrid_lab.lab.messages.measured import Moment, OverlayItem, OverlayKind, OverlayReply, StepMoment
+from hybrid_lab.lab.messages.measured import MeasuredOn, Moment, OverlayItem, OverlayKind, OverlayReply, StepMoment
 from hybrid_lab.lab.picture import Picture
 from hybrid_lab.lab.whole import Whole
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ops.framework.dtypes import is_floating
 
 _M = TypeVar("_M", Moment, StepMoment)
 
@@ -53,10 +57,14 @@ _MOMENTS = 2000
 
 @dataclass
 class _Cell:
-    """What is known of a node or box. value : the number; eager : seconds in eager mode; text : in words"""
+    """What is known of a node or box. value : the number; eager : seconds in eager mode
+
+    short : the number as text; text : in words, "" where `short` says all
+    """
 
     value: float | None = None
     eager: float | None = None
+    short: str = ""
     text: str = ""
     bad: bool = False
 
@@ -66,6 +74,7 @@ class _Overlay:
     """cells : by id of the picture; total : what shares are parts of, None for the largest value of an operator"""
 
     unit: str
+    measured_on: MeasuredOn = ""
     cells: dict[str, _Cell] = field(default_factory=dict)
     total: float | None = None
     headline: str = ""
@@ -75,12 +84,19 @@ class _Overlay:
     missing: str = ""
 
 
-def overlay(
-    net: Block, path: str, program: str, kind: OverlayKind, data: str, namespace: Mapping[str, object], busy: bool
-) -> OverlayReply:
+@dataclass(frozen=True)
+class Data:
+    """What to measure on: variables by their names, as `x, y`; of "" the inputs that were kept, else random numbers."""
+
+    names: str = ""
+    namespace: Mapping[str, object] = field(default_factory=dict)
+    kept: KeptInputs | None = None
+
+
+def overlay(net: Block, path: str, program: str, kind: OverlayKind, data: Data, busy: bool) -> OverlayReply:
     """The reply of the request `overlay`, by the ids of the `graph` reply to the same path and program.
 
-    data : names of variables, with the inputs to measure on; "" takes random numbers; busy : a cell is running
+    busy : a cell is running
     Raises KeyError for an unknown path, RequestError for data that do not fit and for a measurement while a cell runs.
     """
     found = programs_of(net, path)
@@ -94,29 +110,32 @@ def overlay(
             f"a cell is running: the {kind} overlay runs the graph, which would disturb it",
             "Ask again when the cell is done. Memory, engines and gradients can be shown at any time.",
         )
-    picture = picture_for(drawn, net, path)
-    if isinstance(picture, Whole):
-        return _reply(kind, shown.entry["id"], picture, _of_whole(kind, picture, data, namespace))
-    block = block_at(net, path)
-    assert isinstance(block, HybridBlock)
-    source = _Source(net, path, block, shown.entry, picture, data, namespace)
-    return _reply(kind, shown.entry["id"], picture, _KINDS[kind](source))
+    with without_collecting(collect=False):  # thousands of records, none of them in a cycle
+        picture = picture_for(drawn, net, path)
+        if isinstance(picture, Whole):
+            return _reply(kind, shown.entry["id"], picture, _of_whole(kind, picture, data))
+        block = block_at(net, path)
+        assert isinstance(block, HybridBlock)
+        source = _Source(net, path, block, shown.entry, picture, data)
+        return _reply(kind, shown.entry["id"], picture, _KINDS[kind](source))
 
 
-def _of_whole(kind: OverlayKind, whole: Whole, data: str, namespace: Mapping[str, object]) -> _Overlay:
+def _of_whole(kind: OverlayKind, whole: Whole, data: Data) -> _Overlay:
     """The overlay of a plain Block: those of the graphs in its picture together."""
-    if data and kind in ("time", "values"):
+    if data.names and kind in ("time", "values"):
         raise RequestError(
             "failed",
             "a plain Block runs as Python, so its Blocks cannot be measured on inputs of the whole",
             "Leave the variables out, or select one of its Blocks and name the inputs of that.",
         )
     parts = [
-        (part, _KINDS[kind](_Source(part.net, part.path, part.block, part.entry, part.picture, "", namespace)))
+        (part, _KINDS[kind](_Source(part.net, part.path, part.block, part.entry, part.picture, data)))
         for part in whole.parts
     ]
     known = [(part, result) for part, result in parts if not result.missing]
-    whole_result = _Overlay(known[0][1].unit if known else "")
+    taken = {result.measured_on for _, result in known}
+    measured_on: MeasuredOn = "random" if "random" in taken else next(iter(taken), "")
+    whole_result = _Overlay(known[0][1].unit if known else "", measured_on)
     for _, result in known:
         whole_result.cells |= result.cells
         whole_result.timeline += result.timeline
@@ -132,7 +151,10 @@ def _of_whole(kind: OverlayKind, whole: Whole, data: str, namespace: Mapping[str
     whole_result.marked = whole_result.marked[:_SLOWEST]
     whole_result.headline = f"{_words_of_whole(kind, whole_result)} in {count(len(known), 'graph')}"
     if kind in ("time", "values"):
-        whole_result.headline += ", each by itself on random numbers of its call's shapes"
+        numbers = "kept inputs of its call" if measured_on == "kept" else "random numbers of its call's shapes"
+        whole_result.headline += f", each by itself on {numbers}"
+        if any(cell.bad for cell in whole_result.cells.values()) and measured_on == "random":
+            whole_result.headline += f": NaN {_BY_CHANCE}"
     without = [result.missing for _, result in parts if result.missing]
     whole_result.headline += f"; {count(len(without), 'graph')} without: {without[0]}" if without else ""
     return whole_result
@@ -151,21 +173,21 @@ def _words_of_whole(kind: OverlayKind, result: _Overlay) -> str:
         return f"values of {operators}, {end},"
     if kind == "gradients":
         return f"gradients of the parameters of {operators}, as the last backward() left them,"
-    names = Counter(cell.text for cell in cells)
+    names = Counter(cell.short for cell in cells)
     return ", ".join(f"{name}: {count(number, 'operator')}" for name, number in names.items())
 
 
 @dataclass
 class _Source:
-    """What an overlay is made from. entry : the shown program; data : names of variables, or "" """
+    """What an overlay is made from. entry : the shown program; measured_on : what `leaves` took"""
 
     net: Block
     path: str
     block: HybridBlock
     entry: GraphProgram
     picture: Picture
-    data: str
-    namespace: Mapping[str, object]
+    data: Data
+    measured_on: MeasuredOn = ""
 
     @property
     def part(self) -> str:
@@ -191,23 +213,25 @@ class _Source:
         return running_call(self.path, self.block, program, self.leaves(program))
 
     def leaves(self, program: CompiledProgram) -> list[NDArray]:
-        """The inputs of the call: variables of the user, or random numbers."""
+        """The inputs of the call: variables of the user, what was kept of such a call, or random numbers."""
         wanted = program.special.inputs[: program.neutral.num_data]
         types = [(tuple(value.shape), np.dtype(value.dtype)) for value in wanted]
-        if not self.data:
-            random = np.random.RandomState(0)
-            return [NDArray.wrap(_random(random, *each)) for each in types]
+        if not self.data.names:
+            kept = None if self.data.kept is None else self.data.kept.of(self.block, tuple(types))
+            self.measured_on = "random" if kept is None else "kept"
+            return kept or [NDArray.wrap(array) for array in random_inputs(_with_shapes(program), types)]
+        self.measured_on = "variables"
         arrays: list[Any] = []
-        for name in self.data.split(","):
+        for name in self.data.names.split(","):
             name = name.strip()
-            if name not in self.namespace:
+            if name not in self.data.namespace:
                 raise RequestError("failed", f"there is no variable {visible(name)}", "Give names like x, or x, y.")
-            arrays += flatten(self.namespace[name], f"the variable {name}")[0]
+            arrays += flatten(self.data.namespace[name], f"the variable {name}")[0]
         given = [(tuple(item.shape), np.dtype(item.dtype)) for item in arrays if isinstance(item, NDArray)]
         if given != types:
             raise RequestError(
                 "failed",
-                f"{visible(self.data)} is {_types(given)}; this program takes {_types(types)}",
+                f"{visible(self.data.names)} is {_types(given)}; this program takes {_types(types)}",
                 "Choose the program of these shapes, or other variables.",
             )
         return arrays
@@ -215,7 +239,12 @@ class _Source:
     @property
     def data_in_words(self) -> str:
         """What the overlay was measured on."""
-        return f"on {visible(self.data)}" if self.data else "on random numbers of the call's shapes"
+        if self.measured_on == "variables":
+            return f"on {visible(self.data.names)}"
+        if self.measured_on == "kept":
+            return "on the kept inputs of a call"
+        missing = "" if self.data.kept is None else " (no inputs of such a call are kept yet: call the model)"
+        return f"on random numbers of the call's shapes{missing}"
 
     def neutral_ids(self, graph: Graph) -> dict[Node, str]:
         """Id by node of the traced graph, of which the picture may show a copy with shapes."""
@@ -225,9 +254,14 @@ class _Source:
         return {node: identity for node, identity in found if identity is not None}
 
 
-def _random(random: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    numbers = random.normal(size=shape) if is_floating(dtype) else random.randint(0, 2, shape)
-    return np.asarray(numbers, order="C").astype(dtype)
+def _with_shapes(program: CompiledProgram) -> Graph:
+    """The traced graph of a program with the shapes that it was compiled for."""
+    graph, inputs = program.neutral.graph, program.special.inputs
+    pairs = list(zip(graph.inputs, inputs, strict=True))
+    try:
+        return infer(graph, {own: known.shape for own, known in pairs}, {own: known.dtype for own, known in pairs})
+    except HybridLabError:  # sizes that only a call knows
+        return graph
 
 
 def _types(types: Sequence[tuple[tuple[int, ...], np.dtype]]) -> str:
@@ -246,7 +280,7 @@ def _time(source: _Source) -> _Overlay:
     heads = compiled.heads() if source.part == "backward" else None
     nodes = eager_times(compiled, heads, _RUNS)
     steps, runs, once, _ = measure_steps(compiled, heads, nodes, _RUNS)
-    result = _Overlay("s")
+    result = _Overlay("s", source.measured_on)
     slowest: list[tuple[float, str]] = []
     opened = {step.row.region for step in steps if step.row.inside and step.row.part == source.part}
     for step in steps:
@@ -254,8 +288,9 @@ def _time(source: _Source) -> _Overlay:
         identity = source.picture.id_of(step.node)
         if row.part != source.part or identity is None:
             continue
-        text = f"about {milliseconds(row.seconds)}, shared out" if row.estimated else milliseconds(row.seconds)
-        result.cells[identity] = _Cell(row.seconds, row.eager_seconds, text)
+        short = milliseconds(row.seconds)
+        text = f"about {short}, shared out" if row.estimated else ""
+        result.cells[identity] = _Cell(row.seconds, row.eager_seconds, f"~{short}" if text else short, text)
         if row.inside or row.region is None or row.region not in opened:
             slowest.append((row.seconds, identity))
     rows = [step.row for step in steps if step.row.part == source.part and not step.row.inside]
@@ -272,7 +307,7 @@ def _time(source: _Source) -> _Overlay:
 def _eager_time(source: _Source, compiled: Compiled) -> _Overlay:
     """Of the traced graph: what its operators take in eager mode."""
     ids = source.neutral_ids(compiled.neutral.graph)
-    result, slowest = _Overlay("s"), []
+    result, slowest = _Overlay("s", source.measured_on), []
     for (_, node), seconds in eager_times(compiled, None, _RUNS).items():
         if node in ids:
             result.cells[ids[node]] = _Cell(seconds, None, milliseconds(seconds))
@@ -287,7 +322,12 @@ def _values(source: _Source) -> _Overlay:
     compiled = source.call()
     if isinstance(compiled, str):
         return _Overlay("", missing=compiled)
-    result, ids = _Overlay(""), source.neutral_ids(compiled.neutral.graph) if not source.part else None
+    result, ids = (
+        _Overlay("", source.measured_on),
+        source.neutral_ids(compiled.neutral.graph) if not source.part else None,
+    )
+
+    by_chance = source.measured_on == "random"
 
     def look(node: Node, results: Sequence[Any]) -> None:
         identity = source.picture.id_of(node) if ids is None else ids.get(node)
@@ -296,8 +336,11 @@ def _values(source: _Source) -> _Overlay:
             return
         summaries = [summarize(item) for item in shown]
         ends = [abs(end) for each in summaries for end in (each.minimum, each.maximum) if end is not None]
-        cell = _Cell(max(ends, default=None), text="; ".join(map(str, summaries)))
-        cell.bad = not all(each.finite for each in summaries)
+        bad = not all(each.finite for each in summaries)
+        cell = _Cell(max(ends, default=None), None, _range(summaries[0]), "; ".join(map(str, summaries)), bad)
+        if bad:
+            cell.short = f"{_NOT_FINITE}, random inputs" if by_chance else _NOT_FINITE
+            cell.text += f" ({_BY_CHANCE})" if by_chance else ""
         if cell.bad and not result.marked:
             result.marked = [identity]
         result.cells[identity] = cell
@@ -318,8 +361,20 @@ def _values(source: _Source) -> _Overlay:
     mode = "" if source.part else " in prediction mode"
     result.headline = f"values of {count(len(result.cells), 'operator')}{mode} {source.data_in_words}"
     result.headline += f": {count(bad, 'operator')} with NaN or infinities" if bad else ": all are finite"
+    result.headline += f", which {_BY_CHANCE}" if bad and by_chance else ""
     result.headline += "; the backward starts from random gradients" if source.part == "backward" else ""
     return result
+
+
+_NOT_FINITE = "NaN or infinite"
+_BY_CHANCE = "may come from the random numbers alone"
+
+
+def _range(summary: Summary) -> str:
+    """`-1.2 to 3.4`, of the finite values."""
+    if summary.minimum is None or summary.maximum is None:
+        return str(summary)
+    return f"{number(summary.minimum)} to {number(summary.maximum)}"
 
 
 def _memory(source: _Source) -> _Overlay:
@@ -329,7 +384,7 @@ def _memory(source: _Source) -> _Overlay:
         if identity is None or node.shapes is None or None in node.shapes:
             continue
         sizes = [value.nbytes for value in node.outputs[: max(node.op.signature.visible, 1)]]
-        result.cells[identity] = _Cell(float(sum(sizes)), text=format_bytes(sum(sizes)))
+        result.cells[identity] = _Cell(float(sum(sizes)), short=format_bytes(sum(sizes)))
     if not result.cells:
         result.missing = "Shapes are not known yet: call the model once after hybridize()."
         return result
@@ -417,7 +472,7 @@ def _add_plan(result: _Overlay, picture: Picture, memory: MemoryPlan, shared: Se
         words = "in place of its input" if value in memory.inplace else _KIND_WORDS.get(memory.kinds[value], "")
         cell = result.cells.get(identity)
         if cell is not None and words:
-            cell.text += f", {words}"
+            cell.text = f"{cell.short}, {words}"
         timeline.append({"id": identity, "bytes": size})
     result.timeline, result.step = _thinned(timeline), _thinned(shared)
     peak = max(alive, default=0)
@@ -452,8 +507,9 @@ def _gradients(source: _Source) -> _Overlay:
         known = [(path, *norms[path]) for path in paths if path in norms]
         if known:
             value = math.sqrt(sum(norm * norm for _, norm, _ in known))
-            text = "; ".join(f"{path}: gradient {number(norm)}, values {number(size)}" for path, norm, size in known)
-            result.cells[row["id"]] = _Cell(value, text=text, bad=not math.isfinite(value))
+            each = (f"{number(norm)} of {path}, whose values have {number(size)}" for path, norm, size in known)
+            text = f"norm of the gradient {'; '.join(each)}"
+            result.cells[row["id"]] = _Cell(value, None, number(value), text, not math.isfinite(value))
     if not norms:
         result.missing = "No parameter of this Block has a gradient yet: call backward() once."
     whole = math.sqrt(sum(norm * norm for norm, _ in norms.values()))
@@ -487,7 +543,7 @@ def _engine(source: _Source) -> _Overlay:
             prologues.add(box["id"])
     for row in source.picture.nodes:
         if row["kind"] == "operator" and row["engine"]:
-            result.cells[row["id"]] = _Cell(text=row["engine"])
+            result.cells[row["id"]] = _Cell(short=row["engine"])
             own = counts[row["box"] in prologues]
             own[row["engine"]] = own.get(row["engine"], 0) + 1
     words = {
@@ -520,6 +576,7 @@ def _reply(kind: OverlayKind, program: str, picture: Picture | Whole | None, res
         "kind": kind,
         "program": program,
         "unit": result.unit,
+        "measured_on": result.measured_on,
         "headline": visible(result.headline),
         "missing": visible(result.missing),
         "items": [_item(identity, cell, whole) for identity, cell in result.cells.items()],
@@ -533,10 +590,10 @@ def _reply(kind: OverlayKind, program: str, picture: Picture | Whole | None, res
 
 def _item(identity: str, cell: _Cell, whole: float) -> OverlayItem:
     share = cell.value / whole if cell.value is not None and whole and math.isfinite(cell.value) else 0.0
-    text = cell.text
+    text, short = visible(cell.text or cell.short), visible(cell.short)
     if cell.eager is not None:
         text += f" ({share:.1%}), eager {milliseconds(cell.eager)}"
-    return {"id": identity, "value": cell.value, "share": share, "text": visible(text), "bad": cell.bad}
+    return {"id": identity, "value": cell.value, "share": share, "short": short, "text": text, "bad": cell.bad}
 
 
 def _add_boxes(kind: OverlayKind, picture: Picture | Whole, result: _Overlay) -> None:
@@ -555,18 +612,20 @@ def _add_boxes(kind: OverlayKind, picture: Picture | Whole, result: _Overlay) ->
         if kind == "time":
             eager = [cell.eager for cell in cells if cell.eager is not None]
             made.value, made.eager = sum(values), sum(eager) if eager else None
-            made.text = milliseconds(made.value)
+            made.short = milliseconds(made.value)
         elif kind == "memory":
             made.value = sum(values)
-            made.text = format_bytes(int(made.value))
+            made.short = format_bytes(int(made.value))
         elif kind == "gradients":
             made.value = math.sqrt(sum(value * value for value in values))
-            made.text = f"gradient {number(made.value)}"
+            made.short, made.text = number(made.value), f"norm of all gradients inside {number(made.value)}"
         elif kind == "values":
             made.value = max(values, default=None)
-            made.text = (
-                "NaN or infinities inside" if made.bad else "" if made.value is None else f"to {number(made.value)}"
-            )
+            made.short = "" if made.value is None else f"up to {number(made.value)}"
+            if made.bad:
+                by_chance = result.measured_on == "random"
+                made.short = f"{_NOT_FINITE} inside" + (", random inputs" if by_chance else "")
+                made.text = f"NaN or infinities inside{f' ({_BY_CHANCE})' if by_chance else ''}"
         else:
-            made.text = ", ".join(dict.fromkeys(name for cell in cells for name in cell.text.split(", ")))
+            made.short = ", ".join(dict.fromkeys(name for cell in cells for name in cell.short.split(", ")))
         result.cells[box["id"]] = made

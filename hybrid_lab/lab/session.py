@@ -21,6 +21,7 @@ from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.diagnostics import findings_by_path, lint_cells, lint_key, lint_rows, merged
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
+from hybrid_lab.lab.kept import KeptInputs
 from hybrid_lab.lab.messages.answers import AnswersReply
 from hybrid_lab.lab.messages.common import EmptyRequest, JsonObject, ModelRequest
 from hybrid_lab.lab.messages.connection import (
@@ -38,6 +39,8 @@ from hybrid_lab.lab.messages.differences import CompareReply, CompareRequest
 from hybrid_lab.lab.messages.findings import Diagnostic, FindingsReply, LintReply, LintRequest
 from hybrid_lab.lab.messages.graphs import GraphReply, GraphRequest
 from hybrid_lab.lab.messages.measured import (
+    KeepInputsReply,
+    KeepInputsRequest,
     OverlayReply,
     OverlayRequest,
     ValuesReply,
@@ -64,7 +67,7 @@ from hybrid_lab.lab.messages.saving import (
     UndoRequest,
 )
 from hybrid_lab.lab.messages.training import CurvesReply
-from hybrid_lab.lab.overlays import overlay
+from hybrid_lab.lab.overlays import Data, overlay
 from hybrid_lab.lab.registry import LiveModel, Registry, model_data, saving_data
 from hybrid_lab.lab.training_runs import runs
 from hybrid_lab.lab.tree import block_tree, changed_blocks
@@ -100,6 +103,8 @@ class Session:
         self.views: weakref.WeakSet[View] = weakref.WeakSet()
         self._notes: list[str] = []
         self._watches: dict[str, Watch] = {}
+        #: by id of the model; the model itself holds them
+        self._kept: weakref.WeakValueDictionary[str, KeptInputs] = weakref.WeakValueDictionary()
         self._answers = Answers()
         self._lock = threading.Lock()
         self._namespace, self._changed, self._subshells, self._busy = namespace, changed, subshells, busy
@@ -195,7 +200,20 @@ class Session:
         entry = self.registry.get(body["model"])
         path, kind = body["path"], body["kind"]
         with self._known(entry, path):
-            return overlay(entry.block, path, body["program"], kind, body["data"], self._namespace(), self._busy())
+            data = Data(body["data"], self._namespace(), self._kept.get(entry.id))
+            return overlay(entry.block, path, body["program"], kind, data, self._busy())
+
+    def _on_keep_inputs(self, body: KeepInputsRequest) -> KeepInputsReply:
+        entry = self.registry.get(body["model"])
+        kept, wanted = self._kept.get(entry.id), body.get("on")
+        if wanted and kept is None:
+            kept = self._kept[entry.id] = KeptInputs(entry.block)
+        elif wanted is False and kept is not None:
+            self._kept.pop(entry.id).close()
+            kept = None
+        if kept is not None:
+            kept.look()
+        return {"on": kept is not None, "calls": [] if kept is None else kept.calls}
 
     def _on_values(self, body: ValuesRequest) -> ValuesReply:
         entry = self.registry.get(body["model"])

@@ -1,6 +1,5 @@
 // The picture on the page: only what the pane shows is in the document; dragging, wheel and fingers move it.
 
-import type { OverlayItem } from '../protocol/messages';
 import { h, uniqueId } from '../view/dom';
 import {
   Camera,
@@ -20,7 +19,8 @@ import {
 import { DrawnItem, DrawnLayer, Picture, Rect } from './compose';
 import { edgeElement, farElement, itemElement, pathOf, portElement, svg } from './draw';
 import type { Point } from './layer';
-import { showMeasured } from './measured';
+import { Legend } from './legend';
+import { Measured, showMeasured } from './measured';
 import { Minimap } from './minimap';
 import type { Scene } from './scene';
 import { portKey } from './scene';
@@ -103,7 +103,7 @@ export class Canvas {
       const { scale } = this.camera;
       this.look({ scale, x: width / 2 - middle.x * scale, y: height / 2 - middle.y * scale });
     });
-    this.element = h('div', { class: 'hl-canvas' }, this.root, this.map.element);
+    this.element = h('div', { class: 'hl-canvas' }, this.root, this.legend.element, this.map.element);
     this.root.addEventListener('wheel', event => this.onWheel(event), { passive: false });
     this.root.addEventListener('pointerdown', event => this.onDown(event));
     this.root.addEventListener('keydown', event => this.events.onKey(event));
@@ -167,8 +167,9 @@ export class Canvas {
   }
 
   /** Show what was measured of nodes and boxes, by id; it stays on what is drawn later. */
-  measure(items: ReadonlyMap<string, OverlayItem>): void {
-    this.measured = items;
+  measure(measured: Measured | null): void {
+    this.measured = measured;
+    this.legend.show(measured);
     for (const shown of this.layers) {
       for (const [key, element] of shown.elements) {
         this.measureElement(element, key);
@@ -357,7 +358,7 @@ export class Canvas {
 
   private measureElement(element: SVGElement, key: string): void {
     if (this.picture?.items.has(key)) {
-      showMeasured(element, this.measured.get(key));
+      showMeasured(element, this.measured?.items.get(key), this.measured?.heat.get(key));
     }
   }
 
@@ -490,7 +491,8 @@ export class Canvas {
   private scene: Scene | null = null;
   private layers: Shown[] = [];
   private marks: Marks = NO_MARKS;
-  private measured: ReadonlyMap<string, OverlayItem> = new Map();
+  private measured: Measured | null = null;
+  private readonly legend = new Legend();
   private drawn: { rect: Rect; isFar: boolean } | null = null;
   private first: string | null = null;
   private moved = false;

@@ -3,6 +3,7 @@
 import { FONT } from './card';
 import type { Picture } from './compose';
 import { edgeElement, itemElement, portElement, svg } from './draw';
+import type { Measured } from './measured';
 import type { Scene } from './scene';
 
 /** Elements above which no static copy is made: it would be longer than a notebook should hold. */
@@ -46,13 +47,25 @@ const PAINT: readonly [string, Record<string, string>][] = [
   ['hl-g-chip text', { fill: SOFT }]
 ];
 
+/** Height of the line that says what the numbers of an overlay are. */
+const CAPTION = 22;
+
 /** The picture with the colours of a light page; null where it is too large for a static copy. */
-export function staticSvg(picture: Picture, scene: Scene, limit = MOST): SVGSVGElement | null {
+export function staticSvg(
+  picture: Picture,
+  scene: Scene,
+  limit = MOST,
+  measured: Measured | null = null
+): SVGSVGElement | null {
   const count = picture.layers.reduce((sum, layer) => sum + layer.items.length + layer.edges.length, 0);
   if (count > limit) {
     return null;
   }
-  const { width, height } = picture;
+  const caption = [measured?.title, measured?.caution && `measured on ${measured.caution}`]
+    .filter(text => text)
+    .join(', ');
+  const { width } = picture;
+  const height = picture.height + (caption === '' ? 0 : CAPTION);
   const root = svg('svg', {
     width,
     height,
@@ -60,6 +73,10 @@ export function staticSvg(picture: Picture, scene: Scene, limit = MOST): SVGSVGE
     'font-family': FONT
   });
   root.append(svg('rect', { width, height, fill: '#ffffff' }));
+  if (caption !== '') {
+    const place = { x: 8, y: picture.height + CAPTION - 8, 'font-size': 11 };
+    root.append(svg('text', { class: 'hl-g-aside', ...place }, caption));
+  }
   for (const layer of picture.layers) {
     root.append(
       ...layer.edges.map(edge => edgeElement(edge, scene)),

@@ -1,6 +1,6 @@
 // The graphs of one Block: which program, its picture with boxes that open in place, search, paths, and the same as text.
 
-import type { GraphBox, GraphNode, GraphReply, Location, OverlayItem } from '../protocol/messages';
+import type { GraphBox, GraphNode, GraphReply, Location } from '../protocol/messages';
 import { button, h, replace } from '../view/dom';
 import { safeSvg } from '../view/safe-svg';
 import { plural, tensorText } from '../view/words';
@@ -11,7 +11,7 @@ import { boxTitle, pageMeasure } from './card';
 import { Composer, Picture } from './compose';
 import { spoken } from './draw';
 import { saveAs, staticSvg, svgText } from './export';
-import { shortText } from './measured';
+import type { Measured } from './measured';
 import { Hit, HitList } from './hit-list';
 import { DRAWN, depthOf, firstOpen, nameOf, openedTo, openedWith, withNames } from './opening';
 import { Scene, edgeKey } from './scene';
@@ -229,10 +229,12 @@ export class GraphPane {
   }
 
   /** An overlay on what is drawn, or none. Its numbers need room: what is in the middle of the pane, or selected, stays. */
-  async measure(items: readonly OverlayItem[]): Promise<void> {
-    this.canvas.measure(new Map(items.map(item => [item.id, item])));
-    if (items.length > 0 || this.composer.measured.size > 0) {
-      this.composer.measured = new Map(items.map(item => [item.id, shortText(item)]));
+  async measure(measured: Measured | null): Promise<void> {
+    this.measured = measured;
+    this.canvas.measure(measured);
+    const items = measured?.items ?? new Map<string, never>();
+    if (items.size > 0 || this.composer.measured.size > 0) {
+      this.composer.measured = new Map([...items.values()].map(item => [item.id, item.short]));
       if (this.picture) {
         await this.redraw(this.open, this.selected ?? this.canvas.middle, true);
       }
@@ -319,7 +321,7 @@ export class GraphPane {
   }
 
   private tellPicture(): void {
-    const copy = this.picture && this.scene && staticSvg(this.picture, this.scene, STATIC);
+    const copy = this.picture && this.scene && staticSvg(this.picture, this.scene, STATIC, this.measured);
     if (copy) {
       this.events.onPicture?.(svgText(copy));
     }
@@ -590,7 +592,7 @@ export class GraphPane {
   }
 
   private async save(kind: 'svg' | 'png'): Promise<void> {
-    const copy = this.picture && this.scene && staticSvg(this.picture, this.scene, Infinity);
+    const copy = this.picture && this.scene && staticSvg(this.picture, this.scene, Infinity, this.measured);
     if (!copy) {
       return;
     }
@@ -617,6 +619,7 @@ export class GraphPane {
   private touched = false;
   private view = '';
   private drawn = '';
+  private measured: Measured | null = null;
   private selected: string | null = null;
   private isTracing = false;
   private hits: string[] = [];

@@ -235,6 +235,7 @@ export const overlayItem = record({
   id: nodeId,
   value: nullable(number),
   share: number,
+  short: text,
   text: text,
   bad: flag
 });
@@ -257,6 +258,7 @@ export const overlayReply = record({
   kind: oneOf('time', 'memory', 'values', 'gradients', 'engine'),
   program: text,
   unit: text,
+  measured_on: oneOf('random', 'variables', 'kept', ''),
   headline: text,
   missing: text,
   items: list(overlayItem),
@@ -286,6 +288,19 @@ export const valuesReply = record({
   missing: text
 });
 export type ValuesReply = Checked<typeof valuesReply>;
+
+export const keptCall = record({
+  path: text,
+  inputs: text,
+  bytes: integer
+});
+export type KeptCall = Checked<typeof keptCall>;
+
+export const keepInputsReply = record({
+  on: flag,
+  calls: list(keptCall)
+});
+export type KeepInputsReply = Checked<typeof keepInputsReply>;
 
 export const watchNanReply = record({
   on: flag
@@ -720,6 +735,7 @@ export const REPLIES = {
   graph: graphReply,
   overlay: overlayReply,
   values: valuesReply,
+  keep_inputs: keepInputsReply,
   watch_nan: watchNanReply,
   findings: findingsReply,
   answers: answersReply,
@@ -801,6 +817,10 @@ export interface Requests {
     path: string;
     name: string;
     what: 'data' | 'grad' | 'output';
+  };
+  keep_inputs: {
+    model: string;
+    on?: boolean;
   };
   watch_nan: {
     model: string;

@@ -1,7 +1,6 @@
 // The tree of Blocks: ARIA tree, keyboard, search.
 
 import { STATES } from '../protocol/messages';
-import { shortText } from '../graph/measured';
 import type { BlockNode, OverlayItem } from '../protocol/messages';
 import { BlockIndex } from './block-index';
 import { append, h } from './dom';
@@ -191,7 +190,7 @@ export class BlockTree {
             class: `hl-chip hl-chip-measured${measured.bad ? ' hl-chip-findings' : ''}`,
             title: measured.text
           },
-          shortText(measured)
+          measured.short
         )
     );
     const element = h(

@@ -29,7 +29,7 @@ export function markedNodes(graph: GraphReply, marks: readonly GraphMark[]): Ove
       places.set(block, place + 1);
       const found = wanted.get(`${place} ${block}`);
       if (found) {
-        items.push({ id, value: null, share: 1, text: found, bad: false });
+        items.push({ id, value: null, share: 1, short: found, text: found, bad: false });
       }
     }
   }

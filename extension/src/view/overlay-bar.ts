@@ -1,9 +1,9 @@
 // What is measured of the nodes of a graph: the choice, the whole in one line, links to the largest, and the arena.
 
 import { svg } from '../graph/draw';
-import { shortText } from '../graph/measured';
-import type { OverlayReply, StepMoment } from '../protocol/messages';
+import type { KeepInputsReply, OverlayReply, StepMoment } from '../protocol/messages';
 import { button, h, replace } from './dom';
+import { bytesText, plural } from './words';
 
 export type OverlayKind = OverlayReply['kind'];
 
@@ -14,6 +14,8 @@ export interface OverlayBarEvents {
   onMarked(id: string): void;
   /** Watch the model for NaN, or no longer. */
   onWatch(isOn: boolean): void;
+  /** Keep the inputs of the next calls, or give back what is kept. */
+  onKeep(isOn: boolean): void;
 }
 
 const KINDS: readonly [OverlayKind | '', string][] = [
@@ -29,7 +31,7 @@ const KINDS: readonly [OverlayKind | '', string][] = [
 const MARKED: Record<OverlayKind, string> = {
   time: 'Slowest:',
   memory: 'At the peak:',
-  values: 'First:',
+  values: 'First NaN or infinity:',
   gradients: 'Largest:',
   engine: ''
 };
@@ -54,12 +56,27 @@ export class OverlayBar {
       class: 'hl-input hl-overlay-data',
       type: 'text',
       placeholder: 'inputs: x',
-      title: 'Variables with the inputs to run the program on, as x or x, y; empty takes random numbers',
-      'aria-label': 'Variables with the inputs; empty takes random numbers',
+      title:
+        'Variables with the inputs to run the program on, as x or x, y; empty takes the kept inputs, else random numbers',
+      'aria-label': 'Variables with the inputs; empty takes the kept inputs, else random numbers',
       onkeydown: event => (event as KeyboardEvent).key === 'Enter' && this.ask()
     });
     this.again = button('Measure', () => this.ask(), { title: 'Measure again' });
     this.watch = h('input', { type: 'checkbox', onchange: () => events.onWatch(this.watch.checked) });
+    this.keep = h('input', { type: 'checkbox', onchange: () => events.onKeep(this.keep.checked) });
+    this.keptText = h('span', { class: 'hl-soft' });
+    this.keepPart = h(
+      'label',
+      {
+        class: 'hl-check',
+        title:
+          'Copy the inputs of the next call of each shape, to measure on them instead of random numbers. ' +
+          'The copies go when this is off, or with the model'
+      },
+      this.keep,
+      'Keep inputs of the next call',
+      this.keptText
+    );
     this.headline = h('span', { class: 'hl-summary', role: 'status' });
     this.marked = h('span', { class: 'hl-overlay-marked' });
     this.timeline = h('div', { class: 'hl-overlay-timeline' });
@@ -73,7 +90,7 @@ export class OverlayBar {
       this.watch,
       ' Stop at NaN'
     );
-    this.measuring = h('div', { class: 'hl-overlay-ask' }, this.data, this.again);
+    this.measuring = h('div', { class: 'hl-overlay-ask' }, this.data, this.again, this.keepPart);
     this.element = h(
       'div',
       { class: 'hl-overlay-bar' },
@@ -100,14 +117,14 @@ export class OverlayBar {
     const items = new Map(reply.items.map(item => [item.id, item]));
     replace(
       this.marked,
-      reply.marked.length > 0 && h('span', {}, MARKED[reply.kind]),
+      reply.marked.length > 0 && h('span', {}, linksTo(reply)),
       ...reply.marked.map(id => {
         const item = items.get(id);
         const link = button(nameOf(id), () => this.events.onMarked(id), {
           class: 'hl-link',
           title: item?.text ?? ''
         });
-        return h('span', {}, link, item && ` ${shortText(item)}`);
+        return h('span', {}, link, item && ` ${item.short}`);
       })
     );
     const isWhole = (reply.step?.length ?? 0) > 2;
@@ -129,6 +146,18 @@ export class OverlayBar {
     this.watch.checked = isOn;
   }
 
+  /** Whether inputs are kept, and how much room they take. */
+  setKept(reply: KeepInputsReply): void {
+    this.keep.checked = reply.on;
+    const bytes = reply.calls.reduce((sum, call) => sum + call.bytes, 0);
+    const words =
+      reply.calls.length === 0
+        ? 'run the model'
+        : `${plural(reply.calls.length, 'call')}, ${bytesText(bytes)}`;
+    this.keptText.textContent = reply.on ? `(${words})` : '';
+    this.keptText.title = reply.calls.map(call => `${call.path || 'the model'}: ${call.inputs}`).join('\n');
+  }
+
   /** Of a Block without a graph only the watch for NaN can be switched. */
   setEmpty(isEmpty: boolean): void {
     if (isEmpty !== this.kinds.hidden) {
@@ -143,6 +172,7 @@ export class OverlayBar {
     this.again.hidden = kind === null;
     this.data.hidden = kind !== 'time' && kind !== 'values';
     this.measuring.hidden = kind === null;
+    this.keepPart.hidden = this.data.hidden;
   }
 
   private ask(): void {
@@ -163,9 +193,18 @@ export class OverlayBar {
   private readonly again: HTMLButtonElement;
   private readonly watch: HTMLInputElement;
   private readonly measuring: HTMLElement;
+  private readonly keep: HTMLInputElement;
+  private readonly keptText: HTMLElement;
+  private readonly keepPart: HTMLElement;
   private readonly headline: HTMLElement;
   private readonly marked: HTMLElement;
   private readonly timeline: HTMLElement;
+}
+
+/** What the links lead to. A NaN of random inputs says nothing of the user's data. */
+function linksTo(reply: OverlayReply): string {
+  const isByChance = reply.kind === 'values' && reply.measured_on === 'random';
+  return isByChance ? 'First NaN or infinity with random numbers:' : MARKED[reply.kind];
 }
 
 /** Sizes over time as columns without gaps, one area for each list; the first list has the largest. */

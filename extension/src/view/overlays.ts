@@ -1,12 +1,16 @@
 // Overlays of one model's graphs: asks for what is measured, and shows it on the picture, in the bar and in the details.
 
+import { Measured, marked, measuredOf } from '../graph/measured';
 import { Requester, asRequestError } from '../protocol/channel';
 import type { GraphBox, GraphReply, OverlayItem, OverlayReply } from '../protocol/messages';
 import { OverlayBar } from './overlay-bar';
 
+/** Milliseconds after which the kernel is asked again whether a call came whose inputs it was to keep. */
+const LOOK = 1500;
+
 /** The picture that overlays are shown on. */
 export interface MeasuredPicture {
-  measure(items: readonly OverlayItem[]): Promise<void>;
+  measure(measured: Measured | null): Promise<void>;
   nameOf(id: string): string;
   select(id: string): Promise<void>;
 }
@@ -20,7 +24,8 @@ export class Overlays {
     this.bar = new OverlayBar({
       onKind: () => void this.ask(),
       onMarked: id => void picture.select(id),
-      onWatch: isOn => void this.watch(isOn)
+      onWatch: isOn => void this.watch(isOn),
+      onKeep: isOn => void this.keep(isOn)
     });
     this.showBar(false);
   }
@@ -58,13 +63,14 @@ export class Overlays {
     void this.ask();
     if (isOther) {
       void this.watch();
+      void this.keep();
     }
   }
 
   /** Mark nodes of the shown graph, until an overlay is chosen or another graph is shown. */
   async mark(items: readonly OverlayItem[]): Promise<void> {
     this.asked = '';
-    await this.picture.measure(items);
+    await this.picture.measure(marked(items));
     const [first] = items;
     if (first) {
       await this.picture.select(first.id);
@@ -110,7 +116,8 @@ export class Overlays {
   /** Show what is measured on the picture and in the tree. Of a Block that is called twice, the larger value counts. */
   private present(reply: OverlayReply | null): void {
     this.reply = reply;
-    void this.picture.measure(reply?.items ?? []);
+    const boxes = new Set(this.boxes.map(box => box.id));
+    void this.picture.measure(reply && measuredOf(reply, id => boxes.has(id)));
     const items = new Map(reply?.items.map(item => [item.id, item]));
     const blocks = new Map<string, OverlayItem>();
     for (const { id, block } of this.boxes) {
@@ -141,7 +148,40 @@ export class Overlays {
     }
   }
 
+  /** Keep the inputs of the model's next calls, or no longer; without `isOn`, ask what is kept. */
+  private async keep(isOn?: boolean): Promise<void> {
+    const { requester, model } = this;
+    clearTimeout(this.looking);
+    try {
+      const reply = await requester?.request('keep_inputs', {
+        model,
+        ...(isOn !== undefined && { on: isOn })
+      });
+      if (model !== this.model || !reply) {
+        return;
+      }
+      const isNew = reply.calls.length > this.kept;
+      this.kept = reply.calls.length;
+      this.bar.setKept(reply);
+      if (
+        isOn === false ? this.reply?.measured_on === 'kept' : isNew && this.reply?.measured_on === 'random'
+      ) {
+        void this.ask();
+      }
+      if (reply.on && reply.calls.length === 0) {
+        this.looking = setTimeout(() => void this.keep(), LOOK);
+      }
+    } catch (error) {
+      this.bar.setKept({ on: false, calls: [] });
+      if (isOn !== undefined) {
+        this.bar.say(sentence(error), true);
+      }
+    }
+  }
+
   private readonly bar: OverlayBar;
+  private kept = 0;
+  private looking: ReturnType<typeof setTimeout> | undefined;
   private requester: Requester | null = null;
   private model = '';
   private path = '';

@@ -9,16 +9,24 @@ from .common import ModelRequest, NodeId
 OverlayKind = Literal["time", "memory", "values", "gradients", "engine"]
 
 
+MeasuredOn = Literal["random", "variables", "kept", ""]
+"""The inputs that an overlay ran the graph on: random numbers, the user's variables, or those that were kept of a call;
+"" where nothing ran.
+"""
+
+
 class OverlayItem(TypedDict):
     """What an overlay says of a node or box of a graph's picture.
 
     value : seconds, bytes, the largest absolute value, or the norm of a gradient; null where there is no number
-    share : of the whole graph's time; else of the largest value; text : all in words; bad : holds NaN or infinities
+    share : of the whole graph's time; else of the largest value; short : the number, for the picture
+    text : all in words, the number first; bad : holds NaN or infinities
     """
 
     id: NodeId
     value: float | None
     share: float
+    short: str
     text: str
     bad: bool
 
@@ -44,6 +52,7 @@ class OverlayReply(TypedDict):
     """An overlay of the picture that `graph` sent of the same program.
 
     unit : of the values: `s`, `B`, or "" for numbers; headline : the whole in one line
+    measured_on : the inputs; NaN that comes from random ones says nothing of the user's data
     missing : why there is nothing and what to do, else ""
     marked : the slowest operators, what fills the arena at its peak, the first operator with NaN or infinities, or the
         largest gradients
@@ -54,6 +63,7 @@ class OverlayReply(TypedDict):
     kind: OverlayKind
     program: str
     unit: str
+    measured_on: MeasuredOn
     headline: str
     missing: str
     items: list[OverlayItem]
@@ -65,13 +75,35 @@ class OverlayReply(TypedDict):
 class OverlayRequest(ModelRequest):
     """Which overlay of which program of a Block.
 
-    data : names of variables with the inputs to run the program on, as `x` or `x, y`; "" takes random numbers
+    data : names of variables with the inputs to run the program on, as `x` or `x, y`; "" takes the inputs that were
+        kept of such a call, else random numbers
     """
 
     path: str
     program: str
     kind: OverlayKind
     data: str
+
+
+class KeptCall(TypedDict):
+    """A call whose inputs are kept. path : of the Block that was called; inputs : their types, `f32[1,3,224,224]`"""
+
+    path: str
+    inputs: str
+    bytes: int
+
+
+class KeepInputsReply(TypedDict):
+    """Whether the inputs of the model's next calls are kept, and what is kept by now."""
+
+    on: bool
+    calls: list[KeptCall]
+
+
+class KeepInputsRequest(ModelRequest):
+    """Keep the inputs of the model's next compiled calls, of each kind once; or give them back. Without `on`, tell."""
+
+    on: NotRequired[bool]
 
 
 class ArrayNumber(TypedDict):

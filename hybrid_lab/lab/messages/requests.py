@@ -18,7 +18,16 @@ from .differences import CompareReply, CompareRequest
 from .documents import ContentsReply, ContentsRequest, DifferenceReply, DifferenceRequest, DocumentReply
 from .findings import FindingsReply, LintReply, LintRequest
 from .graphs import GraphReply, GraphRequest
-from .measured import OverlayReply, OverlayRequest, ValuesReply, ValuesRequest, WatchNanReply, WatchNanRequest
+from .measured import (
+    KeepInputsReply,
+    KeepInputsRequest,
+    OverlayReply,
+    OverlayRequest,
+    ValuesReply,
+    ValuesRequest,
+    WatchNanReply,
+    WatchNanRequest,
+)
 from .models import ChangesReply, ChangesRequest, ExplainReply, ModelsReply, TreeReply
 from .saving import (
     ArchivesReply,
@@ -47,6 +56,7 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "graph": (GraphRequest, GraphReply),
     "overlay": (OverlayRequest, OverlayReply),
     "values": (ValuesRequest, ValuesReply),
+    "keep_inputs": (KeepInputsRequest, KeepInputsReply),
     "watch_nan": (WatchNanRequest, WatchNanReply),
     "findings": (ModelRequest, FindingsReply),
     "answers": (ModelRequest, AnswersReply),
