@@ -12,7 +12,7 @@ from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.call_record import last_record
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
-from hybrid_lab.lab.overlays import overlay
+from hybrid_lab.lab.overlays import Data, overlay
 
 X = nd.ones((2, 3))
 
@@ -354,7 +354,7 @@ def test_overlays_of_the_whole_are_those_of_its_graphs(kind, program):
         y = net(X).sum()
     y.backward()
     reply = graph_view(net, "", program)
-    found = overlay(net, "", program, kind, "", {}, False)
+    found = overlay(net, "", program, kind, Data(), False)
     if (kind, program) == ("engine", "traced"):
         assert "A traced graph runs on no engine" in found["missing"]
         return
@@ -373,11 +373,11 @@ def test_the_first_nan_of_the_whole_is_in_the_first_call():
     net = ready(Plain(lambda self, x: self.b(self.a(x)), a=mlp(4), b=mlp(2)))
     net(X)
     net.a[0].weight.set_data(nd.full((4, 3), float("nan")))
-    found = overlay(net, "", "calls", "values", "", {}, False)
+    found = overlay(net, "", "calls", "values", Data(), False)
     (node,) = (node for node in graph_view(net, "", "calls")["nodes"] if node["id"] == found["marked"][0])
     assert node["block"] == "a.0" and "1 operator with NaN or infinities" in found["headline"]
     with pytest.raises(RequestError, match="runs as Python"):
-        overlay(net, "", "calls", "values", "x", {"x": X}, False)
+        overlay(net, "", "calls", "values", Data("x", {"x": X}), False)
 
 
 def test_the_text_has_a_line_for_each_call():
