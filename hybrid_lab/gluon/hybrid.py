@@ -68,7 +68,7 @@ _OBJECT = "an object that is neither an array, a number nor a text"
 
 #: Types whose values can be compared without side effects.
 _PLAIN = (bool, int, float, str, type(None))
-_CODE = ("forward", "hybrid_forward")
+_CODE = ("__class__", "forward", "hybrid_forward")
 _ABSENT = object()
 """Stands for an attribute that there is not."""
 

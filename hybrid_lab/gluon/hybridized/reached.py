@@ -70,14 +70,21 @@ class Reached:
             return
         self._kinds.add(kind)
         for base in kind.__mro__:
-            if not of_user(base.__module__) or _has_no_values(base.__module__):
+            if _has_no_values(base.__module__):
                 continue
-            for name, item in vars(base).items():
+            is_users = of_user(base.__module__)
+            for name, item in vars(base).items() if is_users else _replaced(base, begin):
                 implied = name.startswith("__") and name.endswith("__") and name not in _NOT_IMPLIED
                 for function in functions_in(item):
                     self._methods.setdefault(name, []).append(function)
                     if name in begin or name in self.names or implied:
                         self.add(function)
+
+    def code_of(self, kind: type) -> list[str]:
+        """Names under which a class has, or inherits, functions that were reached; with the beginnings of a trace."""
+        names = {name for name, functions in self._methods.items() if any(id(each) in self._seen for each in functions)}
+        of_kind = {name for base in kind.__mro__ if of_user(base.__module__) for name in vars(base)}
+        return sorted((names & of_kind) | (_BEGIN & set(dir(kind))))
 
     def add_names_of(self, kind: type) -> None:
         """A class of this package, of which an object is read: what its methods read of it counts."""
@@ -128,6 +135,12 @@ def names_in_package(kind: type) -> frozenset[str]:
     )
     codes = [each.__code__ for each in functions if each is not None]
     return frozenset(name for code in codes for name in loaded_names(code, "attribute"))
+
+
+def _replaced(base: type, names: Iterable[str]) -> list[tuple[str, object]]:
+    """The methods of these names that the user gave a class of this package: `nn.Dense.hybrid_forward = f`."""
+    items = [(name, vars(base).get(name)) for name in names]
+    return [(name, item) for name, item in items if isinstance(item, FunctionType) and of_user(item.__module__)]
 
 
 def _has_no_values(module: str) -> bool:

@@ -4,10 +4,13 @@ values at the trace. `watched_values.py` finds them.
 
 from __future__ import annotations
 
+import keyword
 import re
 from array import array
+from collections.abc import Callable
+from functools import lru_cache
 from operator import is_
-from types import FunctionType
+from types import CodeType, FunctionType, MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,8 @@ from hybrid_lab.ndarray.tape import Mode
 PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 """Types of values that cannot change and are compared by value."""
 _ABSENT = object()
+_GONE = AttributeError, LookupError, RuntimeError, ValueError
+"""Raised where a value is gone, or another thread changes it now."""
 
 
 class ValueGuard:
@@ -27,6 +32,8 @@ class ValueGuard:
 
     Guards are made by `guard_of`. They keep the values alive, so that identity tells them apart.
 
+    holds : whether all values are those of before; a function that is written for these places at its first call, as
+        most calls of a Block find nothing changed. A plain value that was replaced by an equal one is the same
     iterators : names of iterators, which every call reads on from where the last one stopped
     unwatched : name -> why it is not compared
     functions : whose values these are
@@ -46,6 +53,7 @@ class ValueGuard:
         self._sequences: list[list[Any]] = []  # [list, set or deque, None, parts ...
         self._arrays: list[list[Any]] = []  # [array, None, bytes ...
         self._tensors: list[list[Any]] = []  # [NDArray, None, version ...; the description is a copy of its numbers
+        self.holds: Callable[[], bool] = self._write_holds
 
     @property
     def _groups(self) -> tuple[list[list[Any]], ...]:
@@ -55,8 +63,24 @@ class ValueGuard:
         """Whether there is anything to compare, or to tell of."""
         return bool(any(self._groups) or self.iterators or self.unwatched)
 
-    def holds(self) -> bool:
-        """Whether all values are those of before. A plain value that was replaced by an equal one is the same."""
+    def _write_holds(self) -> bool:
+        """Write `holds` as one expression, `owner0.name is place0[2] and owner1['key'] is place1[2] ...`."""
+        names: dict[str, Any] = {"all_places": self.compare, "GONE": _GONE}
+        terms = []
+        for number, place in enumerate([*self._items, *self._attributes]):
+            owner, what, *_ = place
+            read = _attribute(what, number) if number >= len(self._items) else _subscript(what, number)
+            terms.append(f"{read} is place{number}[2]")
+            names |= {f"owner{number}": owner, f"place{number}": place, f"what{number}": what}
+        if any(self._groups[2:]):
+            names["others"] = self._others_hold
+            terms.append("others()")
+        exec(_code(" and ".join(terms) or "True"), names)
+        self.holds = names["holds"]
+        return self.holds()
+
+    def compare(self) -> bool:
+        """Whether all values are those of before, place by place: as `holds`, slower."""
         try:
             for place in self._items:
                 if place[0][place[1]] is not place[2] and not _is_equal(place, place[0][place[1]]):
@@ -64,6 +88,13 @@ class ValueGuard:
             for place in self._attributes:
                 if getattr(place[0], place[1]) is not place[2] and not _is_equal(place, getattr(place[0], place[1])):
                     return False
+            return self._others_hold()
+        except _GONE:
+            return False
+
+    def _others_hold(self) -> bool:
+        """Of the values that are neither entries nor attributes."""
+        try:
             for place in self._calls:
                 if place[0](*place[1]) is not place[2] and not _is_equal(place, place[0](*place[1])):
                     return False
@@ -79,7 +110,7 @@ class ValueGuard:
                 if tensor.version != version:
                     return False
             return not self._arrays or all(each.tobytes() == data for each, _, data, _, _ in self._arrays)
-        except (AttributeError, LookupError, RuntimeError, ValueError):  # gone, or another thread changes it now
+        except _GONE:
             return False
 
     def changed_places(self) -> frozenset[object]:
@@ -89,7 +120,7 @@ class ValueGuard:
             for place in group:
                 one = ValueGuard()
                 one._groups[number].append(place)
-                if not one.holds():
+                if not one.compare():
                     changed.add(_identity(place))
         return frozenset(changed)
 
@@ -111,6 +142,7 @@ class ValueGuard:
         for group in self._groups:
             group[:] = [place for place in group if _identity(place) not in places]
         self.excluded |= places
+        self.holds = self._write_holds
         return self
 
     def restore(self) -> None:
@@ -124,6 +156,8 @@ class ValueGuard:
             if getattr(owner, name, _ABSENT) is not value:
                 setattr(owner, name, value)
         for container, keys, values, *_ in self._dicts:
+            if isinstance(container, MappingProxyType):  # whose dict is another place, where it is within reach
+                continue
             if len(container) != len(keys) or not all(map(is_, container.values(), values)):
                 container.clear()
                 container.update(zip(keys, values, strict=True))
@@ -160,6 +194,25 @@ class ValueGuard:
         return described
 
 
+@lru_cache(maxsize=1024)
+def _code(expression: str) -> CodeType:
+    return compile(
+        f"def holds():\n try:\n  if {expression}: return True\n except GONE: pass\n return all_places()",
+        "<values that a graph was traced with>",
+        "exec",
+    )
+
+
+def _attribute(name: str, number: int) -> str:
+    written = name.isidentifier() and not keyword.iskeyword(name)
+    return f"owner{number}.{name}" if written else f"getattr(owner{number}, what{number})"
+
+
+def _subscript(key: object, number: int) -> str:
+    """Short keys stand in the text; others are read from a variable."""
+    return f"owner{number}[{key!r}]" if type(key) is str and len(key) < 60 else f"owner{number}[what{number}]"
+
+
 def _identity(place: list[Any]) -> object:
     owner, what, *_ = place
     return (id(owner), what) if isinstance(what, str) else id(owner)
@@ -178,7 +231,7 @@ def _in_words(name: str, before: Any, now: Any) -> str:
     """Values that are plain and short are shown; they are described by type and value."""
     shown = []
     for value in (now, before):
-        if not (isinstance(value, tuple) and value[0] in PLAIN):
+        if not (isinstance(value, tuple) and value and value[0] in PLAIN):
             return name
         shown.append(repr(float.fromhex(value[1]) if value[0] is float else value[1]))
     return f"{name}: {shown[0]} instead of {shown[1]}" if sum(map(len, shown)) < 60 else name

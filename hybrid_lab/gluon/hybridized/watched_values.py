@@ -1,17 +1,20 @@
 """Which values a ValueGuard compares.
 
 An assignment to an attribute of a Block is noticed by `HybridBlock.__setattr__`. A guard compares what no assignment
-tells: globals, variables of functions around, attributes of classes, objects and modules, what containers and small
-NumPy arrays hold, and versions of NDArrays. Blocks whose code reads nothing of the kind have no guard, and their calls
-compare nothing.
+tells: the methods of classes and the code of functions, globals, variables of functions around, attributes of classes,
+objects and modules, what containers and small NumPy arrays hold, versions of NDArrays, and the attributes of the user's
+Blocks where Python gives them another value without `HybridBlock.__setattr__`.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextvars
+import ctypes
 import functools
+import inspect
 import io
+import mmap
 import os
 import re
 import sys
@@ -21,14 +24,14 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybridized.code import of_user
-from hybrid_lab.gluon.hybridized.reached import Reached
+from hybrid_lab.gluon.hybridized.reached import Reached, names_in_package
 from hybrid_lab.gluon.hybridized.read_values import OWN, by_value
 from hybrid_lab.gluon.hybridized.value_guard import PLAIN, Numbers, ValueGuard
 from hybrid_lab.gluon.parameter import Parameter
@@ -45,11 +48,21 @@ _DEEP = 8
 _FIXED = (str, bytes, int, float, complex, np.generic, np.dtype, range, slice, Enum, re.Pattern, type(...))
 #: Have ways of their own to tell that they changed.
 _TOLD = (Parameter, Symbol)
+#: Of a Parameter, what no call notices.
+_OF_PARAMETERS = frozenset({"grad_req", "init", "lr_mult", "wd_mult"})
 #: Modules of Python whose objects say nothing that a graph could depend on, or never change.
 _NEUTRAL = frozenset({
     "_thread", "abc", "contextlib", "datetime", "decimal", "fractions", "inspect", "logging", "operator", "pathlib",
     "threading", "typing", "uuid", "warnings", "zoneinfo",
 })  # fmt: skip
+#: Objects around memory of their own or of others, without attributes.
+_MEMORY = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union, memoryview)
+#: Show what a dict holds, which is their `mapping`.
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+#: Of a value on a module of Python or of an installed package that is compared.
+_SIMPLE = PLAIN | {list, dict, set}
+#: Packages whose objects are compared in all their attributes, whichever the code names.
+_WHOLE = frozenset({"collections", "scipy", "torch"})
 _DRAWING = (np.random.RandomState, np.random.Generator)
 _ENVIRONMENT = frozenset({"environ", "getenv", "os"})
 
@@ -58,8 +71,6 @@ def guard_of(block: Block) -> ValueGuard | None:
     """A guard of the values that the code of a Block and of those below it reads now; None if it reads none."""
     blocks = list(_tree(block, {}).values())
     kinds = {type(each) for each in blocks}
-    if not any(of_user(kind.__module__) for kind in kinds) and not any(map(_code_held, blocks)):
-        return None
     reached, size, guard = Reached(kinds), -1, ValueGuard()
     while size != reached.size:  # what is found may have code of its own, which reads more
         size = reached.size
@@ -100,6 +111,7 @@ class _Walk:
         self.parts = 0
         self.places: set[tuple[int, Any]] = set()
         self.outside: set[int] = set()  # Blocks that are no children
+        self.classes: set[int] = set()
         self.names: dict[tuple[str, int], int] = {}
         self.blocks = list(blocks)
         self.seen: dict[int, object] = {id(each): each for each in self.blocks}
@@ -112,15 +124,24 @@ class _Walk:
 
     def _block(self, block: Block) -> None:
         kind, held = type(block), vars(block)
-        names = self.reached.names_of(kind)
-        if not of_user(kind.__module__):
+        names, is_users = self.reached.names_of(kind), of_user(kind.__module__)
+        self._code(kind)
+        self._class(type(kind), f"type({kind.__name__})")
+        if not is_users:
             for name, code in _code_held(block).items():
                 self._look(code, f"{block.name}.{name}")
+            own = names_in_package(kind)
+            for name, value in held.items():
+                if type(value) is dict and name not in OWN and name in own:  # the settings of a layer
+                    self._look(value, f"{block.name}.{name}")
         for name, value in tuple(held.items()):
             if name not in OWN and self._is_read(name, names):
-                if id(block) in self.outside:
-                    self._item(held, name, value, f"{block.name}.{name}")
+                is_outside = id(block) in self.outside
+                if is_users or is_outside:
+                    self._item(held, name, value, f"{block.name if is_outside else 'self'}.{name}")
                 self._look_by_name(value, f"self.{name}", name)
+        for parameter in block._reg_params.values():
+            self._parameter(parameter, parameter.name)
         for name in names:
             if name in held or name in OWN:
                 continue
@@ -133,7 +154,25 @@ class _Walk:
             elif of_user(type(value).__module__):  # a descriptor, whose methods run
                 self._look(value, f"{owner.__name__}.{name}")
 
+    def _code(self, kind: type) -> None:
+        """The functions that a class has under the names of what a trace reaches."""
+        for name in self.reached.code_of(kind):
+            item = inspect.getattr_static(kind, name, None)
+            said = f"{kind.__name__}.{name}"
+            if isinstance(item, (FunctionType, property, staticmethod, functools.cached_property)):
+                self._attribute(kind, name, getattr(kind, name), said)
+            elif isinstance(item, classmethod):  # read from the class, it is another object each time
+                self._call(inspect.getattr_static, (kind, name), said)
+
+    def _parameter(self, parameter: Parameter, name: str) -> None:
+        """What code may read of a Parameter beside its array, shape and dtype."""
+        for each in _OF_PARAMETERS & self.reached.names:
+            self._attribute(parameter, each, getattr(parameter, each), f"{name}.{each}")
+
     def _function(self, function: FunctionType) -> None:
+        self._attribute(function, "__code__", function.__code__, f"{function.__qualname__}")
+        if function.__defaults__:
+            self._attribute(function, "__defaults__", function.__defaults__, f"the defaults of {function.__qualname__}")
         names = function.__globals__
         read = self.reached.globals_of(function)
         for name in {*read, *self.reached.strings} if "globals" in read else read:
@@ -150,8 +189,9 @@ class _Walk:
                     self._attribute(cell, "cell_contents", cell.cell_contents, name)
                 except ValueError:  # not set yet
                     continue
-        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            self._look(default, f"a default of {function.__qualname__}")
+        if function.__kwdefaults__:
+            said = f"the keyword defaults of {function.__qualname__}"
+            self._attribute(function, "__kwdefaults__", function.__kwdefaults__, said)
         for name, value in vars(function).items():
             if name in self.reached.names and name != "__wrapped__":
                 self._item(vars(function), name, value, f"{function.__qualname__}.{name}")
@@ -214,7 +254,14 @@ class _Walk:
     def _look(self, value: Any, name: str, depth: int = 0) -> None:
         """Compare what a value holds, where it may change; at the next calls too."""
         kind = type(value)
-        if kind in PLAIN or isinstance(value, _FIXED) or isinstance(value, _TOLD) or id(value) in self.seen:
+        if kind in PLAIN or id(value) in self.seen:
+            return
+        if isinstance(value, Parameter):
+            self._parameter(value, name)
+        if isinstance(value, _FIXED) and of_user(kind.__module__) and not _is_of_python(kind):
+            self.seen[id(value)] = value
+            self._object(value, name, depth, is_container=True)
+        if isinstance(value, (*_FIXED, *_TOLD)):
             return
         if isinstance(value, BuiltinFunctionType):
             owner = value.__self__
@@ -233,8 +280,17 @@ class _Walk:
                 self.guard.iterators.append(name)
         elif isinstance(value, (np.ndarray, bytearray, array)):
             self._array(value, name, depth)
-        elif isinstance(value, (dict, list, tuple, deque, set, frozenset)):
+            self._object(value, name, depth, is_container=True)
+        elif isinstance(value, _MEMORY) and memoryview(value).contiguous and memoryview(value).nbytes:
+            self._array(np.frombuffer(value, np.uint8), name, depth)
+        elif isinstance(value, mmap.mmap) and len(value) <= MAX_BYTES:  # an array over it would keep it open
+            self._call(bytes, (value,), f"{name}[:]")
+        elif isinstance(value, _VIEWS):
+            self._look(value.mapping, name, depth)
+        elif isinstance(value, (dict, list, tuple, deque, set, frozenset, MappingProxyType)):
             self._container(value, name, depth)
+        elif kind.__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr"):
+            self._torch_tensor(value, name, depth)
         elif isinstance(value, FunctionType):
             self.reached.add(value)
         elif isinstance(value, MethodType):
@@ -284,6 +340,17 @@ class _Walk:
             self.parts += 1
             self.guard._arrays.append([view, None, held, self._unique(f"{name}[:]", self.guard._arrays), held])
 
+    def _torch_tensor(self, value: Any, name: str, depth: int) -> None:
+        """A tensor of torch: its numbers, which other tensors and arrays may share, and which memory holds them."""
+        try:
+            numbers = value.detach().numpy()
+        except (RuntimeError, TypeError):  # on a GPU, sparse, of a type that NumPy does not have
+            self._attribute(value, "_version", value._version, f"{name}[:]")
+            self._cannot(name, "its numbers are out of NumPy's reach")
+            return
+        self._call(value.data_ptr, (), f"{name}.data")
+        self._array(numbers, name, depth)
+
     def _tensor(self, value: NDArray, name: str) -> None:
         if value.stype != "default":
             self._cannot(name, "it is a sparse array")
@@ -294,8 +361,9 @@ class _Walk:
         self.guard._tensors.append([value, None, version, self._unique(f"{name}[:]", self.guard._tensors), numbers])
 
     def _container(self, value: Any, name: str, depth: int) -> None:
-        pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(list(value)))
-        if isinstance(value, (list, dict, deque, set)):
+        by_key = isinstance(value, (dict, MappingProxyType))
+        pairs = list(value.items()) if by_key else list(enumerate(list(value)))
+        if isinstance(value, (list, dict, deque, set, MappingProxyType)):
             self.parts += len(pairs)
             if self.parts > MAX_PARTS and len(pairs) > 8:
                 self._cannot(name, f"it has {len(pairs)} entries")
@@ -315,23 +383,28 @@ class _Walk:
         described: object = {_subscript(key): _description(part) for key, part in pairs}
         if isinstance(value, set):
             described = {"{}": frozenset(map(_description, parts))}
-        group = self.guard._dicts if isinstance(value, dict) else self.guard._sequences
-        group.append([value, keys if isinstance(value, dict) else None, parts, self._unique(name, group), described])
+        by_key = isinstance(value, (dict, MappingProxyType))
+        group = self.guard._dicts if by_key else self.guard._sequences
+        group.append([value, keys if by_key else None, parts, self._unique(name, group), described])
 
     def _module(self, module: ModuleType, name: str) -> None:
-        if not _is_settings(module):
-            return
         held = vars(module)
         for each in sorted(self.reached.names & held.keys()):
-            if isinstance(held[each], ModuleType):
+            if not _is_settings(module):  # a value that was put there, as on `sys`
+                if type(held[each]) in _SIMPLE:
+                    self._item(held, each, held[each], f"{name}.{each}")
+            elif isinstance(held[each], ModuleType):
                 self._look(held[each], f"{name}.{each}")
             elif _is_named_value(each, held[each]):
                 self._item(held, each, held[each], f"{name}.{each}")
 
     def _class(self, kind: type, name: str) -> None:
-        if not of_user(kind.__module__) or issubclass(kind, Block) or _is_of_python(kind):
+        if not of_user(kind.__module__) or issubclass(kind, Block) or _is_of_python(kind) or id(kind) in self.classes:
             return
+        self.classes.add(id(kind))
         self.reached.add_methods(kind)
+        self._code(kind)
+        self._class(type(kind), f"type({name})")
         for base in kind.__mro__:
             if of_user(base.__module__) and not _is_of_python(base):
                 for each, value in list(vars(base).items()):
@@ -345,8 +418,12 @@ class _Walk:
                 if self._is_read(each, self.reached.names):
                     self._attribute(value, each, getattr(value, each), f"{name}.{each}")
             return
-        if _is_of_python(kind) and not is_container and kind.__module__ not in ("types", "argparse"):
-            root = kind.__module__.partition(".")[0]
+        if kind.__module__ == "multiprocessing.sharedctypes" and hasattr(value, "get_obj"):
+            self._look(value.get_obj(), name, depth)
+            return
+        root = kind.__module__.partition(".")[0]
+        whole = root in _WHOLE  # the names that its own methods read are not known
+        if _is_of_python(kind) and not is_container and kind.__module__ not in ("types", "argparse", "collections"):
             if isinstance(value, functools._lru_cache_wrapper):
                 self._look(value.__wrapped__, name, depth + 1)
             elif root not in _NEUTRAL and kind.__module__ != "builtins":
@@ -363,12 +440,11 @@ class _Walk:
         else:
             self.reached.add_names_of(kind)
         if held is not None:
-            read = tuple(each for each in held if self._is_read(each, self.reached.names))
+            read = tuple(each for each in held if whole or self._is_read(each, self.reached.names))
             attributes = self._unique(f"the attributes of {name}", self.guard._calls)
             self.guard._calls.append([len, (held,), len(held), attributes, read])
-            for each, part in tuple(held.items()):
-                if self._is_read(each, self.reached.names):
-                    self._item(held, each, part, f"{name}.{each}")
+            for each in read:
+                self._item(held, each, held[each], f"{name}.{each}")
         for each in slots:
             if self._is_read(each, self.reached.names) and hasattr(value, each):
                 self._attribute(value, each, getattr(value, each), f"{name}.{each}")
