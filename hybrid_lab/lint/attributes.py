@@ -8,7 +8,7 @@ import builtins
 from . import names
 from .classes import Frame, SourceClass
 from .functions import call_function, construct
-from .values import OTHER, Kind, Value, element_of, sequence, tensor
+from .values import OTHER, Held, Kind, Value, element_of, mapping, sequence, tensor
 from .walk import Walk
 
 _BUILTINS = frozenset(dir(builtins))
@@ -26,10 +26,8 @@ def lookup(walk: Walk, name: str) -> Value:
             return frame.env[name]
         frame = frame.closure
     module = walk.frame.module
-    if name in module.names:
-        return module.names[name]
-    if (value := module.lookup(name)) is not None:
-        return value
+    if (value := module.names.get(name) or module.lookup(name)) is not None:
+        return value.held_as(Held(False, name)) if walk.frame.function is not None else value
     if name in _BUILTINS:
         return Value(Kind.MODULE, ref=f"builtins.{name}")
     if name in names.CONVENTIONAL:
@@ -58,7 +56,7 @@ def attribute_of(walk: Walk, owner: Value, name: str) -> Value:
     if owner.kind is Kind.BLOCK and name in ("weight", "bias", "gamma", "beta"):
         return Value(Kind.PARAMETER, name=name)
     if owner.kind in (Kind.OTHER, Kind.CONSTANT, Kind.SHAPE, Kind.LENGTH, Kind.MODE):
-        return Value(Kind.METHOD, ref=name, element=owner) if owner.kind is Kind.CONSTANT else OTHER
+        return Value(Kind.METHOD, ref=name, element=owner) if owner.kind is Kind.CONSTANT else part_of(owner, OTHER)
     if owner.kind is Kind.HOST and name in ("shape", "size", "ndim", "dtype"):
         return OTHER
     return Value(Kind.METHOD, ref=name, element=owner)
@@ -67,16 +65,17 @@ def attribute_of(walk: Walk, owner: Value, name: str) -> Value:
 def _self_attribute(walk: Walk, owner: Value, name: str) -> Value:
     cls = owner.ref
     assert isinstance(cls, SourceClass)
+    held = Held(True, f"self.{name}")
     if (stored := walk.stored.get((cls, name))) is not None:
-        return stored
+        return stored.held_as(held)
     if (attribute := cls.attributes.get(name)) is not None:
-        return attribute.value
+        return attribute.value.held_as(held)
     if (method := cls.find(name)) is not None:
         bound = Value(Kind.FUNCTION, ref=method, element=owner if method.kind != "static" else None)
         return call_function(walk, method, [owner], {}) if method.kind == "property" else bound
     if name in _ON_SELF or name in ("hybrid_forward", "forward"):
         return Value(Kind.METHOD, ref=name, element=owner)
-    return OTHER
+    return mapping().held_as(held) if name == "__dict__" else OTHER.held_as(held)
 
 
 def _class_attribute(walk: Walk, owner: Value, name: str) -> Value:
@@ -107,8 +106,18 @@ def _tensor_attribute(owner: Value, name: str) -> Value:
     return Value(Kind.METHOD, ref=name, element=owner)
 
 
+def part_of(owner: Value, part: Value) -> Value:
+    """A part of an object, kept from call to call where the object is."""
+    return part if owner.held is None else part.held_as(owner.held)
+
+
 def subscript_of(owner: Value, index: ast.expr) -> Value:
     """The value of `owner[index]`."""
+    part = _subscript_of(owner, index)
+    return part.held_as(None) if isinstance(index, ast.Slice) else part_of(owner, part)
+
+
+def _subscript_of(owner: Value, index: ast.expr) -> Value:
     if owner.kind is Kind.TENSOR:
         return owner.but(like=None, thin=False, fresh=False)
     if owner.kind is Kind.SEQUENCE:
@@ -140,6 +149,10 @@ def _item(owner: Value, index: ast.expr) -> Value:
 
 def member(value: Value) -> Value:
     """The value of the loop variable in `for ... in value`."""
+    return part_of(value, _member(value))
+
+
+def _member(value: Value) -> Value:
     if value.kind is Kind.TENSOR:
         return tensor(value.name, single=value.single, depends=value.depends)
     if value.kind is Kind.SEQUENCE:

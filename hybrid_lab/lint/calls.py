@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from . import names
-from .attributes import member
+from .attributes import member, part_of
 from .classes import AUTOGRAD_FUNCTION, Function, SourceClass, positional_arguments
 from .functions import call_function, construct, keep_children, unknown_result
 from .known_functions import call_known
@@ -162,7 +162,7 @@ def _container_method(walk: Walk, node: ast.Call, name: str, owner: Value, argum
     container = node.func.value if isinstance(node.func, ast.Attribute) else None
     if name in ("append", "insert", "add", "appendleft", "setdefault") and arguments and container is not None:
         grow(walk, container, owner, arguments[-1])
-        return NONE
+        return NONE if name != "setdefault" else part_of(owner, arguments[-1])
     if name in ("extend", "update") and arguments and container is not None:
         added = arguments[0] if arguments[0].members else None
         if added is not None:
@@ -171,13 +171,13 @@ def _container_method(walk: Walk, node: ast.Call, name: str, owner: Value, argum
             grow(walk, container, owner, member(arguments[0]))
         return NONE
     if name in ("pop", "popleft", "get"):
-        return element_of(owner)
+        return element_of(owner) if name != "get" else part_of(owner, element_of(owner))
     if name == "values":
-        return sequence(element=element_of(owner)) if owner.members else sequence(())
+        return sequence(element=part_of(owner, element_of(owner))) if owner.members else sequence(())
     if name == "items":
-        return sequence(element=sequence((OTHER, element_of(owner))))
+        return sequence(element=sequence((OTHER, part_of(owner, element_of(owner)))))
     if name == "copy":
-        return owner
+        return owner.held_as(None)
     return OTHER
 
 

@@ -7,7 +7,7 @@ import ast
 from .attributes import attribute_of, lookup, member, subscript_of
 from .classes import Function
 from .targets import bind, narrow
-from .values import NONE, OTHER, Kind, Value, constant, element_of, join, mapping, sequence, tensor
+from .values import ITERATOR, NONE, OTHER, Kind, Value, constant, element_of, join, mapping, sequence, tensor
 from .walk import Walk, evaluate, value_of
 
 # Names and attributes
@@ -47,8 +47,8 @@ def arithmetic(op: ast.operator, left: Value, right: Value) -> Value:
             if left.items is not None and right.items is not None:
                 return sequence(left.items + right.items)
             return join(sequence(element=element_of(left)), sequence(element=element_of(right)))
-        container = left if left.kind is Kind.SEQUENCE else right
-        other = right if container is left else left
+        container = (left if left.kind is Kind.SEQUENCE else right).but(held=None, ref=None)
+        other = right if left.kind is Kind.SEQUENCE else left
         if isinstance(op, (ast.Mult, ast.Add)):
             return sequence(element=element_of(container)) if container.members else container
         return OTHER if not other.has_tensor else tensor(single=False)
@@ -248,7 +248,8 @@ def _comprehension(walk: Walk, generators: list[ast.comprehension], results: lis
 
 @value_of.register
 def _(node: ast.ListComp | ast.SetComp | ast.GeneratorExp, walk: Walk) -> Value:
-    return sequence(element=_comprehension(walk, node.generators, [node.elt])[0])
+    made = sequence(element=_comprehension(walk, node.generators, [node.elt])[0])
+    return made.but(ref=ITERATOR) if isinstance(node, ast.GeneratorExp) else made
 
 
 @value_of.register

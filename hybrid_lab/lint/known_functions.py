@@ -9,7 +9,7 @@ from .attributes import attribute_of, member
 from .classes import Frame, positional_arguments
 from .functions import input_in, keep_children, unknown_result
 from .operators import apply, call_operator
-from .values import NONE, OTHER, Kind, Value, element_of, mapping, sequence, tensor
+from .values import GENERATOR, ITERATOR, NONE, OTHER, Kind, Value, element_of, mapping, sequence, tensor
 from .walk import Walk
 
 
@@ -17,6 +17,8 @@ def call_known(walk: Walk, node: ast.Call, name: str, arguments: list[Value], ke
     """The return value of the function with this dotted name."""
     everything = [*arguments, *keywords.values()]
     root, _, rest = name.partition(".")
+    if name in _ITERATORS:
+        return OTHER.but(ref=ITERATOR)
     if (passed := _function_of(name, arguments, keywords)) is not None:
         function, argument = passed
         walk.results[id(node)] = argument if function == NONE else apply(walk, function, [argument])
@@ -24,7 +26,7 @@ def call_known(walk: Walk, node: ast.Call, name: str, arguments: list[Value], ke
         return _builtin(walk, node, rest, arguments, everything)
     if root == "numpy":
         if rest.startswith("random"):
-            return OTHER
+            return OTHER.but(ref=GENERATOR) if name in _GENERATORS else OTHER
         if any(value.has_tensor for value in everything):
             return tensor()
         host = any(value.kind is Kind.HOST for value in everything)
@@ -34,9 +36,11 @@ def call_known(walk: Walk, node: ast.Call, name: str, arguments: list[Value], ke
     if root == "mx":
         return _framework(walk, node, name, arguments, keywords)
     if name in ("copy.copy", "copy.deepcopy") and arguments:
-        return arguments[0]
-    if name in ("collections.OrderedDict", "collections.defaultdict"):
+        return arguments[0].held_as(None)
+    if name in ("collections.OrderedDict", "collections.defaultdict", "collections.Counter"):
         return mapping()
+    if name in _GENERATORS:
+        return OTHER.but(ref=GENERATOR)
     if name in ("itertools.chain",):
         members = [member(value) for value in arguments]
         return sequence(element=element_of(sequence(tuple(members))) if members else None)
@@ -48,6 +52,14 @@ def call_known(walk: Walk, node: ast.Call, name: str, arguments: list[Value], ke
     return unknown_result(everything)
 
 
+_GENERATORS = frozenset({
+    "numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator", "random.Random",
+    "random.SystemRandom",
+})  # fmt: skip
+_ITERATORS = frozenset({
+    "itertools.count", "itertools.cycle", "itertools.repeat", "itertools.accumulate", "itertools.product", "csv.reader",
+    "builtins.open", "io.StringIO", "os.scandir",
+})  # fmt: skip
 _FILTERS = ("builtins.filter", "itertools.takewhile", "itertools.dropwhile", "itertools.filterfalse")
 
 
@@ -105,14 +117,19 @@ def _builtin(walk: Walk, node: ast.Call, name: str, arguments: list[Value], ever
             inner = member(first)
             return tensor(inner.name, depends=input_in(inner)) if inner.has_tensor else OTHER
         case "list" | "tuple" | "reversed" | "sorted" | "iter" | "set" | "frozenset":
-            if first.kind is Kind.SEQUENCE:
-                return sequence(element=element_of(first)) if name == "reversed" and first.members else first
-            inner = member(first)
-            return sequence(element=inner) if inner.kind is not Kind.OTHER else sequence()
+            if name == "iter" and first.ref == ITERATOR:
+                return first
+            made = first.but(held=None, ref=None)
+            if first.kind is not Kind.SEQUENCE:
+                inner = member(first)
+                made = sequence(element=inner) if inner.kind is not Kind.OTHER else sequence()
+            elif name == "reversed" and first.members:
+                made = sequence(element=element_of(first))
+            return made.but(ref=ITERATOR) if name in ("iter", "reversed") else made
         case "zip":
-            return sequence(element=sequence(tuple(member(value) for value in arguments)))
+            return sequence(element=sequence(tuple(member(value) for value in arguments))).but(ref=ITERATOR)
         case "enumerate":
-            return sequence(element=sequence((OTHER, member(first))))
+            return sequence(element=sequence((OTHER, member(first)))).but(ref=ITERATOR)
         case "map" | "filter":
             members = [member(value) for value in arguments[1:]]
             if name == "filter":
@@ -134,6 +151,8 @@ def _builtin(walk: Walk, node: ast.Call, name: str, arguments: list[Value], ever
             return NONE
         case "super":
             return _super(walk)
+        case "vars" if first.kind is Kind.SELF:
+            return attribute_of(walk, first, "__dict__")
         case "range" | "print" | "str" | "repr" | "format" | "id" | "callable" | "hash" | "ord" | "vars" | "dir":
             return OTHER
     return unknown_result(everything)

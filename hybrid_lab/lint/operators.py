@@ -19,7 +19,7 @@ def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value],
     short = name.removeprefix("np.").removeprefix("npx.")
     depends = any(input_in(value) for value in everything)
     if not depends and short not in names.CREATION and not short.startswith("random"):
-        depends = arguments[:1] == [OTHER]  # a tensor, of which nothing is known
+        depends = [each.but(held=None) for each in arguments[:1]] == [OTHER]  # a tensor, of which nothing is known
     if short == "arange" and _literal(node, "infer_range"):
         return tensor()  # it gets the shape of what it is combined with
     implicit = len(arguments) - len(node.args)  # the tensor, where a method of it is called

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Kind(Enum):
@@ -32,14 +32,31 @@ class Kind(Enum):
     SUPER = "super"
 
 
+ITERATOR = "iterator"
+"""The `ref` of a value that each reader reads on."""
+GENERATOR = "generator of random numbers"
+"""The `ref` of a value whose methods give another result in each call."""
+
+
+class Held(NamedTuple):
+    """Where a value is kept from call to call, so that a change of it outlives the call.
+
+    on_self: on the Block, else in the module or in a function around; text: `self.seen`
+    """
+
+    on_self: bool
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """One abstract value.
 
-    name: how the user calls the tensor it comes from. depends: an input of the block takes part in it. optional: may
-    be None. fresh: a new array nobody else refers to. like: equal for values surely of equal shape. thin: True
-    if an axis got the length 1, or ("of", like) if it lost an axis of such a value. site: identifies
-    the expression that made a Block. size, depth: of a container, the values in it, and how deep they are nested.
+    name: how the user calls the tensor it comes from. depends: an input of the block takes part in it. optional:
+    may be None. fresh: a new array nobody else refers to. like: equal for values surely of equal shape. thin: True
+    if an axis got the length 1, or ("of", like) if it lost an axis of such a value. site: identifies the expression
+    that made a Block. held: where it is kept from call to call. size, depth: of a container, the values in it, and
+    how deep they are nested.
     """
 
     kind: Kind
@@ -54,6 +71,7 @@ class Value:
     like: Hashable = None
     thin: Hashable = False
     site: int | None = None
+    held: Held | None = None
     size: int = field(default=1, compare=False)
     depth: int = field(default=0, compare=False)
 
@@ -84,6 +102,12 @@ class Value:
     def but(self, **changes: Any) -> Value:
         """A copy with some fields changed."""
         return replace(self, **changes)
+
+    def held_as(self, held: Held | None) -> Value:
+        """The same, kept from call to call where it is a container or an object."""
+        if self.held == held or self.kind not in (Kind.OTHER, Kind.SEQUENCE, Kind.MAPPING):
+            return self
+        return replace(self, held=held)
 
 
 OTHER = Value(Kind.OTHER)
@@ -142,6 +166,13 @@ def element_of(value: Value) -> Value:
 def join(a: Value, b: Value) -> Value:
     """The value of a name that is `a` on one path and `b` on another."""
     if a is b or a == b:
+        return a
+    held = a.held or b.held
+    return _join(a, b) if held is None else _join(a.but(held=None), b.but(held=None)).held_as(held)
+
+
+def _join(a: Value, b: Value) -> Value:
+    if a == b:
         return a
     if b.kind is Kind.TENSOR and a.kind is not Kind.TENSOR:
         a, b = b, a

@@ -222,15 +222,6 @@ WATCHED |= {
     "static method replaced": Way("", "pass", "self.stat()", "type(net).stat = staticmethod(lambda: t)"),
     "class method replaced": Way("", "pass", "self.clsm()", "type(net).clsm = classmethod(lambda c: t)"),
     "method of helper class": Way(HELPER, "self.h=Helper()", "self.h.value()", "Helper.value = lambda self: t"),
-    "code of a method": Way(
-        "RATE=2",
-        "pass",
-        "self.rate()",
-        "type(net).rate.__code__ = (lambda self: 7).__code__ if t%2 else (lambda self: 8).__code__",
-    ),
-    "code of a function": Way(
-        "def f():\n    return 2", "pass", "f()", "f.__code__ = (lambda: 7).__code__ if t%2 else (lambda: 8).__code__"
-    ),
     "defaults replaced": Way("def f(c=2):\n    return c", "pass", "f()", "f.__defaults__ = (t,)"),
     "kwdefaults replaced": Way("def f(*, c=2):\n    return c", "pass", "f()", "f.__kwdefaults__ = {'c': t}"),
     "kwdefaults changed": Way("def f(*, c=2):\n    return c", "pass", "f()", "f.__kwdefaults__['c'] = t"),
@@ -701,9 +692,10 @@ def test_blocks_whose_code_reads_nothing_of_the_kind_compare_their_code_and_attr
         net.hybridize(engine="numpy")
         net(mx.nd.ones((1, 3, 64, 64)))
         entries, attributes, *others = net._graphs.guard._groups
-        assert all(owner in (vars(net), *map(vars, net._children.values())) for owner, *_ in entries)
-        assert {what for _, what, *_ in attributes} <= {"forward", "hybrid_forward", "__code__"}
-        assert not any(others) or "resnet" in net.name
+        assert all(owner is vars(net) for owner, *_ in entries)
+        assert {what for _, what, *_ in attributes} <= {"forward", "hybrid_forward"}
+        calls, *others = others
+        assert not any(others) and all("._kwargs" in name for *_, name, _ in calls)
 
 
 @pytest.mark.parametrize("way", [STATEFUL["iterator"], STATEFUL["counter"]])

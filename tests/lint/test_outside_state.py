@@ -15,13 +15,18 @@ from hybrid_lab.diagnostics import HybridizeError
 from .test_agreement import first_call
 
 HEAD = """\
-import collections, itertools, os
+import bisect, collections, contextlib, copy, heapq, itertools, os, random
+import numpy as np
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.gluon import nn
 
 SEEN, SETTINGS, NUMBERS, COUNT = [], {}, itertools.count(), 0
 QUEUE = collections.deque()
+RNG, RAND, ARR = np.random.default_rng(0), random.Random(0), np.zeros(3)
+
+class Config:
+    pass
 
 class Square(autograd.Function):
     def forward(self, x):
@@ -42,6 +47,11 @@ class Net(gluon.HybridBlock):
         self.queue = collections.deque()
         self.count = 1
         self.square = Square()
+        self.it, self.gen = iter([1]), (i for i in "abc")
+        self.rng, self.rs, self.rand = np.random.default_rng(0), np.random.RandomState(0), random.Random(0)
+        self.q, self.d, self.ctr, self.t = [], {{}}, collections.Counter(), (1, 2)
+        self.cyc, self.cfg, self.file = itertools.cycle([1, 2]), Config(), open(os.devnull)
+        self.arr, self.buf = np.zeros(3), mx.nd.zeros((3,))
 
     def hybrid_forward(self, F, x):
 {body}
@@ -92,6 +102,146 @@ LOCAL = [
     "y = [t for t in self.seen]",
 ]
 
+#: Other names of what self or the module holds, iterators and generators that each call reads on, methods by function.
+UNDER_OTHER_NAMES = [
+    "for v in self.it:\n    x = x * v",
+    "self.it.__next__()",
+    "x = x * self.it.__next__()",
+    "s = self.seen\ns.append(1)",
+    "s = self.seen\ns.append(x)",
+    "self.rng.random()",
+    "x = x * self.rng.random()",
+    "x = x * self.rng.normal()",
+    "x = x*self.rs.rand()",
+    "x=x*self.rand.random()",
+    "x=x*self.rand.choice([1,2])",
+    "self.rand.shuffle(self.seen)",
+    "heapq.heappush(self.q, 1)",
+    "heapq.heappop(self.q)",
+    "heapq.heapify(self.q)",
+    "bisect.insort(self.q, 1)",
+    "bisect.insort_left(self.q, 1)",
+    "self.d.update(a=1)",
+    "self.d.setdefault('a',1)",
+    "self.d.pop('a',0)",
+    "del self.d['k']",
+    "self.q.popleft()",
+    "setattr(self,'n', getattr(self,'n',0)+1)",
+    "match (x, 1):\n    case (1, y):\n        pass",
+    "x = x * next(self.cyc)",
+    "x = x*next(iter(self.it))",
+    "x = x*next(self.it, 0)",
+    "for i, v in enumerate(self.it):\n    x = x*v",
+    "for v, w in zip(self.it, [1]):\n    x = x*v",
+    "x = x*[v for v in self.it][0]",
+    "x=x*sum(self.gen)",
+    "x=x*list(self.gen)[0]",
+    "x=x*max(self.gen)",
+    "a, *b = self.it",
+    "x=x*next(self.gen)",
+    "x=x*self.gen.send(None)",
+    "object.__setattr__(self,'n',1+self.count)",
+    "self.__dict__['n'] = self.count+1",
+    "vars(self)['n'] = self.count + 1",
+    "self.__dict__.update(n=self.count+1)",
+    "self.arr[0] += 1",
+    "self.arr += 1",
+    "self.arr.fill(2)",
+    "np.add(self.arr, 1, out=self.arr)",
+    "s = self.seen\ns[0] = 1",
+    "s = self.d\ns['a'] = self.count",
+    "s, t = self.seen, 1\ns.append(t)",
+    "s = self.d['a']\ns.append(1)",
+    "s = self.d.get('a')\ns.append(1)",
+    "s = self.d.setdefault('a', [])\ns.append(1)",
+    "for s in self.seen:\n    s.append(1)",
+    "s = self.cfg\ns.n = 2 + self.count",
+    "s = self\ns.n = self.count+1",
+    "with contextlib.suppress(Exception):\n    self.seen.append(1)",
+    "self.ctr.update([1])",
+    "self.ctr['a'] += 1",
+    "self.ctr.subtract([1])",
+    "self.cfg.n = self.count",
+    "self.cfg.n += 1",
+    "collections.deque.append(self.queue, 1)",
+    "list.append(self.seen, 1)",
+    "dict.update(self.d, a=1)",
+    "self.seen.__setitem__(0, 1)",
+    "self.d.__setitem__('a', 1)",
+    "self.d |= {'a': 1}",
+    "self.names |= {1}",
+    "self.names ^= {1}",
+    "self.names.symmetric_difference_update({1})",
+    "self.seen.__iadd__([1])",
+    "x = x * RNG.random()",
+    "x=x*RAND.random()",
+    "ARR[0] += 1",
+    "x=x*np.random.rand()",
+    "x = x*random.random()",
+    "random.shuffle(self.seen)",
+    "np.random.shuffle(self.arr)",
+    "line = self.file.readline()",
+    "line = next(self.file)",
+    "self.buf[:] = 1",
+    "self.buf[0] += 1",
+    "self.buf += 1",
+    "self.seen[:] = [1]",
+    "del self.seen[:]",
+    "self.n = self.count = self.count + 1",
+    "(self.n, self.m) = (self.count, 1)",
+    "with open('a') as self.f:\n    pass",
+    "[self.seen.append(i) for i in range(2)]",
+    "(lambda: self.seen.append(1))()",
+    "getattr(self, 'seen').append(1)",
+    "self.seen.append(1) if self.count else None",
+    "self.count or self.seen.append(1)",
+    "s = self.seen or []\ns.append(1)",
+    "s = self.seen if self.count else []\ns.append(1)",
+    "list(map(self.seen.append, [1]))",
+    "push = self.seen.append\npush(1)",
+    "match x:\n    case [a, b]:\n        pass",
+    "match [x, x]:\n    case [a, 1]:\n        pass",
+    "match {'a': x}:\n    case {'a': 1}:\n        pass",
+]
+
+COPIES = [
+    "s = list(self.seen)\ns.append(1)",
+    "s = self.seen[:]\ns.append(1)",
+    "s = dict(self.d)\ns['a']=1",
+    "s = self.seen.copy()\ns.append(1)",
+    "for v in self.seen:\n    x = x*v",
+    "for v in self.t:\n    x=x*v",
+    "s = sorted(self.seen)\ns.append(1)",
+    "s = self.seen + [1]\ns.append(2)",
+    "s = [*self.seen]\ns.append(1)",
+    "s = {**self.d}\ns['a']=1",
+    "s = copy.copy(self.seen)\ns.append(1)",
+    "s = copy.deepcopy(self.d)\ns['a']=1",
+    "s = self.d.get('a', 1)\ny = s + 1",
+    "for k, v in self.d.items():\n    x = x * v",
+    "h = []\nheapq.heappush(h, 1)",
+    "s=[]\nbisect.insort(s,1)",
+    "s = self.seen\ny = s[0]\nx = x*len(s)",
+    "match self.count:\n    case 1:\n        x = x*2\n    case _:\n        pass",
+    "match (x, self.count):\n    case (y, _):\n        x = y",
+    "outs = []\nfor s in self.seen:\n    outs.append(s)",
+    "f = self.square\n",
+    "s = self.t\nx = x*s[0]",
+    "it = iter(self.seen)\nx = x*next(it)",
+    "s = [v for v in self.seen]\ns.append(1)",
+    "s = tuple(self.seen)",
+    "d = self.d\ny = d.get('a')",
+    "s = []\ns = s + self.seen\ns.append(1)",
+    "y = self.rng",
+    "match (x, 1):\n    case (y, 1):\n        x = y",
+    "items = self.make()\nitems.append(x)",
+    "states = self.begin()\nstates.append(x)",
+    "match (x, self.count):\n    case (_, 1):\n        x = x * 2",
+    "y = {}\ny['a'] = self.seen",
+    "net = Config()\nnet.a = self.seen",
+    "s = self.seen\ns = []\ns.append(1)",
+]
+
 
 def codes(body: str) -> list[str]:
     return [finding.code for finding in lint.check(HEAD + NET.format(body=textwrap.indent(body, " " * 8)))]
@@ -107,7 +257,12 @@ def test_a_change_of_what_the_module_holds(statement):
     assert codes(statement) == ["HL178"]
 
 
-@pytest.mark.parametrize("statements", LOCAL)
+@pytest.mark.parametrize("statements", UNDER_OTHER_NAMES)
+def test_a_change_under_another_name(statements):
+    assert codes(statements)
+
+
+@pytest.mark.parametrize("statements", [*LOCAL, *COPIES])
 def test_what_belongs_to_the_call_is_not_marked(statements):
     assert codes(statements) == []
 

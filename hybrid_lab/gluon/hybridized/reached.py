@@ -81,9 +81,13 @@ class Reached:
                         self.add(function)
 
     def code_of(self, kind: type) -> list[str]:
-        """Names under which a class has, or inherits, functions that were reached; with the beginnings of a trace."""
-        names = {name for name, functions in self._methods.items() if any(id(each) in self._seen for each in functions)}
+        """Names under which a class has, or inherits, functions that were reached; with the beginnings of a trace. Of a
+        layer of this package the first of these that it has.
+        """
         of_kind = {name for base in kind.__mro__ if of_user(base.__module__) for name in vars(base)}
+        if not of_user(kind.__module__) and not of_kind & _BEGIN:
+            return [next((name for name in ("hybrid_forward", "forward") if hasattr(kind, name)), "__call__")]
+        names = {name for name, functions in self._methods.items() if any(id(each) in self._seen for each in functions)}
         return sorted((names & of_kind) | (_BEGIN & set(dir(kind))))
 
     def add_names_of(self, kind: type) -> None:

@@ -67,12 +67,13 @@ class ValueGuard:
         """Write `holds` as one expression, `owner0.name is place0[2] and owner1['key'] is place1[2] ...`."""
         names: dict[str, Any] = {"all_places": self.compare, "GONE": _GONE}
         terms = []
-        for number, place in enumerate([*self._items, *self._attributes]):
-            owner, what, *_ = place
-            read = _attribute(what, number) if number >= len(self._items) else _subscript(what, number)
-            terms.append(f"{read} is place{number}[2]")
-            names |= {f"owner{number}": owner, f"place{number}": place, f"what{number}": what}
-        if any(self._groups[2:]):
+        reads = ((self._items, _subscript), (self._attributes, _attribute), (self._calls, _call))
+        for number, (place, read) in enumerate((place, read) for group, read in reads for place in group):
+            owner, what, value, *_ = place
+            known = f"value{number}" if isinstance(value, FunctionType) else f"place{number}[2]"
+            terms.append(f"{read(what, number)} is {known}")
+            names |= {f"owner{number}": owner, f"what{number}": what, f"value{number}": value, f"place{number}": place}
+        if any(self._groups[3:]):
             names["others"] = self._others_hold
             terms.append("others()")
         exec(_code(" and ".join(terms) or "True"), names)
@@ -88,16 +89,16 @@ class ValueGuard:
             for place in self._attributes:
                 if getattr(place[0], place[1]) is not place[2] and not _is_equal(place, getattr(place[0], place[1])):
                     return False
+            for place in self._calls:
+                if place[0](*place[1]) is not place[2] and not _is_equal(place, place[0](*place[1])):
+                    return False
             return self._others_hold()
         except _GONE:
             return False
 
     def _others_hold(self) -> bool:
-        """Of the values that are neither entries nor attributes."""
+        """Whether containers, arrays and tensors hold what they held."""
         try:
-            for place in self._calls:
-                if place[0](*place[1]) is not place[2] and not _is_equal(place, place[0](*place[1])):
-                    return False
             for container, keys, values, _, _ in self._dicts:
                 if len(container) != len(keys) or not (
                     all(map(is_, container.values(), values)) and all(map(is_, container, keys))
@@ -206,6 +207,10 @@ def _code(expression: str) -> CodeType:
 def _attribute(name: str, number: int) -> str:
     written = name.isidentifier() and not keyword.iskeyword(name)
     return f"owner{number}.{name}" if written else f"getattr(owner{number}, what{number})"
+
+
+def _call(arguments: tuple[Any, ...], number: int) -> str:
+    return f"owner{number}(*what{number})"
 
 
 def _subscript(key: object, number: int) -> str:

@@ -133,11 +133,12 @@ class _Walk:
             own = names_in_package(kind)
             for name, value in held.items():
                 if type(value) is dict and name not in OWN and name in own:  # the settings of a layer
-                    self._look(value, f"{block.name}.{name}")
+                    self._settings(value, f"{block.name}.{name}")
         for name, value in tuple(held.items()):
             if name not in OWN and self._is_read(name, names):
                 is_outside = id(block) in self.outside
-                if is_users or is_outside:
+                # A child that is replaced past `__setattr__` is not worth a comparison of each.
+                if is_outside or (is_users and not isinstance(value, (Block, Parameter))):
                     self._item(held, name, value, f"{block.name if is_outside else 'self'}.{name}")
                 self._look_by_name(value, f"self.{name}", name)
         for parameter in block._reg_params.values():
@@ -153,6 +154,11 @@ class _Walk:
                 self._attribute(kind, name, value, f"{owner.__name__}.{name}")
             elif of_user(type(value).__module__):  # a descriptor, whose methods run
                 self._look(value, f"{owner.__name__}.{name}")
+
+    def _settings(self, settings: dict[str, Any], name: str) -> None:
+        """Plain values by name, which are compared as a whole."""
+        described = {_subscript(key): _description(part) for key, part in settings.items()}
+        self.guard._calls.append([settings.__eq__, (dict(settings),), True, f"{name}[:]", described])
 
     def _code(self, kind: type) -> None:
         """The functions that a class has under the names of what a trace reaches."""
@@ -170,7 +176,6 @@ class _Walk:
             self._attribute(parameter, each, getattr(parameter, each), f"{name}.{each}")
 
     def _function(self, function: FunctionType) -> None:
-        self._attribute(function, "__code__", function.__code__, f"{function.__qualname__}")
         if function.__defaults__:
             self._attribute(function, "__defaults__", function.__defaults__, f"the defaults of {function.__qualname__}")
         names = function.__globals__
@@ -308,7 +313,7 @@ class _Walk:
         elif isinstance(value, type):
             self._class(value, name)
         elif isinstance(value, _DRAWING):
-            return  # HL172 tells of random numbers
+            self._cannot(name, f"it is a {kind.__qualname__}")
         else:
             self._object(value, name, depth)
 

@@ -4,4 +4,4 @@ A check gets a syntax node and the Walk that has evaluated it, and yields a mark
 The rule's words are in its page, `diagnostics/rules/HL101.md`.
 """
 
-from . import constants, control, effects, host, indexing, mutation, portability, reads, structure, unknown
+from . import constants, control, effects, held, host, indexing, mutation, portability, reads, structure, unknown

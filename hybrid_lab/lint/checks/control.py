@@ -66,7 +66,30 @@ def _conditions(node: ast.AST, walk: Walk) -> Iterator[tuple[str, ast.expr]]:
         if owner.kind is Kind.SEQUENCE and owner.has_tensor:
             yield from (("in", argument) for argument in node.args[:1])
     elif isinstance(node, ast.Match):
-        yield "match", node.subject
+        if walk.value(node.subject).kind not in (Kind.SEQUENCE, Kind.MAPPING):
+            yield "match", node.subject
+        for case in node.cases:
+            yield from (("match", tested) for tested in _compared(case.pattern, node.subject, walk))
+
+
+def _compared(pattern: ast.pattern, subject: ast.expr, walk: Walk) -> Iterator[ast.expr]:
+    """The parts of a subject, `x` of `match (x, y)`, that a pattern compares with a value."""
+    if isinstance(pattern, ast.MatchOr):
+        for each in pattern.patterns:
+            yield from _compared(each, subject, walk)
+    elif isinstance(pattern, ast.MatchAs) and pattern.pattern is not None:
+        yield from _compared(pattern.pattern, subject, walk)
+    elif isinstance(pattern, ast.MatchSequence) and isinstance(subject, ast.Tuple | ast.List):
+        for part, element in zip(pattern.patterns, subject.elts, strict=False):
+            if isinstance(part, ast.MatchStar) or isinstance(element, ast.Starred):
+                return
+            if isinstance(part, ast.MatchValue):
+                yield element
+            yield from _compared(part, element, walk)
+    elif isinstance(pattern, ast.MatchSequence | ast.MatchMapping):
+        of_tensors = any(member.is_one_tensor for member in walk.value(subject).members)
+        if of_tensors and any(isinstance(part, ast.MatchValue) for part in pattern.patterns):
+            yield subject
 
 
 def _tested(condition: ast.expr, walk: Walk) -> Iterator[ast.expr]:
@@ -108,6 +131,7 @@ def tensor_condition(
 ) -> Iterator[Mark]:
     for construct, condition in _conditions(node, walk):
         whole = construct in _OF_MEMBERS or construct == "chained comparison"
+        whole = whole or (construct == "match" and walk.value(condition).kind in (Kind.SEQUENCE, Kind.MAPPING))
         for tested in [condition] if whole else _tested(condition, walk):
             tensor = walk.root_name(tested) or walk.tensor_name(tested)
             text = one_line(tested, walk.text(tested))

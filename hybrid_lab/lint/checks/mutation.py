@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ...diagnostics.expression import right_side
 from ...diagnostics.finding import Fix, Severity
 from ..classes import Frame
-from ..values import Kind
+from ..values import Held, Kind
 from ..walk import Mark, Walk, check
 from .constants import names_assigned
 
@@ -15,15 +15,35 @@ _IN_PLACE: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**",
 }  # fmt: skip
 _GROWING = ("append", "extend", "insert", "appendleft", "setdefault", "update")
-_ONLY_OF_CONTAINERS = ("append", "appendleft", "extend", "extendleft", "insert", "popitem", "popleft", "setdefault")
-_OF_CONTAINERS = (
-    *_ONLY_OF_CONTAINERS, "add", "clear", "difference_update", "discard", "pop", "remove", "reverse", "rotate", "sort",
-    "update",
+_ONLY_OF_CONTAINERS = (
+    "append", "appendleft", "extend", "extendleft", "fill", "insert", "itemset", "popitem", "popleft", "setdefault",
+    "__delitem__", "__iadd__", "__ior__", "__setitem__",
 )  # fmt: skip
+_OF_CONTAINERS = (
+    *_ONLY_OF_CONTAINERS, "add", "clear", "difference_update", "discard", "intersection_update", "pop", "remove",
+    "reverse", "rotate", "sort", "subtract", "symmetric_difference_update", "update",
+)  # fmt: skip
+#: Functions that change their first argument.
+_CHANGING = frozenset({
+    "heapq.heappush", "heapq.heappop", "heapq.heapify", "heapq.heapreplace", "heapq.heappushpop", "bisect.insort",
+    "bisect.insort_left", "bisect.insort_right", "random.shuffle", "numpy.random.shuffle", "numpy.put", "numpy.copyto",
+    "numpy.fill_diagonal", "numpy.place", "numpy.putmask",
+    *(f"builtins.{kind}.{name}" for kind in ("list", "dict", "set") for name in _OF_CONTAINERS),
+    *(f"collections.{kind}.{name}" for kind in ("deque", "Counter", "OrderedDict") for name in _OF_CONTAINERS),
+})  # fmt: skip
+
+
+def _held(node: ast.expr, walk: Walk) -> Held | None:
+    """Where the object that an expression reads, or a part of which a target is, is kept from call to call."""
+    while isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        node = node.value  # the value of a target is what it gets
+    return walk.value(node).held
 
 
 def _on_self(node: ast.expr, walk: Walk) -> bool:
-    """Whether an expression is an attribute of self, or something reached through one."""
+    """Whether an expression is an attribute of self, something reached through one, or another name of it."""
+    if (held := _held(node, walk)) is not None:
+        return held.on_self
     while isinstance(node, ast.Attribute | ast.Subscript):
         if isinstance(node, ast.Attribute):
             asked = node.value
@@ -37,6 +57,8 @@ def _on_self(node: ast.expr, walk: Walk) -> bool:
 
 def _outer_name(node: ast.expr, walk: Walk) -> str | None:
     """The name, of the module or of a function around the class, by which an expression is reached; None: another."""
+    if (held := _held(node, walk)) is not None:
+        return None if held.on_self else held.text
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     if not isinstance(node, ast.Name):
@@ -52,9 +74,26 @@ def _outer_name(node: ast.expr, walk: Walk) -> str | None:
     return node.id
 
 
+def is_kept(node: ast.expr, walk: Walk) -> bool:
+    """Whether an expression is reached through self, or through a name around the class."""
+    return _on_self(node, walk) or _outer_name(node, walk) is not None
+
+
 def _changes_container(node: ast.Call, walk: Walk) -> ast.expr | None:
-    """The container that a call of one of its methods changes; None: no call like that."""
+    """The container that a call changes, by one of its methods or as an argument; None: no call like that."""
     function = node.func
+    name = walk.dotted(function) or ""
+    if name in _CHANGING and node.args:
+        return node.args[0]
+    if name.startswith("numpy."):
+        return next((each.value for each in node.keywords if each.arg == "out"), None)
+    for called in (function, *node.args):  # push = self.seen.append; push(1)
+        method = walk.value(called)
+        if not isinstance(function, ast.Attribute) and method.kind is Kind.METHOD and method.ref in _OF_CONTAINERS:
+            owner = method.element
+            if owner is not None and owner.kind in (Kind.SEQUENCE, Kind.MAPPING) and owner.held is not None:
+                walk.values[id(called)] = owner
+                return called
     if not isinstance(function, ast.Attribute) or function.attr not in _OF_CONTAINERS:
         return None
     kind = walk.value(function.value).kind
@@ -124,10 +163,16 @@ def augmented_assignment(node: ast.AugAssign, walk: Walk) -> Iterator[Mark]:
 
 @check("HL173")
 def store_on_self(
-    node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Call | ast.Delete, walk: Walk
+    node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Call | ast.Delete | ast.For | ast.With, walk: Walk
 ) -> Iterator[Mark]:
     if isinstance(node, ast.Call):
         yield from _grown(node, walk)
+        return
+    if isinstance(node, ast.For | ast.With):
+        bound = [node.target] if isinstance(node, ast.For) else [item.optional_vars for item in node.items]
+        for target in (leaf for whole in bound if whole is not None for leaf in _leaves(whole)):
+            if isinstance(target, ast.Attribute | ast.Subscript) and _on_self(target, walk):
+                yield _mark(target, walk.text(target), walk.value(target).has_tensor)
         return
     if isinstance(node, ast.Delete):
         for target in node.targets:
@@ -162,7 +207,7 @@ def _grown(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     if (container := _changes_container(node, walk)) is not None and _on_self(container, walk):
         target, outcome = walk.text(container), "keeps the value of that one call"
         yield Mark(node, severity=Severity.WARNING, target=target, changed="changed", outcome=outcome)
-    elif walk.dotted(function) == "builtins.setattr" and len(node.args) == 3:
+    elif walk.dotted(function) in ("builtins.setattr", "builtins.object.__setattr__") and len(node.args) == 3:
         if walk.value(node.args[0]).kind is Kind.SELF:
             value = walk.value(node.args[2])
             named = isinstance(node.args[1], ast.Constant)
@@ -250,10 +295,3 @@ def _hidden_call(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     elif (container := _changes_container(node, walk)) is not None:
         if walk.first_tensor(node.args) is None and (outer := _outer_name(container, walk)) is not None:
             yield Mark(node, construct=outer, happens="is changed")
-    elif name == "builtins.next" and node.args and walk.value(node.args[0]).kind is not Kind.TENSOR:
-        iterator = node.args[0]
-        if isinstance(iterator, ast.Name | ast.Attribute | ast.Subscript):
-            if _on_self(iterator, walk) or _outer_name(iterator, walk) is not None:
-                text = walk.text(iterator)
-                rewrite = "pass what it gives as an argument: net(x, next(it))"
-                yield Mark(node, message=f"`{text}` is an iterator, and each call reads it on.", rewrite=rewrite)
