@@ -108,7 +108,7 @@ function state(models: Model[]): KernelState {
       findings: () => ({ findings: [] })
     }),
     hello: null,
-    models: { models, busy: false, notes: [], saving: {} },
+    models: { models, busy: false, notes: [], saving: {}, folder: '' },
     curves: null
   };
 }

@@ -31,6 +31,7 @@ export function model(changes: Partial<Model> = {}): Model {
     engine: 'onnxruntime',
     file: 'net.hlab',
     undo: '',
+    undoes: '',
     revision: 1,
     summary: '',
     ...changes
@@ -203,10 +204,11 @@ export const saved: SaveReply = {
   parameters: 4,
   seconds: 0.12,
   note: '',
-  kept: ''
+  kept: '',
+  undo: 'u0'
 };
 
-type Answer = { [T in RequestType]?: (body: Requests[T]) => Reply<T> };
+type Answer = { [T in RequestType]?: (body: Requests[T]) => Reply<T> | Promise<Reply<T>> };
 
 /** A kernel that answers at once; requests without an entry fail. `asked` notes all of them. */
 export class TableKernel implements Requester {
@@ -216,7 +218,7 @@ export class TableKernel implements Requester {
 
   async request<T extends RequestType>(type: T, body: Requests[T], _?: RequestOptions): Promise<Reply<T>> {
     this.asked.push({ type, body });
-    const answer = this.answers[type] as ((body: Requests[T]) => Reply<T>) | undefined;
+    const answer = this.answers[type] as ((body: Requests[T]) => Reply<T> | Promise<Reply<T>>) | undefined;
     if (!answer) {
       throw new RequestError('failed', `nothing known about ${type}`);
     }

@@ -4,7 +4,16 @@ import { buttonOf, click, mount, mountParts, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RequestError } from '../src/protocol/channel';
-import type { Archive, Difference, Model, ReloadReply, Saving, Target } from '../src/protocol/messages';
+import type {
+  Archive,
+  Difference,
+  KeptSave,
+  Model,
+  ReloadReply,
+  SaveReply,
+  Saving,
+  Target
+} from '../src/protocol/messages';
 import { ActionBar } from '../src/view/action-bar';
 import { GraphMark, diffView, markedNodes } from '../src/view/diff-view';
 import { graphWords } from '../src/view/save-part';
@@ -216,57 +225,65 @@ test('a large difference is cut, and says by how much', () => {
   assert.match(text(view), /and 700 more Blocks/);
 });
 
-test('the button names the model, the question says whose file it is, and its version is sent', async () => {
+const theirs = new RequestError(
+  'exists',
+  'net.hlab was saved by another kernel',
+  'It is kept among the earlier saves.',
+  ['the graph of head']
+);
+
+test('a save is one click, and can be undone where its outcome is', async () => {
+  const kernel = new TableKernel({
+    save: () => ({ ...saved, kept: '.hybrid_lab_history/net.1.hlab' }),
+    undo: () => ({ summary: 'net.hlab is as it was before the save' })
+  });
+  const view = bar(kernel);
+  click(buttonOf(view.element, 'Save net'));
+  await settle();
+  assert.deepEqual(kernel.asked[0], {
+    type: 'save',
+    body: { model: 'm1', file: 'net.hlab', overwrite: false }
+  });
+  assert.match(text(view.element), /Saved net.*is in the history/s);
+  click(buttonOf(view.element, 'Undo this save'));
+  await settle();
+  assert.deepEqual(kernel.asked.find(each => each.type === 'undo')?.body, { model: 'm1', undo: 'u0' });
+  assert.match(text(view.element), /as it was before the save/);
+});
+
+test('a question says whose file it is and what would be lost, and the version of the file is sent', async () => {
   const kernel = new TableKernel({
     save: body => {
       if (!body.overwrite) {
-        throw new RequestError('exists', 'net.hlab exists already');
+        throw theirs;
       }
-      return { ...saved, kept: '.hybrid_lab_history/net.1.hlab' };
+      return saved;
     },
     targets: () => ({ targets: [target()] })
   });
   const view = bar(kernel);
   click(buttonOf(view.element, 'Save net'));
   await settle();
-  assert.match(text(view.element), /net\.hlab exists already: Net, 6 graphs, 61\.7 kB, 2 min ago/);
+  assert.match(
+    text(view.element),
+    /Save net\?.*another kernel.*Net, 6 graphs, 61\.7 kB, 2 min ago.*graph of head/s
+  );
+  click(buttonOf(view.element, 'Cancel'));
+  await settle();
+  assert.match(text(view.element), /net was not saved/);
+  assert.deepEqual(
+    kernel.asked.map(each => each.type),
+    ['save', 'targets']
+  );
+  click(buttonOf(view.element, 'Save net'));
+  await settle();
   click(buttonOf(view.element, 'Replace it'));
   await settle();
-  assert.deepEqual(kernel.asked.at(-1)?.body, {
+  assert.deepEqual(kernel.asked.filter(each => each.type === 'save').at(-1)?.body, {
     model: 'm1',
     file: 'net.hlab',
     overwrite: true,
     replaces: 'v1'
-  });
-  assert.match(text(view.element), /is in the history/);
-});
-
-test('graphs that a save would lose are listed before it, and Cancel saves nothing', async () => {
-  const kernel = new TableKernel({
-    save: body => {
-      if (!body.fewer_graphs) {
-        throw new RequestError('fewer-graphs', 'these graphs would be lost', '', ['encoder', 'decoder']);
-      }
-      return saved;
-    }
-  });
-  const view = bar(kernel);
-  click(buttonOf(view.element, 'Save net'));
-  await settle();
-  assert.match(text(view.element), /these graphs would be lost.*encoder.*decoder/s);
-  click(buttonOf(view.element, 'Cancel'));
-  await settle();
-  assert.match(text(view.element), /net was not saved/);
-  assert.equal(kernel.asked.length, 1);
-  click(buttonOf(view.element, 'Save net'));
-  await settle();
-  click(buttonOf(view.element, 'Save without them'));
-  await settle();
-  assert.deepEqual(kernel.asked.at(-1)?.body, {
-    model: 'm1',
-    file: 'net.hlab',
-    overwrite: false,
-    fewer_graphs: true
   });
   assert.match(text(view.element), /Saved net/);
 });
@@ -293,6 +310,130 @@ test('a file that was replaced meanwhile is asked about again', async () => {
   assert.match(text(view.element), /Saved net/);
 });
 
+// -- each kernel and each model has its own outcome ---------------------------------------------------------------
+
+/** A kernel whose end can be told. */
+class MortalKernel extends TableKernel {
+  readonly closed = new Promise<void>(resolve => (this.end = resolve));
+  end!: () => void;
+}
+
+const asking = (): TableKernel =>
+  new TableKernel({
+    save: body => {
+      if (!body.overwrite) {
+        throw theirs;
+      }
+      return saved;
+    },
+    targets: () => ({ targets: [target()] })
+  });
+
+/** Bring the notebook of a kernel in front. */
+function front(view: ActionBar, kernel: TableKernel | null, models: Model[]): void {
+  view.connect(kernel, 'none');
+  view.setModels(models);
+  view.setModel(models[0] ?? null);
+}
+
+const outcome = (view: ActionBar): string => text(view.outcome);
+const ofA = [model({ id: 'm1.a' })];
+const ofB = [model({ id: 'm1.b' })];
+
+test('a question of one notebook is not shown in another, blocks nothing there, and waits', async () => {
+  const [a, b] = [asking(), asking()];
+  const view = bar(a, ofA);
+  front(view, b, ofB);
+  click(buttonOf(view.element, 'Save net'));
+  await settle();
+  assert.match(outcome(view), /another kernel/);
+  front(view, a, ofA);
+  assert.equal(outcome(view), '');
+  assert.throws(() => buttonOf(view.element, 'Replace it'));
+  click(buttonOf(view.element, 'Save net'));
+  await settle();
+  click(buttonOf(view.element, 'Replace it'));
+  await settle();
+  assert.match(outcome(view), /Saved net/);
+  assert.equal(b.asked.filter(each => each.type === 'save').length, 1);
+  assert.ok(a.asked.every(each => (each.body as { model?: string }).model !== 'm1.b'));
+  front(view, b, ofB);
+  click(buttonOf(view.element, 'Replace it'));
+  await settle();
+  assert.equal(
+    (b.asked.filter(each => each.type === 'save').at(-1)?.body as { model: string }).model,
+    'm1.b'
+  );
+  assert.match(outcome(view), /Saved net/);
+});
+
+test('a question about one model waits while another one is in front, and blocks nothing there', async () => {
+  const kernel = asking();
+  const view = bar(kernel, models);
+  click(buttonOf(view.element, 'Save net'));
+  await settle();
+  view.setModel(models[1] as Model);
+  assert.equal(outcome(view), '');
+  click(buttonOf(view.element, 'Save big'));
+  await settle();
+  click(buttonOf(view.element, 'Replace it'));
+  await settle();
+  const last = kernel.asked.filter(each => each.type === 'save').at(-1)?.body as {
+    model: string;
+    file: string;
+  };
+  assert.deepEqual([last.model, last.file], ['m2', 'big.hlab']);
+  view.setModel(models[0] as Model);
+  assert.match(outcome(view), /Save net\?/);
+});
+
+test('questions and results vanish with their kernel, and with their model', async () => {
+  const kernel = new MortalKernel(asking().answers);
+  const view = bar(kernel, models);
+  click(buttonOf(view.element, 'Save net'));
+  await settle();
+  view.setModels(models.slice(1));
+  view.setModel(models[1] as Model);
+  view.setModels(models);
+  view.setModel(models[0] as Model);
+  assert.equal(outcome(view), '');
+  assert.equal(buttonOf(view.element, 'Save net').disabled, false);
+  click(buttonOf(view.element, 'Save net'));
+  await settle();
+  assert.match(outcome(view), /Save net\?/);
+  front(view, null, []);
+  kernel.end();
+  await settle();
+  front(view, new TableKernel({}), ofA);
+  assert.equal(outcome(view), '');
+  assert.equal(kernel.asked.filter(each => (each.body as { overwrite?: boolean }).overwrite).length, 0);
+});
+
+test('what ends behind another notebook shows nothing there and chooses no model', async () => {
+  let finish: (reply: SaveReply) => void = () => undefined;
+  const slow = new TableKernel({ save: () => new Promise<SaveReply>(resolve => (finish = resolve)) });
+  const changed: (Model | null)[] = [];
+  let seen = 0;
+  const view = new ActionBar({
+    withOpen: true,
+    onChanged: each => changed.push(each),
+    onOutcome: () => seen++
+  });
+  front(view, slow, ofA);
+  const done = view.save();
+  front(view, new TableKernel({}), ofB);
+  const before = seen;
+  finish(saved);
+  await done;
+  assert.deepEqual(changed, []);
+  assert.equal(seen, before);
+  assert.equal(view.outcome.textContent, '');
+  front(view, slow, ofA);
+  assert.match(view.outcome.textContent ?? '', /Saved net/);
+});
+
+// -- every model --------------------------------------------------------------------------------------------------
+
 const models = [
   model({ id: 'm1', name: 'net', file: 'net.hlab' }),
   model({ id: 'm2', name: 'big', file: 'big.hlab' }),
@@ -300,63 +441,88 @@ const models = [
 ];
 const saving = { m1: none, m2: none, m3: { left_out: 'a loss function', autosave: null } };
 
-test('every model is listed with its file before it is saved; losses are left out unless asked for', async () => {
+test('every model is saved by one click; losses are left out, which is said; all saves are undone together', async () => {
   const kernel = new TableKernel({
-    save: () => saved,
-    targets: () => ({
-      targets: [
-        target(),
-        target({ file: 'big.hlab', version: '' }),
-        target({ file: 'loss.hlab', version: '' })
-      ]
-    })
+    save: body => ({ ...saved, file: body.file, undo: `of ${body.model}` }),
+    undo: () => ({ summary: 'as it was' })
   });
   const view = bar(kernel, models, saving);
   click(buttonOf(view.element, 'Save every model (2)'));
   await settle();
-  const rows = [...view.element.querySelectorAll('.hl-save-row')];
   assert.deepEqual(
-    rows.map(each => each.textContent?.replace('2 min', 'n min')),
+    kernel.asked.filter(each => each.type === 'save').map(each => each.body),
     [
-      'net Net → net.hlabreplaces Net, 6 graphs, 61.7 kB, n min ago',
-      'big Net → big.hlaba new file',
-      'loss L2Loss → loss.hlaba new file (a loss function)'
+      { model: 'm1', file: 'net.hlab', overwrite: false },
+      { model: 'm2', file: 'big.hlab', overwrite: false }
     ]
   );
-  assert.equal(kernel.asked.length, 1);
-  const boxes = [...view.element.querySelectorAll<HTMLInputElement>('input[type=checkbox]')];
-  assert.deepEqual(
-    boxes.map(box => box.checked),
-    [true, true, false]
+  assert.match(
+    text(view.element),
+    /Saved 2 models\..*net\.hlab.*big\.hlab.*Left out: loss \(a loss function\)/s
   );
-  boxes[1]?.click();
-  boxes[2]?.click();
-  click(buttonOf(view.element, 'Save 2 models'));
+  click(buttonOf(view.element, 'Undo these saves'));
   await settle();
   assert.deepEqual(
-    kernel.asked.slice(1).map(each => each.body),
+    kernel.asked.filter(each => each.type === 'undo').map(each => each.body),
     [
-      { model: 'm1', file: 'net.hlab', overwrite: true, replaces: 'v1' },
-      { model: 'm3', file: 'loss.hlab', overwrite: false }
+      { model: 'm1', undo: 'of m1' },
+      { model: 'm2', undo: 'of m2' }
     ]
   );
 });
 
-test('two models of one file, and names that cannot be written, are problems in the list', async () => {
+test('what needs an answer is asked in one question, after the others are saved; errors name their model', async () => {
   const kernel = new TableKernel({
-    targets: () => ({ targets: [target(), target(), target({ problem: 'it is a folder' })] })
+    save: body => {
+      if (body.model === 'm3') {
+        throw new RequestError('bad-file-name', 'it is a folder');
+      }
+      if (body.model !== 'm2' && !body.overwrite) {
+        throw theirs;
+      }
+      return { ...saved, file: body.file };
+    },
+    targets: () => ({ targets: [target()] })
   });
-  const twice = [models[0], { ...models[1], file: 'net.hlab' }, models[2]] as Model[];
-  const view = bar(kernel, twice, saving);
-  await view.saveEvery();
+  const four = [...models, model({ id: 'm4', name: 'gen', file: 'gen.hlab' })];
+  const view = bar(kernel, four, { m1: none, m2: none, m3: none, m4: none });
+  click(buttonOf(view.element, 'Save every model (4)'));
+  await settle();
   const rows = [...view.element.querySelectorAll('.hl-save-row')];
-  assert.match(text(rows[1] as Element), /another model has this file/);
-  assert.match(text(rows[2] as Element), /it is a folder/);
+  assert.equal(rows.length, 2);
+  assert.match(text(view.element), /2 models not saved yet/);
+  rows[1]?.querySelector('input')?.click();
+  click(buttonOf(view.element, 'Save these'));
+  await settle();
   assert.deepEqual(
-    [...view.element.querySelectorAll<HTMLInputElement>('input[type=checkbox]')].map(box => box.disabled),
-    [false, true, true]
+    kernel.asked.filter(each => (each.body as { overwrite?: boolean }).overwrite).map(each => each.body),
+    [{ model: 'm4', file: 'gen.hlab', overwrite: true, replaces: 'v1' }]
   );
-  assert.ok(buttonOf(view.element, 'Save 1 model'));
+  assert.match(text(view.element), /Saved 2 models.*net was not saved.*loss was not saved.*it is a folder/s);
+});
+
+test('all models are reloaded by one click, each from its own file, and that is undone together', async () => {
+  const kernel = new TableKernel({
+    reload: body => {
+      if (body.model === 'm2') {
+        throw new RequestError('not-found', 'there is no file big.hlab');
+      }
+      return reloadReply({ undo: `of ${body.model}` });
+    },
+    undo: () => ({ summary: 'as it was' })
+  });
+  const four = [...models, model({ id: 'm4', name: 'gen', file: 'gen.hlab' })];
+  const view = bar(kernel, four, { ...saving, m4: none });
+  click(buttonOf(view.element, 'Reload all'));
+  await settle();
+  assert.deepEqual(
+    kernel.asked.filter(each => each.type === 'reload').map(each => (each.body as { file: string }).file),
+    ['net.hlab', 'big.hlab', 'gen.hlab']
+  );
+  assert.match(text(view.element), /there is no file big\.hlab/);
+  click(buttonOf(view.element, 'Undo these reloads'));
+  await settle();
+  assert.equal(kernel.asked.filter(each => each.type === 'undo').length, 2);
 });
 
 test('a reload shows the difference and offers to undo it', async () => {
@@ -429,28 +595,123 @@ test('the selected Block is saved and reloaded alone', async () => {
   assert.throws(() => buttonOf(view.element, 'Save Block'));
 });
 
-test('earlier saves are listed, compared with and reloaded', async () => {
-  const file = '.hybrid_lab_history/net.2026-11-23_15-02-11-000000.hlab';
-  const kernel = new TableKernel({
-    history: () => ({ folder: '/p/.hybrid_lab_history', saves: [{ ...archive, file }] }),
-    compare: () => ({ path: '/p/x', file, host: 'h', difference }),
-    reload: () => reloadReply()
-  });
+const kept = (file: string, changes: Partial<KeptSave> = {}): KeptSave => ({
+  ...archive,
+  file,
+  step: null,
+  loss: null,
+  loss_name: '',
+  note: '',
+  ...changes
+});
+
+/** An action bar whose earlier saves are unfolded. */
+async function withHistory(kernel: TableKernel): Promise<HTMLElement> {
   const view = bar(kernel);
   const details = [...view.element.querySelectorAll('details')].find(each => /Earlier/.test(text(each)));
   assert.ok(details);
   details.open = true;
   details.dispatchEvent(new Event('toggle'));
   await settle();
-  assert.match(text(details), /Net, 6 graphs, 61\.7 kB, 2 min ago/);
+  return details;
+}
+
+test('saves stand in the order of time, and one is compared, reloaded, restored and noted', async () => {
+  const old = '.hybrid_lab_history/net.000001.hlab';
+  const bad = '.hybrid_lab_history/net.000002.hlab';
+  const kernel = new TableKernel({
+    history: () => ({
+      folder: '/p/.hybrid_lab_history',
+      current: kept('net.hlab', { step: 1200, loss: 0.312345, loss_name: 'loss', note: 'good' }),
+      saves: [kept(bad, { problem: 'it is cut' }), kept(old, { step: 100, loss: 2.5, loss_name: 'val_loss' })]
+    }),
+    compare: () => ({ path: '/p/x', file: old, host: 'h', difference }),
+    reload: () => reloadReply(),
+    restore: () => ({ path: '/p/net.hlab', file: 'net.hlab', host: 'h', summary: 'it is back', undo: 'u2' }),
+    note: body => ({ note: body.note })
+  });
+  const details = await withHistory(kernel);
+  const cards = (): HTMLElement[] => [...details.querySelectorAll<HTMLElement>('[role=option]')];
+  assert.deepEqual(
+    cards().map(card => card.querySelector('.hl-save-loss')?.textContent),
+    ['step 100, val_loss 2.5', 'damaged', 'step 1,200, loss 0.3123']
+  );
+  assert.match(text(cards()[2] as Element), /the file now.*61\.7 kB.*good/s);
+  cards()[0]?.click();
+  const other = details.querySelector('select');
+  assert.ok(other);
+  assert.deepEqual(
+    [...other.options].map(option => option.value),
+    ['', 'net.hlab']
+  );
   click(buttonOf(details, 'Compare'));
   await settle();
-  assert.deepEqual(kernel.asked.at(-1), { type: 'compare', body: { model: 'm1', file } });
+  other.value = 'net.hlab';
+  click(buttonOf(details, 'Compare'));
+  await settle();
+  assert.deepEqual(
+    kernel.asked.filter(each => each.type === 'compare').map(each => each.body),
+    [
+      { model: 'm1', file: old },
+      { model: 'm1', file: old, other: 'net.hlab' }
+    ]
+  );
   click(buttonOf(details, 'Reload'));
   await settle();
-  assert.ok(
-    kernel.asked.some(each => each.type === 'reload' && (each.body as { file: string }).file === file)
-  );
+  cards()[0]?.click();
+  click(buttonOf(details, 'Restore'));
+  await settle();
+  assert.deepEqual(kernel.asked.find(each => each.type === 'restore')?.body, { model: 'm1', file: old });
+  cards()[0]?.click();
+  const note = details.querySelector<HTMLInputElement>('input');
+  assert.ok(note);
+  note.value = 'before <b>';
+  note.dispatchEvent(new Event('change'));
+  await settle();
+  assert.deepEqual(kernel.asked.find(each => each.type === 'note')?.body, {
+    model: 'm1',
+    file: old,
+    note: 'before <b>'
+  });
+  assert.equal(details.querySelector('b'), null);
+});
+
+test('the strip of saves is one Tab stop with arrow keys; the file itself cannot be restored', async () => {
+  const files = ['a.hlab', 'b.hlab', 'c.hlab'];
+  const kernel = new TableKernel({
+    history: () => ({ folder: '', current: kept('net.hlab'), saves: files.map(file => kept(file)) })
+  });
+  const details = await withHistory(kernel);
+  const stops = (): string[] =>
+    [...details.querySelectorAll<HTMLElement>('[role=option]')]
+      .filter(card => card.tabIndex === 0)
+      .map(card => card.getAttribute('aria-selected') ?? '');
+  const press = (key: string): void => {
+    details
+      .querySelector('[tabindex="0"]')
+      ?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+  };
+  assert.deepEqual(stops(), ['false']);
+  press('Enter');
+  assert.deepEqual(stops(), ['true']);
+  assert.throws(() => buttonOf(details, 'Restore'));
+  press('ArrowLeft');
+  assert.equal(document.activeElement?.getAttribute('aria-selected'), 'true');
+  assert.ok(buttonOf(details, 'Restore'));
+  press('Home');
+  press('ArrowLeft');
+  assert.equal(details.querySelector('[role=option]')?.getAttribute('aria-selected'), 'true');
+});
+
+test('a save whose note is changed elsewhere, or that is gone, does not stay chosen', async () => {
+  let saves = [kept('a.hlab')];
+  const kernel = new TableKernel({ history: () => ({ folder: '', current: null, saves }) });
+  const details = await withHistory(kernel);
+  details.querySelector<HTMLElement>('[role=option]')?.click();
+  saves = [];
+  details.dispatchEvent(new Event('toggle'));
+  await settle();
+  assert.match(text(details), /No saves of net\.hlab yet/);
 });
 
 test('the autosave is set here, and its failure is an alert', async () => {
@@ -500,22 +761,19 @@ test('Reload has the name of the model that it reloads, as Save has', () => {
   assert.equal(buttonOf(view.element, 'Reload big').disabled, false);
 });
 
-test('what came of an action goes when a model is chosen that it does not tell of', async () => {
+test('what came of an action is shown with the model that it tells of', async () => {
   const kernel = new TableKernel({ save: () => saved });
   const view = bar(kernel, models, saving);
-  const told = (): string => text(view.element.querySelector('.hl-outcome') as Element);
   await view.save();
-  const message = told();
-  assert.notEqual(message, '');
-  view.setModel(models[0] as Model);
-  assert.equal(told(), message);
+  const message = outcome(view);
+  assert.match(message, /Saved net/);
   view.setModel(models[1] as Model);
-  assert.equal(told(), '');
-  await view.save(models.slice(0, 2));
+  assert.equal(outcome(view), '');
   view.setModel(models[0] as Model);
-  assert.notEqual(told(), '');
+  assert.equal(outcome(view), message);
+  await view.saveEvery();
   view.setModel(models[2] as Model);
-  assert.equal(told(), '');
+  assert.match(outcome(view), /Saved 2 models/);
 });
 
 test('an emptied file name shows the name that is used', async () => {
@@ -527,5 +785,6 @@ test('an emptied file name shows the name that is used', async () => {
   input.dispatchEvent(new Event('input'));
   assert.equal(input.placeholder, 'net.hlab');
   await view.save();
-  assert.equal((kernel.asked[0]?.body as { file: string }).file, 'net.hlab');
+  const save = kernel.asked.find(each => each.type === 'save');
+  assert.equal((save?.body as { file: string }).file, 'net.hlab');
 });

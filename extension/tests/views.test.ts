@@ -325,7 +325,9 @@ test('a file that differs lists everything, and can win', async () => {
   );
   click(buttonOf(bar.element, "Use the file's graphs"));
   await reload;
+  bar.setModel(model({ undo: 'u1', undoes: 'the reload of net.hlab' }));
   assert.equal(buttonOf(bar.element, 'Undo').disabled, false);
+  assert.equal(buttonOf(bar.element, 'Undo').title, 'Undo the reload of net.hlab');
   await bar.undo();
   assert.deepEqual(kernel.asked.at(-1), { type: 'undo', body: { model: 'm1', undo: 'u1' } });
   assert.match(bar.element.textContent ?? '', /net is back/);
@@ -370,6 +372,7 @@ function panelState(kernel: TableKernel | null, models: Model[], root: BlockNode
     requester: kernel,
     hello: kernel && {
       kernel: '0.1.0',
+      kernel_id: 'k1',
       protocol: 1,
       python: '3.12',
       host: 'h',
@@ -377,7 +380,7 @@ function panelState(kernel: TableKernel | null, models: Model[], root: BlockNode
       engine: '',
       subshells: true
     },
-    models: kernel && { models, busy: false, notes: [], saving: {} },
+    models: kernel && { models, busy: false, notes: [], saving: {}, folder: '' },
     curves: null
   };
 }

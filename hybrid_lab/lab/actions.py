@@ -7,25 +7,36 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from hybrid_lab.diagnostics.errors import ArchiveError, FewerGraphsError, LoadMismatchError
+from hybrid_lab.diagnostics.errors import ArchiveError, LoadMismatchError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.formats import archive
+from hybrid_lab.formats.archive import ledger
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.states import block_at, blocks_below, hybrid_blocks
-from hybrid_lab.lab import archives, files, history
+from hybrid_lab.lab import archives, files, history, save_facts, saves
 from hybrid_lab.lab.autosaves import autosave, autosave_of
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.differences import CompareReply, Difference
-from hybrid_lab.lab.messages.saving import AutosaveUnit, GraphSource, ReloadReply, SaveReply, UndoReply
+from hybrid_lab.lab.messages.saving import (
+    AutosaveUnit,
+    GraphSource,
+    NoteReply,
+    ReloadReply,
+    RestoreReply,
+    SaveReply,
+    UndoReply,
+)
 from hybrid_lab.lab.quiet import quiet
 from hybrid_lab.lab.registry import LiveModel
 from hybrid_lab.lab.snapshot import Snapshot
+from hybrid_lab.lab.undo import Undo, restored, undo_of_save
 from hybrid_lab.lab.variables import why_no_variable
 
 _NOTES = {
@@ -46,34 +57,39 @@ def save(
     overwrite: bool,
     at: str = "",
     replaces: str | None = None,
-    fewer_graphs: bool = False,
+    note: str = "",
 ) -> SaveReply:
-    """Write the archive of a model beside the notebook; see `save` in docs/protocol.md. Raises RequestError.
+    """Write the archive of a model below the notebook's folder; see `save` in docs/protocol.md. Raises RequestError.
 
-    at : path of the Block to save, "" for the model; replaces : the version of the file that may be overwritten
-    fewer_graphs : the file may be overwritten although it has more graphs
+    at : path of the Block to save, "" for the model; overwrite : the user agreed to what was asked about this file
+    replaces : the version of the file that the user agreed to replace; note : a line about this save
     """
     net = _block(entry, at)
-    path = files.checked_for_writing(name or _proposed(entry, at), overwrite)
-    if replaces is not None and replaces != history.version(path):
-        raise RequestError(
-            "exists", f"{path.name} was changed meanwhile by somebody else", "Look at it and save again."
-        )
+    path = files.checked_for_writing(name or _proposed(entry, at))
     start = time.perf_counter()
 
-    def write() -> tuple[Path | None, list[str]]:
-        with as_request(), quiet() as warnings, history.replacing(path) as kept:
-            archive.save_cached_graphs(net, os.fspath(path), overwrite=archive.FEWER_GRAPHS if fewer_graphs else None)
-        return kept, warnings
+    def write() -> tuple[Undo, Path | None, list[str]]:
+        now = history.version(path)
+        if replaces is not None and replaces != now:
+            raise RequestError(
+                "exists", f"{path.name} was changed meanwhile by somebody else", "Look at it and save again."
+            )
+        was_own, before = now in ("", ledger.noted(net, path)), entry.file
+        with as_request(), quiet() as warnings, files.folders_made(path):
+            if now and not overwrite:
+                _ask_first(net, path, entry.is_in_use)
+            kept = saves.write(net, path, note, fewer_graphs=True)
+        return undo_of_save(entry, net, path, kept, was_own, before), kept, warnings
 
-    (kept, warnings), how = boundary.run(write)
+    (undo_step, kept, warnings), how = boundary.run(write)
     seconds = time.perf_counter() - start
     if not at:
-        entry.file = path.name
+        entry.file = path
+    entry.can_undo(undo_step)
     written = archive.inspect(path)
     return {
         "path": os.fspath(path),
-        "file": path.name,
+        "file": files.shown(path),
         "host": host(),
         "bytes": path.stat().st_size,
         "graphs": archives.graphs_in(path),
@@ -81,8 +97,69 @@ def save(
         "parameters": written["parameters"],
         "seconds": round(seconds, 4),
         "note": "; ".join(filter(None, [_NOTES[how], *warnings])),
-        "kept": "" if kept is None else f"{history.FOLDER}/{kept.name}",
+        "kept": "" if kept is None else files.shown(kept),
+        "undo": undo_step.token,
     }
+
+
+def _ask_first(net: Block, path: Path, is_in_use: Callable[[Block], bool]) -> None:
+    """Raise RequestError where the user must be asked before a file is replaced: it is somebody else's, or it has
+    graphs, tensors or other parts that the save would lose.
+    """
+    reason = saves.whose(net, path, is_in_use)
+    lost = archive.would_lose(net, path)
+    if reason:
+        raise RequestError(
+            "exists", f"{path.name} {reason}", "If you replace it, it is kept among the earlier saves.", lost
+        )
+    if lost:
+        raise RequestError(
+            "would-lose",
+            f"{path.name} has what this save would lose:",
+            "Call the model as it was called before and save again, or save without these. The file that is there is "
+            "kept among the earlier saves.",
+            lost,
+        )
+
+
+def restore(entry: LiveModel, name: str) -> RestoreReply:
+    """Put an earlier save back as the file that it was. Raises RequestError."""
+    kept = files.existing(name)
+    if kept.parent.name != history.FOLDER:
+        raise RequestError("bad-request", f"{name} is no earlier save", "Choose one of the list of earlier saves.")
+    path = next((path for path in _files_of(entry, kept) if kept in history.entries(path)), None)
+    if path is None:
+        raise RequestError("not-found", f"{name} is no earlier save of a file of {entry.name}", "Reload it instead.")
+    files.checked_for_writing(files.shown(path))
+    net = entry.block
+    step, _ = boundary.run(lambda: restored(entry, net, path, kept))
+    if step is not None:
+        entry.can_undo(step)
+    return {
+        "path": os.fspath(path),
+        "file": files.shown(path),
+        "host": host(),
+        "summary": f"{path.name} is what it was in that save; what was there is among the earlier saves"
+        if step is not None
+        else f"{path.name} is this save already",
+        "undo": "" if step is None else step.token,
+    }
+
+
+def _files_of(entry: LiveModel, kept: Path) -> list[Path]:
+    """The files that an earlier save may be of: the model's, and any other archive beside the history."""
+    folder = kept.parent.parent
+    own = files.checked(entry.proposed_file)
+    return [*([own] if own.parent == folder else []), *sorted(folder.glob("*.hlab"))]
+
+
+def set_note(name: str, note: str) -> NoteReply:
+    """Note a line about a save. Raises RequestError."""
+    path = files.existing(name)
+    line = save_facts.one_line(note)
+    with as_request():
+        saves.set_facts(path, replace(saves.facts_of(path), note=line))
+    return {"note": line}
 
 
 def reload(entry: LiveModel, name: str, graphs: GraphSource, at: str = "") -> ReloadReply:
@@ -99,7 +176,7 @@ def reload(entry: LiveModel, name: str, graphs: GraphSource, at: str = "") -> Re
         try:
             with as_request(), quiet():
                 file = archive.Archive(path)
-                difference = archive.diff_sides(_side(entry, net, at, "before"), archive.FileSide(file, path.name))
+                difference = archive.diff_sides(_side(entry, net, at, "before"), archive.FileSide(file, _label(path)))
                 report = archive.load_opened(net, file, graphs)
         except BaseException:
             snapshot.restore()  # an interrupt comes when all is loaded
@@ -107,44 +184,56 @@ def reload(entry: LiveModel, name: str, graphs: GraphSource, at: str = "") -> Re
         return snapshot, snapshot.differences(), difference.by_load(), report.notes
 
     (snapshot, diff, difference, notes), _ = boundary.run(apply)
-    entry.undo_token, entry.undo = secrets.token_hex(8), snapshot.restore
+    step = Undo(secrets.token_hex(8), "reload", f"the reload of {path.name}", snapshot.restore)
+    entry.can_undo(step)
     if not at and path.parent.name != history.FOLDER:
-        entry.file = path.name
+        entry.file = path
     parameters = len({id(p) for _, block in blocks_below(net) for p in access.own_parameters(block).values()})
     changed = f"{len(diff)} of {count(parameters, 'parameter')} changed"
     unchanged = "no parameter changed: file and model hold the same values"
     from_file = ", and the file's graphs replace the code" if graphs == "file" else ""
     return {
         "path": os.fspath(path),
-        "file": path.name,
+        "file": files.shown(path),
         "host": host(),
         "summary": (changed if diff else unchanged) + from_file,
         "graphs": sum(len(access.graphs(block).graphs()) for _, block in hybrid_blocks(net)),
         "parameters": parameters,
         "diff": diff,
-        "undo": entry.undo_token,
+        "undo": step.token,
         "seconds": round(time.perf_counter() - start, 4),
         "difference": _data(difference),
         "notes": notes,
     }
 
 
-def compare(entry: LiveModel, name: str, at: str = "") -> CompareReply:
-    """What differs between an archive and a model; nothing changes. Raises RequestError."""
+def compare(entry: LiveModel, name: str, at: str = "", other: str | None = None) -> CompareReply:
+    """What differs between an archive and a model, or another archive; nothing changes. Raises RequestError."""
     net = _block(entry, at)
     path = files.existing(name or _proposed(entry, at))
+    second = None if other is None else files.existing(other or _proposed(entry, at))
 
     def look() -> archive.ModelDifference:
         with as_request(), quiet():
-            file = archive.FileSide(archive.Container.open(path), path.name)
-            return archive.diff_sides(file, _side(entry, net, at, "now"))
+            first = archive.FileSide(archive.Container.open(path), _label(path))
+            if second is None:
+                return archive.diff_sides(first, _side(entry, net, at, "now"))
+            return archive.diff_sides(first, archive.FileSide(archive.Container.open(second), _label(second)))
 
     difference, _ = boundary.run(look)
-    return {"path": os.fspath(path), "file": path.name, "host": host(), "difference": _data(difference)}
+    return {"path": os.fspath(path), "file": files.shown(path), "host": host(), "difference": _data(difference)}
 
 
-def set_autosave(entry: LiveModel, name: str, unit: AutosaveUnit, every: int) -> None:
-    """Save a model while it trains, or no longer. Raises RequestError."""
+def _label(path: Path) -> str:
+    """What to call a file in a comparison."""
+    return path.name
+
+
+def set_autosave(entry: LiveModel, name: str, unit: AutosaveUnit, every: int, overwrite: bool = False) -> None:
+    """Save a model while it trains, or no longer. Raises RequestError, `exists` where a file may be somebody else's.
+
+    overwrite : the user agreed to replace it
+    """
     saver = autosave_of(entry.block)
     if unit == "off":
         if saver is not None:
@@ -152,8 +241,11 @@ def set_autosave(entry: LiveModel, name: str, unit: AutosaveUnit, every: int) ->
         return
     if unit == "step" and every < 1:
         raise RequestError("bad-request", "the number of steps between two saves must be 1 or more")
-    path = files.checked_for_writing(name or f"{entry.name}.autosave.hlab", overwrite=True)
-    autosave(entry.block, path, every if unit == "step" else "epoch")
+    path = files.checked_for_writing(name or f"{entry.name}.autosave.hlab")
+    if not overwrite and (reason := saves.whose(entry.block, path, entry.is_in_use)):
+        raise RequestError("exists", f"{path.name} {reason}", "If it is replaced, it is kept among the earlier saves.")
+    with files.folders_made(path):
+        autosave(entry.block, path, every if unit == "step" else "epoch")
 
 
 def _block(entry: LiveModel, at: str) -> Block:
@@ -177,13 +269,21 @@ def _data(difference: archive.ModelDifference) -> Difference:
 
 
 def undo(entry: LiveModel, token: str) -> UndoReply:
-    """Restore what the last reload replaced. Raises RequestError `nothing-to-undo`."""
-    if entry.undo is None or token != entry.undo_token:
+    """Undo a save or a reload of the model. Raises RequestError `nothing-to-undo`."""
+    step = next((each for each in entry.undos if each.token == token), None)
+    if step is None:
         raise RequestError(
-            "nothing-to-undo", "there is no reload to undo", "Only the last Reload of a model can be undone."
+            "nothing-to-undo",
+            "there is no save or reload to undo",
+            "Only the last Reload of a model, and its last saves, can be undone.",
         )
-    summary, _ = boundary.run(entry.undo)
-    entry.undo, entry.undo_token = None, ""
+    try:
+        with as_request():
+            summary, _ = boundary.run(step.act)
+    except RequestError:
+        entry.undos = [each for each in entry.undos if each is not step]
+        raise
+    entry.undos = [each for each in entry.undos if each is not step]
     return {"summary": summary}
 
 
@@ -210,13 +310,6 @@ def as_request() -> Iterator[None]:
     """Turn the errors of archives into the protocol's errors."""
     try:
         yield
-    except FewerGraphsError as error:
-        raise RequestError(
-            "fewer-graphs",
-            f"the file has {count(error.before, 'graph')}, this save {error.now}: these graphs would be lost",
-            "Call the model as it was called before and save again, or save without these graphs.",
-            error.lost,
-        ) from error
     except LoadMismatchError as error:
         raise RequestError(
             "differs",

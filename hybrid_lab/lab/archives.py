@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import cast
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.formats.archive import Container, graphs, inspect, layout, tree
-from hybrid_lab.lab import files, history
+from hybrid_lab.lab import files, history, saves
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.messages.saving import Archive, HistoryReply, SavedGraph, Target
+from hybrid_lab.lab.messages.connection import FolderReply
+from hybrid_lab.lab.messages.saving import Archive, HistoryReply, KeptSave, SavedGraph, Target
 from hybrid_lab.lab.variables import why_no_variable
 
 
@@ -76,10 +80,10 @@ def target(name: str) -> Target:
         "problem": "",
     }  # fmt: skip
     try:
-        path = files.checked_for_writing(name, overwrite=True)
-        nothing |= {"file": path.name, "path": str(path), "version": history.version(path)}
+        path = files.checked_for_writing(name)
+        nothing |= {"file": files.shown(path), "path": str(path), "version": history.version(path)}
         if nothing["version"]:
-            nothing |= facts(path)  # type: ignore[typeddict-item]  # all of its fields are fields of a Target
+            nothing |= facts(path, files.shown(path))  # type: ignore[typeddict-item]  # all of its fields are fields of a Target
         return nothing
     except RequestError as error:
         return nothing | {"problem": error.message}
@@ -88,13 +92,50 @@ def target(name: str) -> Target:
 
 
 def earlier(name: str) -> HistoryReply:
-    """The earlier saves of a file, newest first."""
+    """A file and its earlier saves, newest first, with what is known of the training at each."""
     path = files.checked(name)
-    saves = []
+    kept = []
     for entry in history.entries(path):
         with contextlib.suppress(OSError):  # it went away meanwhile
-            saves.append(facts(entry, f"{history.FOLDER}/{entry.name}"))
-    return {"folder": str(path.parent / history.FOLDER), "saves": saves}
+            kept.append(_kept(entry))
+    current = None
+    with contextlib.suppress(OSError):
+        current = _kept(path)
+    return {"folder": str(path.parent / history.FOLDER), "current": current, "saves": kept}
+
+
+def _kept(path: Path) -> KeptSave:
+    """A save with what is known of the training then. Raises OSError."""
+    known = saves.facts_of(path)
+    more = {"step": known.step, "loss": known.loss, "loss_name": known.loss_name, "note": known.note}
+    return cast(KeptSave, facts(path, files.shown(path)) | more)
+
+
+_LISTED = 500
+"""Names of one folder that are listed."""
+
+
+def folder_reply(notebook: str, below: str) -> FolderReply:
+    """The kernel's folder, whether the notebook lies in it, and the folders and archives in a folder below it."""
+    start, place = files.folder(), files.checked_folder(below)
+    names: dict[bool, list[str]] = {True: [], False: []}
+    with contextlib.suppress(OSError):  # a folder that does not exist yet has nothing in it
+        for each in sorted(os.scandir(place), key=lambda each: each.name):
+            is_folder = each.is_dir(follow_symlinks=False)
+            if not each.name.startswith(".") and (is_folder or _is_archive(each)):
+                names[is_folder].append(each.name)
+    return {
+        "folder": str(start),
+        "host": socket.gethostname(),
+        "beside": notebook == "" or (start / notebook.rpartition("/")[2]).is_file(),
+        "path": below,
+        "folders": names[True][:_LISTED],
+        "archives": names[False][:_LISTED],
+    }
+
+
+def _is_archive(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(layout.SUFFIX) and entry.is_file(follow_symlinks=False)
 
 
 def free_name(stem: str, namespace: Mapping[str, object]) -> str:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.file_errors import write_error
 from hybrid_lab.diagnostics.words import count, first_line
-from hybrid_lab.formats.archive import layout, save_cached_graphs, why_no_archive
+from hybrid_lab.formats.archive import layout, ledger, why_no_archive
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.lab import history
+from hybrid_lab.lab import files, saves
 from hybrid_lab.lab.messages.models import AutosaveState
 from hybrid_lab.lab.quiet import quiet
 
@@ -39,6 +39,8 @@ class Autosave:
         self.path, self.every = path, every
         self.saves, self.last, self.seconds, self.problem = 0, 0.0, 0.0, ""
         self._steps = 0
+        #: of the file after the last save: what another notebook wrote since is not replaced
+        self._version = ""
         self._trains: weakref.WeakKeyDictionary[Trainer, bool] = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -90,8 +92,11 @@ class Autosave:
             reason = why_no_archive(self.path) if os.path.lexists(self.path) else None
             if reason is not None:
                 raise HybridLabError(f"{self.path} is not an archive any more ({reason})")
-            with boundary.lock, boundary.interrupts, quiet(), history.replacing(Path(self.path)):
-                save_cached_graphs(net, self.path, trainer=self._trainer)
+            if self._version and (now := ledger.version(self.path)) and now != self._version:
+                raise HybridLabError(f"{self.path} was changed by somebody else, another notebook perhaps")
+            with boundary.lock, boundary.interrupts, quiet():
+                saves.write(net, Path(self.path), trainer=self._trainer)
+            self._version = ledger.version(self.path)
         except Exception as error:  # whatever a Block's own code may raise while it is traced
             self.problem = first_line(error)
         else:
@@ -156,6 +161,13 @@ def autosave_of(net: Block) -> Autosave | None:
     return next((saver for saver in running if saver.is_of(net)), None)
 
 
+def _shown(path: str) -> str:
+    try:
+        return files.shown(Path(path))
+    except OSError:  # the kernel's folder is gone
+        return path
+
+
 def autosave_data(net: Block) -> AutosaveState | None:
     """The protocol's data of a model's autosave."""
     saver = autosave_of(net)
@@ -163,7 +175,7 @@ def autosave_data(net: Block) -> AutosaveState | None:
         return None
     return {
         "every": saver.every or 0,
-        "file": os.path.basename(saver.path),
+        "file": _shown(saver.path),
         "saves": saver.saves,
         "last": saver.last,
         "seconds": round(saver.seconds, 4),

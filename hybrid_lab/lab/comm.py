@@ -108,7 +108,7 @@ def _reply(
     allowed: frozenset[str] | None,
     watch: Callable[[bool], None],
 ) -> Mapping[str, object]:
-    identity, kind, body = check_envelope(data)
+    identity, kind, body = check_envelope(data, session.kernel)
     if allowed is not None and kind not in allowed:
         raise RequestError("bad-request", f"{kind} is not a request of this channel")
     if kind == "watch":

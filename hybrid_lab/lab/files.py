@@ -1,11 +1,12 @@
-"""File names from the panel: one component under the notebook's folder, nothing else."""
+"""File names from the panel: plain names in the notebook's folder or in folders below it, nothing else."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hybrid_lab.formats.archive import layout, why_no_archive
@@ -24,30 +25,68 @@ def folder() -> Path:
 
 
 def checked(name: str) -> Path:
-    """The absolute path that an archive named `name` is saved to: in the folder, with `.hlab` unless the name ends so.
+    """The absolute path that an archive named `name` is saved to: in the folder or below it, with `.hlab` unless the
+    name ends so. Folders are separated by `/`.
 
-    Raises RequestError `bad-file-name` for separators, `..`, absolute paths, drives, control and invisible characters,
-    leading dots, links, and what is no plain file.
+    Raises RequestError `bad-file-name` for `..`, absolute paths, drives, backslashes, control and invisible characters,
+    leading dots, links, folders that lead out, and what is no plain file.
     """
-
     refuse = _refusal(name)
-    if not name.strip() or name in (".", ".."):
-        raise refuse("it names a folder" if name.strip() else "it is empty")
+    return _regular(Path(layout.archive_path(_below(name, refuse), "")), refuse)
+
+
+def checked_folder(name: str) -> Path:
+    """The absolute path of a folder below the kernel's; "" is the kernel's own. Raises RequestError `bad-file-name`."""
+    if not name.strip("/"):
+        return folder()
+    refuse = _refusal(name)
+    path = _below(name.strip("/"), refuse)
+    if not path.resolve().is_relative_to(folder()):
+        raise refuse("it leads out of the notebook's folder")
+    return path
+
+
+def _below(name: str, refuse: Callable[[str], RequestError]) -> Path:
+    """The path of a name below the folder, of which each part is a plain name."""
     if any(unicodedata.category(character) in _HIDDEN for character in name):
         raise refuse("it has control or invisible characters")
-    if "/" in name or "\\" in name or name[1:2] == ":":
-        raise refuse("it has folders or a drive; archives are saved beside the notebook")
-    if name.startswith("."):
-        raise refuse("it starts with a dot")
-    if name != name.strip() or name.endswith("."):
-        raise refuse("it starts or ends with a space, or ends with a dot")
-    return _regular(Path(layout.archive_path(folder() / name, "")), refuse)
+    if "\\" in name or name[1:2] == ":":
+        raise refuse("it has a backslash or a drive; folders are separated by /")
+    if name.startswith("/"):
+        raise refuse("it is an absolute path; archives are saved in the notebook's folder or below it")
+    parts = name.split("/")
+    for part in parts:
+        if not part.strip() or part in (".", ".."):
+            raise refuse("it is empty, or names a folder" if part in ("", ".") else f"it has the part {part!r}")
+        if part.startswith((".", "~")):
+            raise refuse(f"{part!r} starts with {part[0]!r}")
+        if part != part.strip() or part.endswith("."):
+            raise refuse("a part of it starts or ends with a space, or ends with a dot")
+        if len(part.encode()) > LONGEST:
+            raise refuse("it is too long")
+    start = folder()
+    path = start.joinpath(*parts)
+    for place in reversed(path.relative_to(start).parents):
+        inner = start / place
+        if os.path.lexists(inner) and not inner.is_dir():
+            raise refuse(f"{place} is not a folder")
+    if not path.parent.resolve().is_relative_to(start):
+        raise refuse("its folder is a link that leads out of the notebook's folder")
+    return path
+
+
+def shown(path: Path) -> str:
+    """The name of a file below the folder, as `checked` takes it; of another one its absolute path."""
+    start = folder()
+    return path.relative_to(start).as_posix() if path.is_relative_to(start) else str(path)
 
 
 def _refusal(name: str) -> Callable[[str], RequestError]:
     def refuse(why: str) -> RequestError:
         return RequestError(
-            "bad-file-name", f"{name!r} is not usable as a file name: {why}", "Give a plain name such as net.hlab."
+            "bad-file-name",
+            f"{name!r} is not usable as a file name: {why}",
+            "Give a plain name such as net.hlab, or one with folders such as runs/a/net.hlab.",
         )
 
     return refuse
@@ -66,20 +105,20 @@ def _regular(path: Path, refuse: Callable[[str], RequestError]) -> Path:
 
 def checked_for_reading(name: str) -> Path:
     """The same for a file that is only read: it may have another ending, if none of that name ends with `.hlab`, and
-    may be an earlier save, `.hybrid_lab_history/NAME`.
+    may be an earlier save, `.hybrid_lab_history/NAME` in its folder.
     """
-    folder_name, slash, rest = name.partition("/")
-    if folder_name != history.FOLDER or not slash:
+    *above, last = name.split("/")
+    if above[-1:] != [history.FOLDER]:
         path = checked(name)
-        other = path.with_name(name)
+        other = path.with_name(last)
         return path if path.exists() or not os.path.lexists(other) else _regular(other, _refusal(name))
-    path = checked(rest)
-    inner = path.parent / history.FOLDER
-    if inner.is_symlink():
+    path = checked("/".join([*above[:-1], last]))
+    kept = path.parent / history.FOLDER
+    if kept.is_symlink():
         raise RequestError(
             "bad-file-name", f"{history.FOLDER} is a link", "Give the name of a file beside the notebook."
         )
-    entry = inner / path.name
+    entry = kept / path.name
     if entry.is_symlink() or (entry.exists() and not entry.is_file()):
         raise RequestError("bad-file-name", f"{name!r} is not a regular file", "Choose another one of the list.")
     return entry
@@ -97,10 +136,10 @@ def existing(name: str) -> Path:
     return path
 
 
-def checked_for_writing(name: str, overwrite: bool) -> Path:
-    """The same for a file that is to be written.
+def checked_for_writing(name: str) -> Path:
+    """The same for a file that is to be written. Raises RequestError `bad-file-name` where it exists and is no archive.
 
-    Raises RequestError `bad-file-name` where it exists and is no archive, and `exists` unless it may be overwritten.
+    The folders of its name need not exist, see `folders_made`.
     """
     path = checked(name)
     if path.exists():
@@ -111,9 +150,24 @@ def checked_for_writing(name: str, overwrite: bool) -> Path:
                 f"{path.name} exists and is not an intact archive ({reason}); only archives are overwritten",
                 "Choose another name, such as net.hlab, or remove the file yourself.",
             )
-        if not overwrite:
-            raise RequestError("exists", f"{path.name} exists already", "Choose another name, or overwrite it.")
     return path
+
+
+@contextlib.contextmanager
+def folders_made(path: Path) -> Iterator[None]:
+    """Create the folders of a path for the block; an error in it removes the new ones again. Raises OSError."""
+    missing = [place for place in path.parents if not place.exists() and place.is_relative_to(folder())]
+    made: list[Path] = []
+    try:
+        for place in reversed(missing):
+            place.mkdir(exist_ok=True)
+            made.append(place)
+        yield
+    except BaseException:
+        for place in reversed(made):
+            with contextlib.suppress(OSError):
+                place.rmdir()
+        raise
 
 
 def what_to_do(error: OSError) -> str:

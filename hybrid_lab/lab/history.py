@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hybrid_lab.diagnostics.file_errors import NotFolderError, writing
+from hybrid_lab.formats.archive.ledger import version as version
 from hybrid_lab.formats.atomic import keep_permissions
+from hybrid_lab.lab import save_facts
 
 FOLDER = ".hybrid_lab_history"
 """Beside the archive, as Jupyter's own `.ipynb_checkpoints`."""
@@ -27,15 +29,6 @@ _NUMBERED = rf"(?P<number>\d{{6,12}})\.{_TIME}|{_TIME}-\d{{6}}(?:-\d+)?"
 """Name of an earlier save, between the file's stem and suffix: its number in the order of the saves, and the file's
 local time for people. Names without a number are of older releases.
 """
-
-
-def version(path: Path) -> str:
-    """A text that changes with every save of the file; "" where there is none."""
-    try:
-        state = path.stat()
-    except FileNotFoundError:
-        return ""
-    return f"{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
 
 
 @contextlib.contextmanager
@@ -58,7 +51,51 @@ def replacing(path: Path) -> Iterator[Path | None]:
         raise
     for old in entries(path)[KEPT:]:
         with contextlib.suppress(OSError):
+            save_facts.forget(old.parent, old)
             old.unlink()
+
+
+def put_back(path: Path, entry: Path) -> Path | None:
+    """Make an earlier save the file again. What is there goes to the history; gives where, None if nothing was.
+
+    An error leaves file and history as they were. Raises FileError.
+    """
+    path = Path(os.path.realpath(path))
+    if path.exists() and path.samefile(entry):
+        return None
+    with replacing(path) as kept, writing(path):
+        partial = path.with_name(f".{_stem(path)}.{os.getpid()}.tmp")
+        partial.unlink(missing_ok=True)
+        try:
+            os.link(entry, partial)
+        except (OSError, NotImplementedError):
+            _copy(entry, partial)
+        os.replace(partial, path)
+        entry.unlink()
+    return kept
+
+
+def take_away(path: Path) -> Path | None:
+    """Move a file to the history; gives where. Raises FileError."""
+    with replacing(path) as kept, writing(path):
+        path.unlink()
+    return kept
+
+
+def folder_of(path: Path) -> Path:
+    """The history's folder of an archive, which may be an earlier save itself."""
+    return path.parent if path.parent.name == FOLDER else path.parent / FOLDER
+
+
+def make_folder(folder: Path) -> None:
+    """Create the history's folder. Raises FileError where a link or a file is in its place."""
+    if folder.is_symlink():
+        text = "earlier saves cannot be kept in a link"
+        raise NotFolderError(errno.ENOTDIR, text, str(folder), f"{text}: remove or rename {str(folder)!r}")
+    if not folder.is_dir():
+        folder.mkdir()
+        with contextlib.suppress(OSError):
+            (folder / ".gitignore").write_text("*\n")
 
 
 def entries(path: Path) -> list[Path]:
@@ -97,13 +134,7 @@ def _keep(path: Path) -> tuple[Path | None, bool]:
     if not stat.S_ISREG(state.st_mode):
         return None, False  # the save will refuse it
     folder = path.parent / FOLDER
-    if folder.is_symlink():
-        text = "earlier saves cannot be kept in a link"
-        raise NotFolderError(errno.ENOTDIR, text, str(folder), f"{text}: remove or rename {str(folder)!r}")
-    if not folder.is_dir():
-        folder.mkdir()
-        with contextlib.suppress(OSError):
-            (folder / ".gitignore").write_text("*\n")
+    make_folder(folder)
     number, newest = next(iter(_numbered(path)), (0, None))
     if newest is not None and _is_same(newest.stat(), state):
         return newest, False

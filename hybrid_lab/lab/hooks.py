@@ -58,6 +58,8 @@ class Lab:
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._comms: Comms | None = None
+        #: of this process: what was meant for the kernel before a restart is refused
+        self._kernel_id = os.urandom(8).hex()
         self._registry: Registry | None = None
         self._redefinitions: Redefinitions | None = None
         self._magics: Any = None
@@ -78,7 +80,9 @@ class Lab:
                 from hybrid_lab.lab.session import Session
 
                 subshells = bool(getattr(self._kernel, "_supports_kernel_subshells", False))
-                session = Session(self._namespace, self.push, subshells, self.is_busy, self._registry)
+                session = Session(
+                    self._namespace, self.push, subshells, self.is_busy, self._registry_of_models(), self._kernel_id
+                )
                 boundary.busy = self.is_busy()
                 self._comms, self._session = Comms(session), session
             return self._session
@@ -127,6 +131,11 @@ class Lab:
             self._kernel.comm_manager.unregister_target(TARGET, self._opened)
         if self._tracebacks is not None:
             self._tracebacks.remove()
+        if self._registry is not None:
+            from hybrid_lab.lab import registry
+
+            if registry.of_notebook is self._registry:
+                registry.of_notebook = None
         if self._comms is not None:
             self._comms.close()
         if self._session is not None:
@@ -252,10 +261,10 @@ class Lab:
 
     def _registry_of_models(self) -> Registry:
         """The models of the user's namespace; the session's registry, as soon as there is a session."""
-        from hybrid_lab.lab.registry import Registry
+        from hybrid_lab.lab import registry
 
         if self._registry is None:
-            self._registry = Registry(self._namespace) if self._session is None else self._session.registry
+            self._registry = registry.of_notebook = registry.Registry(self._namespace, self._kernel_id)
         return self._registry
 
     def _tell(self, notes: list[str]) -> None:

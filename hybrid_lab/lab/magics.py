@@ -1,4 +1,4 @@
-"""The magics: %hybrid_save, _load, _diff, _explain, _profile and _compare, and %%hybrid_lint."""
+"""The magics: %hybrid_save and _load, of one model or _all, _diff, _explain, _profile, _compare, and %%hybrid_lint."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from hybrid_lab.formats.archive import LoadReport, ModelDifference
     from hybrid_lab.gluon.block import Block
     from hybrid_lab.insight import Comparison, Explanation, Profile
+    from hybrid_lab.lab.every import EveryReport
     from hybrid_lab.lab.hooks import Lab
 
 _SAVE = "%hybrid_save net [path]"
 _LOAD = "%hybrid_load net [path] [--graphs code|file]"
+_SAVE_ALL = "%hybrid_save_all [folder]"
+_LOAD_ALL = "%hybrid_load_all [folder] [--graphs code|file]"
 _EXPLAIN = "%hybrid_explain net [x ...]"
 _PROFILE = "%hybrid_profile net x [x ...] [--train]"
 _DIFF = "%hybrid_diff net [path]"
@@ -56,8 +59,8 @@ class HybridMagics(Magics):
 
         An existing file is replaced if it is an archive, and kept among the earlier saves that the panel lists.
         """
-        from hybrid_lab.formats.archive import layout, save_cached_graphs, why_no_archive
-        from hybrid_lab.lab import history
+        from hybrid_lab.formats.archive import layout, why_no_archive
+        from hybrid_lab.lab import saves
 
         name, rest = _words(line, _SAVE)
         if len(rest) > 1:
@@ -68,8 +71,33 @@ class HybridMagics(Magics):
             reason = why_no_archive(path) if os.path.lexists(path) else None
             if reason is not None:
                 raise UsageError(f"{path} exists and is not an intact archive ({reason}); choose another name")
-            with history.replacing(Path(path)):
-                return save_cached_graphs(net, path)
+            saves.write(net, Path(path))
+            return os.path.abspath(path)
+
+    @line_magic
+    def hybrid_save_all(self, line: str) -> EveryReport:
+        """`%hybrid_save_all [folder]`: save every model of the notebook, each to an archive of its own; gives a report.
+
+        The files that are replaced are kept among the earlier saves that the panel lists.
+        """
+        from hybrid_lab.lab.every import save_all
+
+        rest = _split(line, _SAVE_ALL)
+        if len(rest) > 1 or rest[:1] and rest[0].startswith("-"):
+            raise UsageError(f"one folder at most: {_SAVE_ALL}")
+        with _as_usage():
+            return save_all(rest[0] if rest else None)
+
+    @line_magic
+    def hybrid_load_all(self, line: str) -> EveryReport:
+        """`%hybrid_load_all [folder] [--graphs code|file]`: load every model's archive into it; gives a report."""
+        from hybrid_lab.lab.every import reload_all
+
+        rest, graphs = _graphs_choice(_split(line.replace("--graphs=", "--graphs "), _LOAD_ALL), _LOAD_ALL)
+        if len(rest) > 1 or any(word.startswith("-") for word in rest):
+            raise UsageError(f"{rest[-1]!r} is not understood: {_LOAD_ALL}")
+        with _as_usage():
+            return reload_all(rest[0] if rest else None, graphs=graphs)
 
     @line_magic
     def hybrid_diff(self, line: str) -> ModelDifference:
@@ -92,13 +120,7 @@ class HybridMagics(Magics):
         from hybrid_lab.formats.archive import load_cached_graphs
 
         name, rest = _words(line.replace("--graphs=", "--graphs "), _LOAD)
-        graphs = "code"
-        if "--graphs" in rest:
-            place = rest.index("--graphs")
-            graphs = rest[place + 1] if place + 1 < len(rest) else ""
-            del rest[place : place + 2]
-        if graphs not in ("code", "file"):
-            raise UsageError(f"--graphs takes code or file: {_LOAD}")
+        rest, graphs = _graphs_choice(rest, _LOAD)
         if len(rest) > 1 or any(word.startswith("-") for word in rest):
             raise UsageError(f"{rest[-1]!r} is not understood: {_LOAD}")
         net = self._block(name, _LOAD)
@@ -207,13 +229,28 @@ class HybridMagics(Magics):
 
 def _words(line: str, usage: str) -> tuple[str, list[str]]:
     """The first word, which names the model, and the others."""
-    try:
-        words = shlex.split(line)
-    except ValueError as error:
-        raise UsageError(f"{error}: {usage}") from None
+    words = _split(line, usage)
     if not words:
         raise UsageError(f"name a model: {usage}")
     return words[0], words[1:]
+
+
+def _split(line: str, usage: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"{error}: {usage}") from None
+
+
+def _graphs_choice(words: list[str], usage: str) -> tuple[list[str], str]:
+    """The words without `--graphs` and what it chooses."""
+    if "--graphs" not in words:
+        return words, "code"
+    place = words.index("--graphs")
+    graphs = words[place + 1] if place + 1 < len(words) else ""
+    if graphs not in ("code", "file"):
+        raise UsageError(f"--graphs takes code or file: {usage}")
+    return words[:place] + words[place + 2 :], graphs
 
 
 @contextlib.contextmanager

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypedDict
 
 from hybrid_lab.diagnostics.finding import Finding
@@ -16,12 +18,14 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.loss import Loss
 from hybrid_lab.insight.states import blocks_below, class_name
+from hybrid_lab.lab import files
 from hybrid_lab.lab.autosaves import autosave_data
 from hybrid_lab.lab.diagnostics import LintKey, failures, kinds_of
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.findings import Diagnostic
 from hybrid_lab.lab.messages.models import Model, Saving
 from hybrid_lab.lab.rows import Rows
+from hybrid_lab.lab.undo import Undo
 
 
 @dataclass(frozen=True)
@@ -34,16 +38,22 @@ class Facts:
     failures: list[Finding]
 
 
+_UNDO_SAVES = 5
+"""Saves of one model that can be undone."""
+
+
 class LiveModel:
     """One model.
 
     id : stable while the kernel lives; name : the variable's name, else the Block's; rows : of its tree
     shown : a view of it is open; file : the archive that it was last saved to or loaded from
-    undo, undo_token : of the last reload; findings : as last sent; lint, lint_key : the linter's, and of what
+    is_in_use : tells whether a Block belongs to any model of the notebook
+    undos : what can be undone, the latest last; findings : as last sent; lint, lint_key : the linter's, and of what
     """
 
-    def __init__(self, identity: str, block: Block, name: str):
+    def __init__(self, identity: str, block: Block, name: str, is_in_use: Callable[[Block], bool] = lambda block: True):
         self.id = identity
+        self.is_in_use = is_in_use
         self.reference = weakref.ref(block)
         self.name = name
         self.rows = Rows()
@@ -51,12 +61,11 @@ class LiveModel:
         self._shown_name = ""
         self._changes: Hashable = None
         self.shown = False
-        self.undo_token = ""
-        self.undo: Callable[[], str] | None = None
+        self.undos: list[Undo] = []
         self.findings: list[Diagnostic] = []
         self.lint: list[Finding] = []
         self.lint_key: LintKey | None = None
-        self.file = ""
+        self.file: Path | None = None
 
     @property
     def block(self) -> Block:
@@ -87,16 +96,39 @@ class LiveModel:
             self.facts = _facts(self.rows, self.name)
 
     @property
+    def undo(self) -> Undo | None:
+        """What can be undone next."""
+        return self.undos[-1] if self.undos else None
+
+    def can_undo(self, step: Undo) -> None:
+        """Keep what undoes the latest action: of the reloads the last one, whose values take memory, and some saves."""
+        others = [each for each in self.undos if each.kind != step.kind or step.kind == "save"]
+        saves = [each for each in others if each.kind == "save"]
+        if step.kind == "save" and len(saves) >= _UNDO_SAVES:
+            others.remove(saves[0])
+        self.undos = [*others, step]
+
+    @property
     def proposed_file(self) -> str:
-        """The archive name that Save proposes."""
-        return self.file or f"{self.name}.hlab"
+        """The archive name that Save proposes: of the last save or load, where the kernel is still in that folder."""
+        own = f"{self.name}.hlab"
+        if self.file is None:
+            return own
+        try:
+            name = files.shown(self.file)
+        except OSError:  # the kernel's folder is gone
+            return own
+        return own if os.path.isabs(name) else name
 
 
 class Registry:
-    """Finds models in a namespace and keeps their ids stable. Any thread may ask."""
+    """Finds models in a namespace and keeps their ids stable. Any thread may ask.
 
-    def __init__(self, namespace: Callable[[], dict[str, object]]):
-        self._namespace = namespace
+    kernel : the id of the kernel, which is a part of every model's: no other kernel has a model of the same id
+    """
+
+    def __init__(self, namespace: Callable[[], dict[str, object]], kernel: str = ""):
+        self._namespace, self._kernel = namespace, kernel
         self._entries: dict[str, LiveModel] = {}
         self._numbers = itertools.count(1)
         self.lock = threading.RLock()
@@ -118,13 +150,17 @@ class Registry:
                     entry.name = tops.get(id(block), (entry.name, block))[0]
             for key, (name, block) in tops.items():
                 if key not in known:
-                    entry_of_new = LiveModel(f"m{next(self._numbers)}", block, name)
+                    entry_of_new = LiveModel(self._new_id(), block, name, self.is_bound)
                     entries[entry_of_new.id] = entry_of_new
             self._entries = entries
             for entry in entries.values() if look else ():
                 if (block := entry.reference()) is not None:
                     entry.look(block)
             return list(entries.values())
+
+    def _new_id(self) -> str:
+        number = f"m{next(self._numbers)}"
+        return f"{number}.{self._kernel}" if self._kernel else number
 
     def _tops(self) -> dict[int, tuple[str, Block]]:
         """id -> (variable, Block) of what is bound to a public variable and is no child of another such Block."""
@@ -144,7 +180,7 @@ class Registry:
         with self.lock:
             entry = next((entry for entry in self.refresh() if entry.reference() is block), None)
             if entry is None:
-                entry = LiveModel(f"m{next(self._numbers)}", block, name or block.name)
+                entry = LiveModel(self._new_id(), block, name or block.name, self.is_bound)
                 self._entries[entry.id] = entry
                 entry.look(block)
             entry.shown = True
@@ -162,6 +198,10 @@ class Registry:
                 "unknown-model", f"there is no model {identity!r} in this kernel", "Refresh the list of models."
             )
         return entry
+
+
+of_notebook: Registry | None = None
+"""The one of the notebook that this process runs, once there is one."""
 
 
 def _is_below(block: Block, named: Mapping[int, object]) -> bool:
@@ -200,7 +240,8 @@ def model_data(entry: LiveModel, findings: int) -> Model:
         "hybrid": isinstance(net, HybridBlock),
         "findings": findings,
         "file": entry.proposed_file,
-        "undo": entry.undo_token,
+        "undo": "" if entry.undo is None else entry.undo.token,
+        "undoes": "" if entry.undo is None else entry.undo.what,
         "revision": entry.revision,
         **entry.facts.shown,
     }

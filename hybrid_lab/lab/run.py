@@ -127,6 +127,8 @@ class Run:
         self._waiting: deque[_Entry] = deque()
         self._on_device = Ring()
         self._draw, self._norm = Pace(SHARE, DRAW), Pace(NORM_SHARE)
+        #: the Trainer that the run follows, also after its end, for as long as it lives
+        self.trainer: Callable[[], Trainer | None] = lambda: None
         self._trainer: Callable[[], object] = lambda: None
         self._optimizer: Any = None
         self._other: Callable[[], object] = lambda: None
@@ -190,7 +192,8 @@ class Run:
                 if self._other_steps < OTHER_STEPS:
                     return False
             self.take()
-            self._trainer, self._optimizer, self._last_step = weakref.ref(trainer), trainer.optimizer, None
+            self._trainer = self.trainer = weakref.ref(trainer)
+            self._optimizer, self._last_step = trainer.optimizer, None
             return True
 
     def _measure_norm(self, trainer: Trainer) -> None:

@@ -84,8 +84,20 @@ def readable_id(data: object) -> str:
     return identity if isinstance(identity, str) and 1 <= len(identity) <= 64 and _is_sendable(identity) else ""
 
 
-def check_envelope(data: object) -> tuple[str, str, dict[str, Any]]:
-    """(id, type, checked body) of a message. Raises RequestError."""
+def _check_kernel(named: object, kernel: str) -> None:
+    """A request is answered by the process that it was meant for. `hello`, which asks for the id, is for any."""
+    if not isinstance(named, str):
+        raise _bad("kernel_id", "the id of the kernel that the request is meant for", named)
+    if named != kernel:
+        raise RequestError(
+            "wrong-kernel",
+            "this request was meant for another kernel, or for this one before it was restarted; nothing was done",
+            "Look at the models that the panel shows now, and repeat the action.",
+        )
+
+
+def check_envelope(data: object, kernel: str = "") -> tuple[str, str, dict[str, Any]]:
+    """(id, type, checked body) of a message to the kernel with this id. Raises RequestError."""
     identity = readable_id(data)
     if not isinstance(data, dict):
         raise _bad("data", "an object", data)
@@ -100,6 +112,8 @@ def check_envelope(data: object) -> tuple[str, str, dict[str, Any]]:
             f"the front end speaks version {version} of the lab's protocol, this kernel version {PROTOCOL}",
             "Upgrade the older side: pip install -U hybrid-lab, then restart the kernel and reload the page.",
         )
+    if kind != "hello":
+        _check_kernel(data.get("kernel_id"), kernel)
     if not isinstance(kind, str) or kind not in REQUESTS:
         raise _bad("type", "a request of the protocol", kind)
     if not isinstance(body, dict):

@@ -28,6 +28,8 @@ from hybrid_lab.lab.messages.connection import (
     PROTOCOL,
     AssetReply,
     AssetRequest,
+    FolderReply,
+    FolderRequest,
     HelloReply,
     HelloRequest,
     StaticReply,
@@ -55,10 +57,14 @@ from hybrid_lab.lab.messages.saving import (
     AutosaveRequest,
     HistoryReply,
     HistoryRequest,
+    NoteReply,
+    NoteRequest,
     OpenReply,
     OpenRequest,
     ReloadReply,
     ReloadRequest,
+    RestoreReply,
+    RestoreRequest,
     SaveReply,
     SaveRequest,
     TargetsReply,
@@ -89,6 +95,7 @@ class Session:
     """registry : of the models; namespace : the user's variables; views : the open widgets
 
     changed : called after a request changed a model; subshells : see `hello`; busy : tells whether a cell is running
+    kernel : the id of the kernel, which requests and models carry; "" where models are of no kernel, but of a file
     """
 
     def __init__(
@@ -98,8 +105,10 @@ class Session:
         subshells: bool = False,
         busy: Callable[[], bool] = lambda: False,
         registry: Registry | None = None,
+        kernel: str = "",
     ):
-        self.registry = Registry(namespace) if registry is None else registry
+        self.kernel = kernel
+        self.registry = Registry(namespace, kernel) if registry is None else registry
         self.views: weakref.WeakSet[View] = weakref.WeakSet()
         self._notes: list[str] = []
         self._watches: dict[str, Watch] = {}
@@ -137,6 +146,7 @@ class Session:
         default = engines.default()
         return {
             "kernel": __version__,
+            "kernel_id": self.kernel,
             "protocol": PROTOCOL,
             "python": platform.python_version(),
             "host": actions.host(),
@@ -152,7 +162,11 @@ class Session:
         entries = self.registry.refresh()
         rows = [model_data(entry, len(self.findings(entry))) for entry in entries]
         saving = {entry.id: saving_data(entry) for entry in entries}
-        return {"models": rows, "busy": self._busy(), "notes": notes, "saving": saving}
+        try:
+            folder = str(files.folder())
+        except OSError:  # it was deleted
+            folder = ""
+        return {"models": rows, "busy": self._busy(), "notes": notes, "saving": saving, "folder": folder}
 
     def _on_models(self, body: EmptyRequest) -> ModelsReply:
         return self.models()
@@ -261,10 +275,15 @@ class Session:
         return {"targets": [archives.target(name) for name in body["files"][:1000]]}
 
     def _on_history(self, body: HistoryRequest) -> HistoryReply:
-        return archives.earlier(body["file"])
+        entry = self.registry.get(body["model"])
+        return archives.earlier(body["file"] or entry.proposed_file)
 
     def _on_compare(self, body: CompareRequest) -> CompareReply:
-        return actions.compare(self.registry.get(body["model"]), body["file"], body.get("path", ""))
+        entry = self.registry.get(body["model"])
+        return actions.compare(entry, body["file"], body.get("path", ""), body.get("other"))
+
+    def _on_folder(self, body: FolderRequest) -> FolderReply:
+        return archives.folder_reply(body["notebook"], body["path"])
 
     def _on_curves(self, body: EmptyRequest) -> CurvesReply:
         return {"runs": [run_data(run) for run in runs.all()]}
@@ -292,7 +311,7 @@ class Session:
             body["overwrite"],
             body.get("path", ""),
             body.get("replaces"),
-            body.get("fewer_graphs", False),
+            body.get("note", ""),
         )
         self._changed()
         return reply
@@ -304,9 +323,18 @@ class Session:
         self._changed()
         return reply
 
+    def _on_restore(self, body: RestoreRequest) -> RestoreReply:
+        reply = actions.restore(self.registry.get(body["model"]), body["file"])
+        self._changed()
+        return reply
+
+    def _on_note(self, body: NoteRequest) -> NoteReply:
+        entry = self.registry.get(body["model"])
+        return actions.set_note(body["file"] or entry.proposed_file, body["note"])
+
     def _on_autosave(self, body: AutosaveRequest) -> AutosaveReply:
         entry = self.registry.get(body["model"])
-        actions.set_autosave(entry, body["file"], body["unit"], body["every"])
+        actions.set_autosave(entry, body["file"], body["unit"], body["every"], body.get("overwrite", False))
         self._changed()
         return {"autosave": autosave_data(entry.block)}
 
@@ -321,7 +349,7 @@ class Session:
         name = body["name"]
         net, path = actions.open_archive(body["file"], name, body["replace"], self._namespace())
         entry = next(entry for entry in self.registry.refresh() if entry.reference() is net)
-        entry.file = path.name
+        entry.file = path
         self._changed()
         model = model_data(entry, len(self.findings(entry)))
         counts = f"{count(model['blocks'], 'block')}, {count(model['graphs'], 'graph')}"

@@ -42,6 +42,9 @@ ALLOWED = frozenset(
         "history",
         "targets",
         "autosave",
+        "restore",
+        "note",
+        "folder",
         "archives",
         "asset",
     }
@@ -65,6 +68,7 @@ class View(anywidget.AnyWidget):
 
     protocol = traitlets.Int(PROTOCOL).tag(sync=True)
     version = traitlets.Unicode(__version__).tag(sync=True)
+    kernel_id = traitlets.Unicode().tag(sync=True)
     model = traitlets.Unicode().tag(sync=True)
     tree = traitlets.Dict().tag(sync=True)
     graph = traitlets.Dict().tag(sync=True)
@@ -77,7 +81,7 @@ class View(anywidget.AnyWidget):
         self._entry = session.registry.show(net, name)
         self._keeps = None if session.registry.is_bound(net) else net
         self._revision = -1
-        super().__init__(model=self._entry.id)
+        super().__init__(kernel_id=session.kernel, model=self._entry.id)
         self.refresh()
         self.on_msg(self._message)
         session.views.add(self)

@@ -89,7 +89,9 @@ class Page:
         """The one reply to a request, without progress."""
         self.count += 1
         identity = f"r{self.count}"
-        replies = self.send({"hybrid_lab": PROTOCOL, "id": identity, "type": kind, "body": body})
+        replies = self.send(
+            {"hybrid_lab": PROTOCOL, "kernel_id": self.session.kernel, "id": identity, "type": kind, "body": body}
+        )
         assert all(reply["id"] == identity for reply in replies)
         final = [reply for reply in replies if reply["type"] != "progress"]
         assert len(final) == 1

@@ -125,9 +125,17 @@ class Page:
     def start(self, kind, **body):
         """Send a request; its id."""
         identity = f"r{next(self._numbers)}"
-        data = {"hybrid_lab": PROTOCOL, "id": identity, "type": kind, "body": body}
+        data = {
+            "hybrid_lab": PROTOCOL, "kernel_id": self.kernel_id, "id": identity, "type": kind, "body": body,
+        }  # fmt: skip
         self._send("comm_msg", {"comm_id": self.comm, "data": data})
         return identity
+
+    @property
+    def kernel_id(self):
+        """Of the kernel that answered `hello`; "" before."""
+        bodies = [message["body"] for message in self.messages if message["type"] == "ok"]
+        return next((body["kernel_id"] for body in bodies if "kernel_id" in body), "")
 
     @property
     def messages(self):

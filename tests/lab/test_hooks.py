@@ -60,7 +60,7 @@ def test_load_ext_does_the_same_aloud_and_unload_takes_it_back(shell, capsys):
     shell.run_cell("%load_ext hybrid_lab").raise_error()
     assert "connected to this notebook" in capsys.readouterr().out
     loaded = state()
-    names = ("compare", "diff", "explain", "lint", "load", "profile", "save")
+    names = ("compare", "diff", "explain", "lint", "load", "load_all", "profile", "save", "save_all")
     assert loaded[1] == [f"hybrid_{name}" for name in names]
     shell.run_cell("%load_ext hybrid_lab").raise_error()
     assert not hooks.register(shell)

@@ -17,7 +17,7 @@ HELLO = {"front_end": "9.9", "protocol": PROTOCOL, "notebook": "a.ipynb"}
 
 MODEL = {
     "id", "name", "block", "class", "hybrid", "hybridized", "blocks", "graphs", "findings", "parameters", "engine",
-    "file", "undo", "revision", "summary",
+    "file", "undo", "undoes", "revision", "summary",
 }  # fmt: skip
 BLOCK = {
     "path", "attr", "name", "class", "hybrid", "state", "why", "repr", "parameters", "parameter_count", "output",
@@ -51,7 +51,7 @@ DIAGNOSTIC = {
 
 
 def request(kind, body, **more):
-    return {"hybrid_lab": PROTOCOL, "id": "r1", "type": kind, "body": body, **more}
+    return {"hybrid_lab": PROTOCOL, "kernel_id": "", "id": "r1", "type": kind, "body": body, **more}
 
 
 # -- envelopes ---------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def request(kind, body, **more):
 def test_hello_is_answered_to_every_version(page, version):
     (reply,) = page.send(request("hello", HELLO, hybrid_lab=version))
     assert reply["type"] == "ok" and reply["hybrid_lab"] == PROTOCOL
-    assert set(reply["body"]) == {"kernel", "protocol", "python", "host", "folder", "engine", "subshells"}
+    assert set(reply["body"]) == {"kernel", "kernel_id", "protocol", "python", "host", "folder", "engine", "subshells"}
     assert reply["body"]["protocol"] == PROTOCOL
 
 

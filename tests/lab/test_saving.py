@@ -49,12 +49,12 @@ def files_in(folder):
 def test_what_a_save_replaces_is_kept_and_can_be_compared_and_reloaded(page, namespace, tmp_path):
     net = namespace["net"] = make_net()
     assert saved(page)["kept"] == ""
-    assert page.ok("history", file="net.hlab")["saves"] == []
+    assert page.ok("history", model="m1", file="net.hlab")["saves"] == []
     first, old = (tmp_path / "net.hlab").read_bytes(), weights(net)
     spoil(net)
     kept = saved(page)["kept"]
     assert (tmp_path / kept).read_bytes() == first
-    (entry,) = page.ok("history", file="net.hlab")["saves"]
+    (entry,) = page.ok("history", model="m1", file="net.hlab")["saves"]
     assert entry["file"] == kept and entry["class"] == "Net" and entry["bytes"] == len(first)
     difference = page.ok("compare", model="m1", file=kept)["difference"]
     assert not difference["equal"] and difference["summary"] == f"{len(old)} tensors changed"
@@ -73,9 +73,9 @@ def test_the_last_five_are_kept_of_each_file(page, namespace, tmp_path):
         contents.append((tmp_path / "net.hlab").read_bytes())
     saved(page, "net.2.hlab")
     saved(page, "net.2.hlab")
-    saves = page.ok("history", file="net.hlab")["saves"]
+    saves = page.ok("history", model="m1", file="net.hlab")["saves"]
     assert [(tmp_path / save["file"]).read_bytes() for save in saves] == contents[-2:-7:-1]
-    assert len(page.ok("history", file="net.2.hlab")["saves"]) == 1
+    assert len(page.ok("history", model="m1", file="net.2.hlab")["saves"]) == 1
     assert (tmp_path / history.FOLDER / ".gitignore").read_text() == "*\n"
     assert [row["file"] for row in page.ok("archives")["archives"]] == ["net.2.hlab", "net.hlab"]
 
@@ -154,7 +154,7 @@ def test_names_of_every_kind_have_a_history(page, namespace, tmp_path, name):
     namespace["net"] = make_net()
     saved(page, name)
     saved(page, name)
-    assert len(page.ok("history", file=name)["saves"]) == 1
+    assert len(page.ok("history", model="m1", file=name)["saves"]) == 1
 
 
 def test_files_of_the_history_are_checked_as_others_are(page, namespace, tmp_path):
@@ -162,7 +162,7 @@ def test_files_of_the_history_are_checked_as_others_are(page, namespace, tmp_pat
     saved(page)
     outside = tmp_path.parent / f"{tmp_path.name}-outside"
     outside.mkdir()
-    for name in (f"{history.FOLDER}/../net.hlab", f"{history.FOLDER}/a/b", f"{history.FOLDER}/.x", "other/net.hlab"):
+    for name in (f"{history.FOLDER}/../net.hlab", f"{history.FOLDER}/a/b", f"{history.FOLDER}/.x", ".other/net.hlab"):
         assert page.error("compare", model="m1", file=name)["code"] == "bad-file-name", name
     assert page.error("compare", model="m1", file=f"{history.FOLDER}/none.hlab")["code"] == "not-found"
     assert page.error("save", model="m1", file=f"{history.FOLDER}/a.hlab", overwrite=True)["code"] == "bad-file-name"

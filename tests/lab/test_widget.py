@@ -17,7 +17,7 @@ widget = pytest.importorskip("hybrid_lab.lab.widget")
 if not (widget.resources("hybrid_lab.lab") / "static" / "view.js").is_file():
     pytest.skip("the widget's front end is not built: make build", allow_module_level=True)
 
-TRAITS = {"protocol", "version", "model", "tree", "graph", "findings", "selected", "svg"}
+TRAITS = {"protocol", "version", "kernel_id", "model", "tree", "graph", "findings", "selected", "svg"}
 
 
 @pytest.fixture
@@ -32,7 +32,8 @@ def ask(shown, kind, **body):
     """The reply to a custom message, as the browser sends it."""
     sent = []
     shown.send = lambda content: sent.append(content)
-    shown._message(shown, {"hybrid_lab": PROTOCOL, "id": "r1", "type": kind, "body": body}, [])
+    request = {"hybrid_lab": PROTOCOL, "kernel_id": shown.kernel_id, "id": "r1", "type": kind, "body": body}
+    shown._message(shown, request, [])
     (reply,) = [message for message in sent if message["type"] != "progress"]
     return reply
 
@@ -84,12 +85,12 @@ def test_the_traits_follow_the_cells(shell, run):
 def test_a_request_changes_the_traits_as_well(view, namespace):
     net = namespace["net"] = make_net()
     shown = view(net)
-    ask(shown, "save", model="m1", file="", overwrite=False)
+    of_save = ask(shown, "save", model="m1", file="", overwrite=False)["body"]["undo"]
     net.head.weight.set_data(net.head.weight.data() * 0)
     undo = ask(shown, "reload", model="m1", file="", graphs="code")["body"]["undo"]
     assert shown.tree["model"]["undo"] == undo
     assert ask(shown, "undo", model="m1", undo=undo)["type"] == "ok"
-    assert shown.tree["model"]["undo"] == ""
+    assert shown.tree["model"]["undo"] == of_save
 
 
 @pytest.mark.parametrize("kind", ["hello", "models", "lint", "open"])

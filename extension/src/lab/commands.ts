@@ -61,22 +61,22 @@ export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void
     });
   }
   app.commands.addCommand(COMMANDS.saveAll, {
-    label: 'Save Every Model…',
-    caption: 'List the models of this kernel with their files, then save all graphs and parameters',
+    label: 'Save Every Model',
+    caption: 'Save all graphs and parameters of each model of this kernel to its own file',
     icon: labIcon,
     isEnabled: hasNotebook,
-    execute: inPanel(() => actions.saveEvery(panel.view.models))
+    execute: inPanel(() => actions.saveEvery())
   });
   app.commands.addCommand(COMMANDS.reloadAll, {
-    label: 'Reload All Hybrid Graphs',
+    label: 'Reload All Models',
     caption: 'Load the saved graphs and parameters into the models of this kernel',
     isEnabled: hasNotebook,
-    execute: inPanel(() => actions.reload(panel.view.models))
+    execute: inPanel(() => actions.reloadEvery())
   });
   app.commands.addCommand(COMMANDS.undo, {
-    label: 'Undo the Last Reload',
+    label: 'Undo the Last Save or Reload',
     isEnabled: hasNotebook,
-    execute: inPanel(() => actions.undo(panel.view.models))
+    execute: inPanel(() => actions.undo())
   });
   app.commands.addCommand(COMMANDS.open, {
     label: 'Open an Archive Without Its Code',

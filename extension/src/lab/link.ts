@@ -6,7 +6,7 @@ import type { JSONObject } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 import { Channel, RequestError, asRequestError } from '../protocol/channel';
-import { CurvesReply, HelloReply, ModelsReply, PROTOCOL, TARGET } from '../protocol/messages';
+import { CurvesReply, FolderReply, HelloReply, ModelsReply, PROTOCOL, TARGET } from '../protocol/messages';
 import { NOT_IMPORTED, mismatch } from '../protocol/versions';
 import { VERSION } from '../version';
 import type { KernelState } from '../view/panel-view';
@@ -24,6 +24,8 @@ export interface LinkOptions {
   path(): string;
 }
 
+let links = 0;
+
 export class KernelLink implements IDisposable {
   constructor(
     private readonly session: ISessionContext,
@@ -32,6 +34,7 @@ export class KernelLink implements IDisposable {
     session.kernelChanged.connect(this.onKernelChanged, this);
     session.statusChanged.connect(this.onStatus, this);
     session.iopubMessage.connect(this.onIOPub, this);
+    session.propertyChanged.connect(this.onPropertyChanged, this);
     this.onKernelChanged();
   }
 
@@ -56,10 +59,11 @@ export class KernelLink implements IDisposable {
   /** Everything the panel shows about the kernel. */
   get state(): KernelState {
     const base = {
-      key: `${this.session.path}|${this.generation}`,
+      key: `${this.number}|${this.generation}`,
       hello: this.hello,
       models: this.models,
-      curves: this.curves
+      curves: this.curves,
+      place: this.place
     };
     const off = (text: string): KernelState => ({ ...base, text, kind: 'off', requester: null });
     if (!this.kernel) {
@@ -119,10 +123,11 @@ export class KernelLink implements IDisposable {
         protocol: PROTOCOL,
         notebook: this.options.path()
       });
+      channel.kernelId = hello.kernel_id;
       this.problem = mismatch(VERSION, hello);
       this.hello = hello;
       if (!this.problem) {
-        await this.look(channel);
+        await Promise.all([this.look(channel), this.locate(channel)]);
         this.models ??= await channel.request('models', {});
         this.busy = this.models.busy; // after a page reload nobody else tells
       }
@@ -186,6 +191,22 @@ export class KernelLink implements IDisposable {
     this._changed.emit();
   }
 
+  /** Ask where the kernel's files go, and whether the notebook is there too. */
+  private async locate(channel: Channel): Promise<void> {
+    this.place = await channel.request('folder', { notebook: this.options.path(), path: '' });
+  }
+
+  private onPropertyChanged(): void {
+    const { channel } = this;
+    this._changed.emit();
+    if (channel) {
+      this.locate(channel).then(
+        () => this._changed.emit(),
+        () => undefined // the status line tells what is wrong with the connection
+      );
+    }
+  }
+
   dispose(): void {
     if (this._isDisposed) {
       return;
@@ -209,6 +230,9 @@ export class KernelLink implements IDisposable {
     });
     channel.onModels = push => {
       this.models = push;
+      if (push.folder !== this.place?.folder) {
+        this.onPropertyChanged(); // a cell called os.chdir
+      }
       this._changed.emit();
     };
     channel.onCurves = push => {
@@ -225,6 +249,7 @@ export class KernelLink implements IDisposable {
         this.open = null;
         this.comm = null;
         this.hello = null;
+        this.place = null;
         this.models = null;
         this.curves = null;
       }
@@ -300,6 +325,7 @@ export class KernelLink implements IDisposable {
     this.open = null;
     this.comm = null;
     this.hello = null;
+    this.place = null;
     this.models = null;
     this.curves = null;
     this.problem = null;
@@ -320,9 +346,12 @@ export class KernelLink implements IDisposable {
     return kernel && !kernel.isDisposed && kernel.status !== 'dead' ? kernel : null;
   }
 
+  /** Tells this notebook from others, whatever its path becomes. */
+  private readonly number = ++links;
   private open: Channel | null = null;
   private comm: Kernel.IComm | null = null;
   private hello: HelloReply | null = null;
+  private place: FolderReply | null = null;
   private models: ModelsReply | null = null;
   private curves: CurvesReply | null = null;
   private readonly viewers = new Set<object>();

@@ -51,6 +51,8 @@ export interface RequestOptions {
 /** Anything the views can ask. */
 export interface Requester {
   request<T extends RequestType>(type: T, body: Requests[T], options?: RequestOptions): Promise<Reply<T>>;
+  /** Resolves when nobody answers any more: the kernel is gone. */
+  readonly closed?: Promise<void>;
 }
 
 interface Pending {
@@ -68,7 +70,14 @@ export class Channel implements Requester {
   /** Called with a sentence when the kernel sent something that is not in the protocol. */
   onMalformed: (message: string) => void = () => undefined;
 
-  constructor(private readonly send: (message: Envelope) => void) {}
+  /** The kernel that requests are meant for, as its answer to `hello` says; it refuses those for another one. */
+  kernelId = '';
+
+  readonly closed: Promise<void>;
+
+  constructor(private readonly send: (message: Envelope) => void) {
+    this.closed = new Promise(resolve => (this.onClosed = resolve));
+  }
 
   get waiting(): number {
     return this.pending.size;
@@ -80,8 +89,8 @@ export class Channel implements Requester {
     options: RequestOptions = {}
   ): Promise<Reply<T>> {
     return new Promise((resolve, reject) => {
-      if (this.closed !== null) {
-        reject(new RequestError('closed', this.closed));
+      if (this.reason !== null) {
+        reject(new RequestError('closed', this.reason));
         return;
       }
       const id = `r${++this.count}`;
@@ -113,7 +122,7 @@ export class Channel implements Requester {
         );
       }
       try {
-        this.send({ hybrid_lab: PROTOCOL, id, type, body });
+        this.send({ hybrid_lab: PROTOCOL, kernel_id: this.kernelId, id, type, body });
       } catch (error) {
         this.pending.get(id)?.reject(new RequestError('closed', asRequestError(error).message));
       }
@@ -150,13 +159,16 @@ export class Channel implements Requester {
 
   /** Fail everything that waits, and every later request, with this reason. */
   close(reason: string): void {
-    this.closed = reason;
+    this.reason = reason;
+    this.onClosed();
     for (const pending of [...this.pending.values()]) {
       pending.reject(new RequestError('closed', reason));
     }
   }
 
-  private closed: string | null = null;
+  private onClosed: () => void = () => undefined;
+  /** Why nobody answers any more. */
+  private reason: string | null = null;
   private count = 0;
   private readonly pending = new Map<string, Pending>();
 }
@@ -164,6 +176,7 @@ export class Channel implements Requester {
 /** A request as it travels. */
 export interface Envelope {
   hybrid_lab: number;
+  kernel_id: string;
   id: string;
   type: RequestType;
   body: Requests[RequestType];

@@ -17,11 +17,12 @@ import {
   tree
 } from './check';
 
-export const PROTOCOL = 2;
+export const PROTOCOL = 3;
 export const TARGET = 'hybrid_lab';
 
 export const helloReply = record({
   kernel: text,
+  kernel_id: optional(text, ''),
   protocol: integer,
   python: text,
   host: text,
@@ -45,6 +46,7 @@ export const model = record({
   engine: text,
   file: text,
   undo: text,
+  undoes: text,
   revision: integer,
   summary: text
 });
@@ -70,7 +72,8 @@ export const modelsReply = record({
   models: list(model),
   busy: flag,
   notes: list(text),
-  saving: optional(dictionary(saving), {})
+  saving: optional(dictionary(saving), {}),
+  folder: optional(text, '')
 });
 export type ModelsReply = Checked<typeof modelsReply>;
 
@@ -413,7 +416,8 @@ export const saveReply = record({
   parameters: integer,
   seconds: number,
   note: text,
-  kept: optional(text, '')
+  kept: optional(text, ''),
+  undo: optional(text, '')
 });
 export type SaveReply = Checked<typeof saveReply>;
 
@@ -510,7 +514,7 @@ export const targetsReply = record({
 });
 export type TargetsReply = Checked<typeof targetsReply>;
 
-export const archive = record({
+export const keptSave = record({
   class: text,
   file: text,
   bytes: integer,
@@ -518,15 +522,44 @@ export const archive = record({
   blocks: integer,
   graphs: integer,
   problem: text,
-  variable: optional(text, '')
+  variable: optional(text, ''),
+  step: nullable(integer),
+  loss: nullable(number),
+  loss_name: text,
+  note: text
 });
-export type Archive = Checked<typeof archive>;
+export type KeptSave = Checked<typeof keptSave>;
 
 export const historyReply = record({
   folder: text,
-  saves: list(archive)
+  current: nullable(keptSave),
+  saves: list(keptSave)
 });
 export type HistoryReply = Checked<typeof historyReply>;
+
+export const restoreReply = record({
+  path: text,
+  file: text,
+  host: text,
+  summary: text,
+  undo: text
+});
+export type RestoreReply = Checked<typeof restoreReply>;
+
+export const noteReply = record({
+  note: text
+});
+export type NoteReply = Checked<typeof noteReply>;
+
+export const folderReply = record({
+  folder: text,
+  host: text,
+  beside: flag,
+  path: text,
+  folders: list(text),
+  archives: list(text)
+});
+export type FolderReply = Checked<typeof folderReply>;
 
 export const autosaveReply = record({
   autosave: nullable(autosaveState)
@@ -539,6 +572,18 @@ export const openReply = record({
   summary: text
 });
 export type OpenReply = Checked<typeof openReply>;
+
+export const archive = record({
+  class: text,
+  file: text,
+  bytes: integer,
+  modified: number,
+  blocks: integer,
+  graphs: integer,
+  problem: text,
+  variable: optional(text, '')
+});
+export type Archive = Checked<typeof archive>;
 
 export const archivesReply = record({
   folder: text,
@@ -691,10 +736,11 @@ export const errorBody = record({
   code: oneOf(
     'protocol',
     'bad-request',
+    'wrong-kernel',
     'unknown-model',
     'unknown-block',
     'exists',
-    'fewer-graphs',
+    'would-lose',
     'bad-file-name',
     'not-found',
     'corrupt',
@@ -747,6 +793,9 @@ export const REPLIES = {
   undo: undoReply,
   targets: targetsReply,
   history: historyReply,
+  restore: restoreReply,
+  note: noteReply,
+  folder: folderReply,
   autosave: autosaveReply,
   open: openReply,
   archives: archivesReply,
@@ -846,7 +895,7 @@ export interface Requests {
     overwrite: boolean;
     path?: string;
     replaces?: string;
-    fewer_graphs?: boolean;
+    note?: string;
   };
   reload: {
     model: string;
@@ -858,6 +907,7 @@ export interface Requests {
     model: string;
     file: string;
     path?: string;
+    other?: string;
   };
   undo: {
     model: string;
@@ -867,13 +917,28 @@ export interface Requests {
     files: string[];
   };
   history: {
+    model: string;
     file: string;
+  };
+  restore: {
+    model: string;
+    file: string;
+  };
+  note: {
+    model: string;
+    file: string;
+    note: string;
+  };
+  folder: {
+    notebook: string;
+    path: string;
   };
   autosave: {
     model: string;
     file: string;
     unit: 'off' | 'step' | 'epoch';
     every: number;
+    overwrite?: boolean;
   };
   open: {
     file: string;

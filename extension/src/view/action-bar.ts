@@ -1,20 +1,23 @@
-// Save, Reload, Compare, Undo, Open without code: the buttons, and what they act on.
+// Save, Reload, Compare, Undo, Open without code: the buttons, and what they act on. What came of an action belongs to
+// the kernel and the model that it was meant for, see ActionScope.
 
 import { Requester, RequestError, asRequestError } from '../protocol/channel';
-import type { Archive, Model, Progress, Saving } from '../protocol/messages';
-import { ActionResults } from './action-results';
+import type { FolderReply, Model, Progress, Saving } from '../protocol/messages';
+import type { ActionResults } from './action-results';
+import { ActionScope, EVERY } from './action-scope';
 import { AutosavePart } from './autosave-part';
 import type { DiffOptions, GraphMark } from './diff-view';
-import { Child, button, h, replace, uniqueId } from './dom';
+import { Child, button, h, replace } from './dom';
+import { FilePart } from './file-part';
 import { HistoryPart } from './history-part';
 import { OpenPart } from './open-part';
-import { Undoable, compare, reload, reloaded } from './reload-part';
-import { SaveTarget, everyModelForm, nameOf, save } from './save-part';
+import { compare, reload, reloaded } from './reload-part';
+import { SaveTarget, Undoable, nameOf, save, saveEvery, saved } from './save-part';
 
 export interface ActionBarOptions {
   /** Without it there is no "Open without code" (the widget belongs to one model). */
   withOpen: boolean;
-  /** Called after anything that changed a model or made a new one. */
+  /** Called after anything that changed a model of the kernel in front, or made a new one. */
   onChanged(model: Model | null): void;
   /** Show a Block in the graph, with these operators marked; without it differences have no button for it. */
   onShowInGraph?: (block: string, marks: GraphMark[]) => void;
@@ -31,30 +34,16 @@ export class ActionBar {
   readonly outcome: HTMLElement;
 
   constructor(private readonly options: ActionBarOptions) {
-    const listId = uniqueId('archives');
     this.diffOptions = options.onShowInGraph ? { onShow: options.onShowInGraph } : {};
-    this.archiveNames = h('datalist', { id: listId });
-    this.fileInput = h('input', {
-      class: 'hl-input',
-      type: 'text',
-      list: listId,
-      spellcheck: 'false',
-      'aria-label': "Archive's file name, in the notebook's folder",
-      title: "Archive's file name, in the notebook's folder",
-      oninput: () => {
-        if (this.model) {
-          this.files.set(this.model.id, this.fileInput.value.trim());
-          this.history.show(this.requester, this.fileOf(this.model));
-        }
-      },
-      onfocus: () => void this.listArchives()
-    });
     this.saveButton = button('Save', () => void this.save(), {
       class: 'hl-button hl-primary hl-icon hl-icon-save',
       title: 'Save every graph and all parameters of this model to one file'
     });
-    this.everyButton = button('Save every model', () => void this.saveEvery(), {
-      title: 'List all models with their files, then save them'
+    this.saveAllButton = button('Save every model', () => void this.saveEvery(), {
+      title: 'Save each model of this kernel to its own file'
+    });
+    this.reloadAllButton = button('Reload all', () => void this.reloadEvery(), {
+      title: 'Load each model of this kernel from its own file; Undo reverts it'
     });
     this.reloadButton = button('Reload', () => void this.reload(), {
       class: 'hl-button hl-icon hl-icon-reload',
@@ -64,27 +53,24 @@ export class ActionBar {
       class: 'hl-button hl-icon hl-icon-compare',
       title: 'Show what differs between the file and this model; nothing is changed'
     });
-    this.undoButton = button('Undo', () => void this.undo(), {
-      class: 'hl-button hl-icon hl-icon-undo',
-      title: 'Undo the last reload'
-    });
-    this.results.onBusy = () => this.enable();
-    this.results.onShown = () => this.options.onOutcome?.();
-    this.opening = new OpenPart(this.results, {
-      onArchives: archives => this.fillArchives(archives),
-      onShown: () => this.options.onOutcome?.(),
-      onOpened: model => {
-        this.told = [model.id];
-        this.options.onChanged(model);
+    this.undoButton = button('Undo', () => void this.undo(), { class: 'hl-button hl-icon hl-icon-undo' });
+    this.file = new FilePart(name => {
+      if (this.model && this.scope) {
+        this.scope.files.set(this.model.id, name);
+        this.history.show(this.requester, this.model, this.fileOf(this.model));
       }
     });
-    this.history = new HistoryPart({
-      onCompare: file => void this.compare(file),
-      onReload: file => void this.reload(undefined, file)
+    this.opening = new OpenPart(() => this.scope?.of(EVERY) ?? null, {
+      onShown: () => this.options.onOutcome?.(),
+      onOpened: (requester, model) => requester === this.requester && this.options.onChanged(model)
     });
-    this.autosave = new AutosavePart(() => this.options.onChanged(this.model));
-    this.form = h('div', { class: 'hl-open-form' });
-    this.form.hidden = true;
+    this.history = new HistoryPart({
+      onCompare: (file, other) => void this.compare(file, '', other),
+      onReload: file => void this.reload(file),
+      onRestore: file => void this.restore(file)
+    });
+    this.autosave = new AutosavePart((requester, model) => this.changed(requester, model));
+    this.results = h('div', {});
     this.blockButtons = h('div', { class: 'hl-buttons hl-block-buttons' });
     this.buttons = h(
       'div',
@@ -97,57 +83,51 @@ export class ActionBar {
     this.more = h(
       'div',
       { class: 'hl-actions' },
-      h('div', { class: 'hl-buttons' }, this.everyButton, options.withOpen && this.opening.button),
-      h('label', { class: 'hl-file' }, h('span', {}, 'File'), this.fileInput, this.archiveNames),
+      h(
+        'div',
+        { class: 'hl-buttons' },
+        this.saveAllButton,
+        this.reloadAllButton,
+        options.withOpen && this.opening.button
+      ),
+      this.file.element,
       this.blockButtons,
       this.history.element,
       this.autosave.element
     );
-    this.outcome = h(
-      'div',
-      { class: 'hl-actions' },
-      this.form,
-      this.opening.element,
-      this.results.element,
-      this.autosave.alert
-    );
+    this.outcome = h('div', { class: 'hl-actions' }, this.opening.element, this.results, this.autosave.alert);
     this.enable();
   }
 
-  /** Whom to ask; null with a reason where nobody can be asked. */
+  /** Whom to ask; null with a reason where nobody can be asked. Each has an outcome of its own. */
   connect(requester: Requester | null, reason = ''): void {
+    const isOther = requester !== this.requester;
     this.requester = requester;
     this.reason = reason;
+    this.scope = requester ? this.scopeOf(requester) : null;
     this.opening.connect(requester, reason);
-    if (!requester) {
-      this.closeForm();
+    if (isOther) {
+      this.model = null;
+      this.block = '';
+      this.showOutcome();
     }
     this.enable();
   }
 
-  /** Forget what came of earlier actions: another notebook or kernel is in front. */
-  reset(): void {
-    this.undoable = [];
-    this.files.clear();
-    this.opening.close();
-    this.closeForm();
-    this.results.clear();
+  /** Where the kernel's files go. */
+  setPlace(place: FolderReply | null): void {
+    this.file.setPlace(place);
   }
 
   /** The model the buttons act on. */
   setModel(model: Model | null): void {
-    const other = model?.id !== this.model?.id;
+    const isOther = model?.id !== this.model?.id;
     this.model = model;
-    if (other) {
+    if (isOther) {
       this.block = '';
+      this.showOutcome();
     }
-    if (document.activeElement !== this.fileInput || other) {
-      this.fileInput.value = model ? this.fileOf(model) : '';
-    }
-    this.fileInput.placeholder = model?.file ?? '';
-    if (other && model && this.told.length > 0 && !this.told.includes(model.id)) {
-      this.results.clear();
-    }
+    this.file.show(model ? this.fileOf(model) : '', model?.file ?? '', isOther);
     this.enable();
   }
 
@@ -155,6 +135,7 @@ export class ActionBar {
   setModels(models: readonly Model[], saving: Readonly<Record<string, Saving>> = {}): void {
     this.models = models;
     this.saving = saving;
+    this.scope?.keep(new Set(models.map(model => model.id)));
     this.enable();
   }
 
@@ -166,107 +147,130 @@ export class ActionBar {
     }
   }
 
-  /** Save these models (by default the shown one), each to its own file. */
-  async save(models: readonly Model[] = this.model ? [this.model] : []): Promise<void> {
-    await this.run(this.targets(models), 'Saving', async (requester, target, onProgress) => {
-      const lines = await save(requester, target, this.results, onProgress);
-      this.options.onChanged(target.model);
-      return lines;
-    });
-    void this.history.load();
-  }
-
-  /** List every model with its file; the user then chooses which are saved. One model alone is saved at once. */
-  async saveEvery(models: readonly Model[] = this.models): Promise<void> {
-    const { requester } = this;
-    if (!requester || models.length < 2) {
-      await this.save(models);
-      return;
-    }
-    if (!this.form.hidden) {
-      this.closeForm();
-      return;
-    }
-    try {
-      const form = await everyModelForm(
-        requester,
-        this.targets(models),
-        this.saving,
-        chosen => {
-          this.closeForm();
-          void this.saveChosen(chosen);
-        },
-        () => this.closeForm()
-      );
-      replace(this.form, form);
-      this.form.hidden = false;
-      this.options.onOutcome?.();
-      form.querySelector<HTMLElement>('.hl-primary')?.focus();
-    } catch (error) {
-      this.results.fail(asRequestError(error));
-    }
-  }
-
-  private async saveChosen(chosen: readonly { target: SaveTarget; replaces: string }[]): Promise<void> {
-    const versions = new Map(chosen.map(({ target, replaces }) => [target, replaces]));
-    await this.run([...versions.keys()], 'Saving', async (requester, target, onProgress) => {
-      const lines = await save(requester, target, this.results, onProgress, versions.get(target));
-      this.options.onChanged(this.model);
-      return lines;
-    });
-    void this.history.load();
-  }
-
-  /** Load each model's file, or the one that is given, into it. */
-  async reload(models: readonly Model[] = this.model ? [this.model] : [], file = ''): Promise<void> {
-    await this.reloadTargets(this.targets(models, file));
-  }
-
-  private async reloadTargets(targets: readonly SaveTarget[]): Promise<void> {
-    const undoable: Undoable[] = [];
-    const options: DiffOptions = { ...this.diffOptions };
-    await this.run(targets, 'Loading', async (requester, target, onProgress) => {
-      const reply = await reload(requester, target, this.results, options, onProgress);
+  /** Save the model, or a Block of it, to its file. */
+  async save(file = '', path = ''): Promise<void> {
+    await this.run('Saving', file, path, async (requester, target, results, onProgress) => {
+      const { model } = target;
+      const reply = await save(requester, target, results, onProgress);
       if (!reply) {
-        return [h('p', {}, `${nameOf(target.model, target.path)} was not changed.`)];
+        return [h('p', {}, `${nameOf(model, path)} was not saved.`)];
       }
-      if (reply.undo) {
-        undoable.push({ model: target.model, token: reply.undo });
-      }
-      this.options.onChanged(target.model);
-      return [reloaded(target, reply, options, () => void this.undo())];
+      return [saved(model, path, reply, token => void this.undoAll(requester, model.id, [{ model, token }]))];
     });
-    if (undoable.length > 0) {
-      this.undoable = undoable;
-      this.enable();
-    }
   }
 
-  /** Show what differs between a file and the model, or the selected Block. */
-  async compare(file = '', path = ''): Promise<void> {
-    const targets = this.targets(this.model ? [this.model] : [], file, path);
-    await this.run(targets, 'Comparing', (requester, target, onProgress) =>
-      compare(requester, target, this.diffOptions, onProgress)
+  /** Save each model to its own file; what needs an answer is asked at the end. */
+  async saveEvery(): Promise<void> {
+    const targets = this.models.map(model => ({ model, path: '', file: this.fileOf(model) }));
+    await this.runEvery('Saving every model', async (requester, results, onProgress) => {
+      const { lines, undoable } = await saveEvery(requester, targets, this.saving, results, onProgress);
+      return [...lines, undoable.length > 0 && this.undoAllButton(requester, 'Undo these saves', undoable)];
+    });
+  }
+
+  /** Load the model's file, or the one that is given, into it. */
+  async reload(file = '', path = ''): Promise<void> {
+    await this.run('Loading', file, path, (requester, target, results, onProgress) =>
+      this.reloadOne(requester, target, results, onProgress, [])
     );
   }
 
-  /** Undo the last reload. */
-  async undo(models: readonly Model[] = this.model ? [this.model] : []): Promise<void> {
-    const steps =
-      this.undoable.length > 0
-        ? this.undoable
-        : models.filter(model => model.undo !== '').map(model => ({ model, token: model.undo }));
-    if (steps.length === 0) {
-      this.results.fail(new RequestError('nothing-to-undo', 'There is no reload to undo.'));
+  /** Load each model's own file into it. */
+  async reloadEvery(): Promise<void> {
+    const targets = this.models
+      .filter(model => !this.saving[model.id]?.left_out || this.scope?.files.has(model.id))
+      .map(model => ({ model, path: '', file: this.fileOf(model) }));
+    await this.runEvery('Reloading all', async (requester, results, onProgress) => {
+      const lines: Child[] = [];
+      const undoable: Undoable[] = [];
+      for (const target of targets) {
+        try {
+          lines.push(h('p', {}, h('b', {}, target.model.name)));
+          lines.push(...(await this.reloadOne(requester, target, results, onProgress, undoable)));
+        } catch (caught) {
+          const { message, next } = asRequestError(caught);
+          lines.push(
+            h('p', { class: 'hl-alert', role: 'alert' }, [message, next].filter(text => text).join(' '))
+          );
+        }
+      }
+      return [...lines, undoable.length > 1 && this.undoAllButton(requester, 'Undo these reloads', undoable)];
+    });
+  }
+
+  private async reloadOne(
+    requester: Requester,
+    target: SaveTarget,
+    results: ActionResults,
+    onProgress: (progress: Progress) => void,
+    undoable: Undoable[]
+  ): Promise<Child[]> {
+    const { model, path } = target;
+    const options: DiffOptions = { ...this.diffOptions };
+    const reply = await reload(requester, target, results, options, onProgress);
+    if (!reply) {
+      return [h('p', {}, `${nameOf(model, path)} was not changed.`)];
+    }
+    if (reply.undo) {
+      undoable.push({ model, token: reply.undo });
+    }
+    const undo = (): void => void this.undoAll(requester, model.id, [{ model, token: reply.undo }]);
+    return [reloaded(target, reply, options, undo)];
+  }
+
+  /** Show what differs between a file and the model, the selected Block, or another file. */
+  async compare(file = '', path = '', other: string | null = null): Promise<void> {
+    await this.run('Comparing', file, path, (requester, target, _, onProgress) =>
+      compare(requester, target, this.diffOptions, onProgress, other)
+    );
+  }
+
+  /** Make an earlier save the model's file again. */
+  private async restore(file: string): Promise<void> {
+    await this.run('Restoring', file, '', async (requester, { model }) => {
+      const reply = await requester.request('restore', { model: model.id, file });
+      const undo = (): void => void this.undoAll(requester, model.id, [{ model, token: reply.undo }]);
+      return [
+        h(
+          'div',
+          { class: 'hl-result' },
+          h('p', {}, `${reply.summary}.`),
+          h('p', { class: 'hl-path' }, h('code', {}, reply.path), ` on ${reply.host}`),
+          reply.undo !== '' && button('Undo', undo)
+        )
+      ];
+    });
+  }
+
+  /** Undo the model's last save or reload. */
+  async undo(): Promise<void> {
+    const { model, requester } = this;
+    if (!model || !requester || model.undo === '') {
+      const reason = requester ? 'There is no save or reload to undo.' : this.reason;
+      this.tell(new RequestError(requester ? 'nothing-to-undo' : 'closed', reason));
       return;
     }
-    this.undoable = [];
-    const tokens = new Map(steps.map(step => [step.model, step.token]));
-    await this.run(this.targets([...tokens.keys()]), 'Undoing', async (requester, { model }) => {
-      const reply = await requester.request('undo', { model: model.id, undo: tokens.get(model) ?? '' });
-      this.options.onChanged(model);
-      return [h('p', {}, reply.summary || `${model.name} is as it was before the reload.`)];
+    await this.undoAll(requester, model.id, [{ model, token: model.undo }]);
+  }
+
+  /** Undo saves or reloads; what comes of it is shown where their own outcome was. */
+  private async undoAll(requester: Requester, place: string, undoable: readonly Undoable[]): Promise<void> {
+    await this.act(requester, place, 'Undoing', async () => {
+      const lines: Child[] = [];
+      for (const { model, token } of undoable) {
+        const reply = await requester.request('undo', { model: model.id, undo: token });
+        lines.push(h('p', {}, reply.summary || `${model.name} is as it was.`));
+      }
+      return lines;
     });
+  }
+
+  private undoAllButton(
+    requester: Requester,
+    text: string,
+    undoable: readonly Undoable[]
+  ): HTMLButtonElement {
+    return button(text, () => void this.undoAll(requester, EVERY, undoable));
   }
 
   /** Unfold the form of "Open without code". */
@@ -274,81 +278,152 @@ export class ActionBar {
     return this.opening.show();
   }
 
+  /** Do something with the model in front. */
   private async run(
-    targets: readonly SaveTarget[],
     doing: string,
+    file: string,
+    path: string,
     step: (
       requester: Requester,
       target: SaveTarget,
+      results: ActionResults,
       onProgress: (progress: Progress) => void
     ) => Promise<Child[]>
   ): Promise<void> {
-    const { requester, results } = this;
-    if (!requester || targets.length === 0) {
-      results.fail(new RequestError('closed', requester ? 'There is no model in this kernel.' : this.reason));
+    const { requester, model } = this;
+    if (!requester || !model) {
+      this.tell(new RequestError('closed', requester ? 'There is no model in this kernel.' : this.reason));
       return;
     }
+    const target = { model, path, file: file || (path ? '' : this.fileOf(model)) };
+    await this.act(requester, model.id, `${doing} ${nameOf(model, path)} …`, (results, onProgress) =>
+      step(requester, target, results, onProgress)
+    );
+  }
+
+  /** Do something with all models of the kernel in front. */
+  private async runEvery(
+    doing: string,
+    step: (
+      requester: Requester,
+      results: ActionResults,
+      onProgress: (progress: Progress) => void
+    ) => Promise<Child[]>
+  ): Promise<void> {
+    const { requester } = this;
+    if (!requester || this.models.length === 0) {
+      this.tell(new RequestError('closed', requester ? 'There is no model in this kernel.' : this.reason));
+      return;
+    }
+    await this.act(requester, EVERY, `${doing} …`, (results, onProgress) =>
+      step(requester, results, onProgress)
+    );
+  }
+
+  /** One action of a kernel, whichever is in front when it ends. */
+  private async act(
+    requester: Requester,
+    place: string,
+    doing: string,
+    step: (results: ActionResults, onProgress: (progress: Progress) => void) => Promise<Child[]>
+  ): Promise<void> {
+    const results = this.scopeOf(requester).of(place);
     if (results.busy) {
       return;
     }
-    this.told = targets.map(target => target.model.id);
-    const lines: Child[] = [];
-    const failures: RequestError[] = [];
-    for (const target of targets) {
-      results.begin(`${doing} ${nameOf(target.model, target.path)} …`);
-      try {
-        lines.push(...(await step(requester, target, progress => results.showProgress(progress))));
-      } catch (error) {
-        failures.push(asRequestError(error));
-      }
-    }
-    results.finish(lines);
-    failures.forEach(error => results.fail(error));
-  }
-
-  private targets(models: readonly Model[], file = '', path = ''): SaveTarget[] {
-    return models.map(model => ({ model, path, file: file || (path ? '' : this.fileOf(model)) }));
-  }
-
-  private async listArchives(): Promise<void> {
+    const model = this.models.find(each => each.id === place) ?? null;
+    results.begin(doing);
     try {
-      const reply = await this.requester?.request('archives', {}, { timeout: 5000 });
-      this.fillArchives(reply?.archives ?? []);
-    } catch {
-      // The list only proposes names; the field works without it.
+      results.finish(await step(results, progress => results.showProgress(progress)));
+    } catch (caught) {
+      results.finish([]);
+      results.fail(asRequestError(caught));
+    }
+    this.changed(requester, model);
+  }
+
+  /** A model of this kernel changed, or all may have: of another kernel than the one in front nothing is shown. */
+  private changed(requester: Requester, model: Model | null): void {
+    if (requester === this.requester) {
+      this.options.onChanged(model?.id === this.model?.id ? model : null);
+      void this.history.load();
     }
   }
 
-  private fillArchives(archives: readonly Archive[]): void {
-    replace(this.archiveNames, ...archives.map(archive => h('option', { value: archive.file })));
+  /** Say that nothing can be done. */
+  private tell(error: RequestError): void {
+    const results = this.scope?.of(this.model?.id ?? EVERY);
+    if (results) {
+      results.fail(error);
+    } else {
+      replace(this.results, h('p', { class: 'hl-alert', role: 'alert' }, error.message));
+      this.options.onOutcome?.();
+    }
+  }
+
+  private scopeOf(requester: Requester): ActionScope {
+    let scope = this.scopes.get(requester);
+    if (!scope) {
+      const own = new ActionScope(
+        () => this.enable(),
+        model => this.shown(own, model)
+      );
+      scope = own;
+      this.scopes.set(requester, own);
+      void requester.closed?.then(() => {
+        own.discard();
+        this.scopes.delete(requester);
+      });
+    }
+    return scope;
+  }
+
+  /** A model's outcome has something to be seen: it is shown where this is the model in front. */
+  private shown(scope: ActionScope, model: string): void {
+    if (scope === this.scope && (model === EVERY || model === this.model?.id)) {
+      this.showOutcome();
+      this.options.onOutcome?.();
+    }
+  }
+
+  private showOutcome(): void {
+    const { scope, model } = this;
+    const every = scope?.of(EVERY);
+    const places = [
+      ...(every && (!every.isEmpty || !model) ? [every] : []),
+      ...(scope && model ? [scope.of(model.id)] : [])
+    ];
+    replace(this.results, ...places.map(place => place.element));
+    if (places.some(place => place.asks)) {
+      this.options.onOutcome?.(); // it was asked before another notebook came in front
+    }
   }
 
   private fileOf(model: Model): string {
-    return this.files.get(model.id) || model.file;
-  }
-
-  private closeForm(): void {
-    this.form.hidden = true;
-    replace(this.form);
+    return this.scope?.files.get(model.id) || model.file;
   }
 
   private enable(): void {
-    const { model, block } = this;
-    const can = this.requester !== null && !this.results.busy;
-    const onModel = can && model !== null;
+    const { model, block, scope } = this;
+    const can = this.requester !== null;
+    const onModel = can && model !== null && !scope?.isBusy(model.id);
+    const onEvery = can && !scope?.isBusy(EVERY);
     const wanted = this.models.filter(each => !this.saving[each.id]?.left_out).length;
     this.saveButton.textContent = model ? `Save ${model.name}` : 'Save';
     this.reloadButton.textContent = model ? `Reload ${model.name}` : 'Reload';
-    this.everyButton.textContent = `Save every model (${wanted})`;
-    this.everyButton.hidden = this.models.length < 2;
-    this.everyButton.disabled = !can;
+    this.saveAllButton.textContent = `Save every model (${wanted})`;
+    for (const each of [this.saveAllButton, this.reloadAllButton]) {
+      each.hidden = this.models.length < 2;
+      each.disabled = !onEvery;
+    }
     this.saveButton.disabled = !onModel;
     this.reloadButton.disabled = !onModel;
     this.compareButton.disabled = !onModel;
-    this.undoButton.disabled = !onModel || (this.undoable.length === 0 && !model?.undo);
-    this.opening.button.disabled = !can;
-    this.fileInput.disabled = !onModel;
-    this.history.show(this.requester, model ? this.fileOf(model) : '');
+    this.undoButton.disabled = !onModel || !model?.undo;
+    this.undoButton.title = model?.undoes ? `Undo ${model.undoes}` : 'Nothing to undo';
+    this.opening.button.disabled = !onEvery;
+    this.file.enable(this.requester, can && model !== null);
+    this.history.show(this.requester, model, model ? this.fileOf(model) : '');
     this.autosave.show(this.requester, model, model ? this.saving[model.id]?.autosave : undefined);
     this.showBlockButtons(onModel ? block : '', !onModel);
   }
@@ -364,16 +439,14 @@ export class ActionBar {
       replace(this.blockButtons);
       return;
     }
-    const { model } = this;
-    const file = `${model.name}.${path}.hlab`;
-    const targets = (): SaveTarget[] => this.targets([model], file, path);
+    const file = `${this.model.name}.${path}.hlab`;
     replace(
       this.blockButtons,
       h('span', { class: 'hl-summary' }, `Block ${path}:`),
-      button('Save Block', () => void this.saveChosen(targets().map(target => ({ target, replaces: '' }))), {
+      button('Save Block', () => void this.save(file, path), {
         title: `Save this Block alone, as ${file}`
       }),
-      button('Reload Block', () => void this.reloadTargets(targets()), {
+      button('Reload Block', () => void this.reload(file, path), {
         title: `Load ${file} into this Block; Undo reverts it`
       }),
       button('Compare Block…', () => void this.compare(file, path), {
@@ -383,28 +456,25 @@ export class ActionBar {
   }
 
   private readonly diffOptions: DiffOptions;
-  private readonly results = new ActionResults();
+  private readonly scopes = new WeakMap<Requester, ActionScope>();
+  private readonly file: FilePart;
   private readonly opening: OpenPart;
   private readonly history: HistoryPart;
   private readonly autosave: AutosavePart;
   private readonly saveButton: HTMLButtonElement;
-  private readonly everyButton: HTMLButtonElement;
+  private readonly saveAllButton: HTMLButtonElement;
+  private readonly reloadAllButton: HTMLButtonElement;
   private readonly reloadButton: HTMLButtonElement;
   private readonly compareButton: HTMLButtonElement;
   private readonly undoButton: HTMLButtonElement;
-  private readonly fileInput: HTMLInputElement;
-  private readonly archiveNames: HTMLElement;
-  private readonly form: HTMLElement;
+  private readonly results: HTMLElement;
   private readonly blockButtons: HTMLElement;
-  private readonly files = new Map<string, string>();
   private requester: Requester | null = null;
+  private scope: ActionScope | null = null;
   private reason = 'There is no running kernel.';
   private model: Model | null = null;
   private models: readonly Model[] = [];
   private saving: Readonly<Record<string, Saving>> = {};
   private block = '';
   private blockKey = '';
-  /** Ids of the models that the results tell of. */
-  private told: string[] = [];
-  private undoable: Undoable[] = [];
 }

@@ -1,4 +1,4 @@
-// What came of an action, in place: progress, questions, results and errors.
+// What came of the actions on one model, in place: progress, questions, results and errors.
 
 import { RequestError } from '../protocol/channel';
 import type { Progress } from '../protocol/messages';
@@ -6,19 +6,32 @@ import { Child, append, button, h, replace } from './dom';
 
 export class ActionResults {
   readonly element: HTMLElement;
-  /** Called when an action begins or ends. */
-  onBusy: () => void = () => undefined;
-  /** Called when there is something to be seen. */
-  onShown: () => void = () => undefined;
 
-  constructor() {
+  /**
+   * @param onBusy Called when an action begins or ends.
+   * @param onShown Called when there is something to be seen.
+   */
+  constructor(
+    private readonly onBusy: () => void = () => undefined,
+    private readonly onShown: () => void = () => undefined
+  ) {
     this.results = h('div', { class: 'hl-results', role: 'status', 'aria-live': 'polite' });
     this.alerts = h('div', { class: 'hl-results', role: 'alert' });
     this.element = h('div', { class: 'hl-outcome' }, this.results, this.alerts);
   }
 
+  /** An action is under way, or waits for an answer. */
   get busy(): boolean {
     return this.isBusy;
+  }
+
+  /** Whether a question waits for an answer. */
+  get asks(): boolean {
+    return this.answer !== null;
+  }
+
+  get isEmpty(): boolean {
+    return !this.results.hasChildNodes() && !this.alerts.hasChildNodes();
   }
 
   /** Forget what is shown, unless an action is under way. */
@@ -29,12 +42,20 @@ export class ActionResults {
     }
   }
 
+  /** The model or its kernel is gone: a question that waits is answered with no, and nothing is shown any more. */
+  discard(): void {
+    this.isGone = true;
+    clearTimeout(this.patience);
+    this.element.remove();
+    this.answer?.(false);
+  }
+
   begin(text: string): void {
     this.isBusy = true;
     this.onBusy();
     replace(this.alerts);
     replace(this.results, h('p', {}, text));
-    this.onShown();
+    this.show();
     // A kernel without subshells, or one that waits for a step boundary: say so instead of seeming dead.
     clearTimeout(this.patience);
     this.patience = setTimeout(
@@ -63,14 +84,22 @@ export class ActionResults {
 
   fail(error: RequestError): void {
     append(this.alerts, [h('div', { class: 'hl-alert' }, ...failure(error))]);
-    this.onShown();
+    this.show();
   }
 
-  /** Ask in place; resolves with the answer. */
+  /** Ask in place; resolves with the answer, which is no when the model or its kernel goes. */
   confirm(question: string | Child[], yes: string): Promise<boolean> {
     clearTimeout(this.patience);
     return new Promise(resolve => {
-      const go = button(yes, () => resolve(true), { class: 'hl-button hl-primary' });
+      if (this.isGone) {
+        resolve(false);
+        return;
+      }
+      this.answer = agreed => {
+        this.answer = null;
+        resolve(agreed);
+      };
+      const go = button(yes, () => this.answer?.(true), { class: 'hl-button hl-primary' });
       const children = typeof question === 'string' ? [h('p', {}, question)] : question;
       replace(
         this.results,
@@ -82,18 +111,26 @@ export class ActionResults {
             'div',
             { class: 'hl-buttons' },
             go,
-            button('Cancel', () => resolve(false))
+            button('Cancel', () => this.answer?.(false))
           )
         )
       );
-      this.onShown();
+      this.show();
       go.focus();
     });
+  }
+
+  private show(): void {
+    if (!this.isGone) {
+      this.onShown();
+    }
   }
 
   private readonly results: HTMLElement;
   private readonly alerts: HTMLElement;
   private isBusy = false;
+  private isGone = false;
+  private answer: ((agreed: boolean) => void) | null = null;
   private patience: ReturnType<typeof setTimeout> | undefined;
 }
 

@@ -1,8 +1,9 @@
 // The setting of a model's autosave, and how its last save went.
 
-import { Requester, asRequestError } from '../protocol/channel';
+import { Requester, RequestError, asRequestError } from '../protocol/channel';
 import type { AutosaveState, Model } from '../protocol/messages';
-import { h, replace, uniqueId } from './dom';
+import { failure } from './action-results';
+import { button, h, replace, uniqueId } from './dom';
 import { agoText, plural } from './words';
 
 const DEFAULT_STEPS = 100;
@@ -12,7 +13,7 @@ export class AutosavePart {
   /** A save that failed is an alert that is seen whether the setting is unfolded or not. */
   readonly alert: HTMLElement;
 
-  constructor(private readonly onChanged: () => void) {
+  constructor(private readonly onChanged: (requester: Requester, model: Model) => void) {
     const unitId = uniqueId('autosave');
     this.unit = h(
       'select',
@@ -30,6 +31,7 @@ export class AutosavePart {
       onchange: () => void this.set()
     });
     this.status = h('p', { class: 'hl-summary', role: 'status' });
+    this.question = h('div', {});
     this.alert = h('div', { class: 'hl-alert', role: 'alert' });
     this.alert.hidden = true;
     this.element = h(
@@ -37,12 +39,16 @@ export class AutosavePart {
       { class: 'hl-more' },
       h('summary', {}, 'Autosave while training'),
       h('div', { class: 'hl-autosave' }, h('label', { for: unitId }, 'Save'), this.unit, this.every),
-      this.status
+      this.status,
+      this.question
     );
   }
 
   /** Show a model's setting; undefined: the kernel does not say, as in a widget or of an older version. */
   show(requester: Requester | null, model: Model | null, state: AutosaveState | null | undefined): void {
+    if (requester !== this.requester || model?.id !== this.model?.id) {
+      replace(this.question); // it was about another model
+    }
     this.requester = requester;
     this.element.hidden = !requester || !model || state === undefined;
     const isOther = model?.id !== this.model?.id;
@@ -61,8 +67,10 @@ export class AutosavePart {
     }
   }
 
-  private async set(): Promise<void> {
+  /** overwrite: the user agreed to replace somebody else's file. */
+  private async set(overwrite = false): Promise<void> {
     const { requester, model } = this;
+    replace(this.question);
     this.every.hidden = this.unit.value !== 'step';
     if (!requester || !model) {
       return;
@@ -70,15 +78,47 @@ export class AutosavePart {
     const unit = this.unit.value === 'step' ? 'step' : this.unit.value === 'epoch' ? 'epoch' : 'off';
     const every = Math.max(1, Math.round(Number(this.every.value)) || DEFAULT_STEPS);
     try {
-      const { autosave } = await requester.request('autosave', { model: model.id, file: '', unit, every });
-      this.status.textContent = autosave ? words(autosave) : 'Not saved by itself.';
-      this.onChanged();
-    } catch (error) {
-      const { message, next } = asRequestError(error);
-      this.status.textContent = `${message}. ${next}`;
+      const body = { model: model.id, file: '', unit, every, ...(overwrite && { overwrite }) } as const;
+      const { autosave } = await requester.request('autosave', body);
+      if (model.id === this.model?.id) {
+        this.status.textContent = autosave ? words(autosave) : 'Not saved by itself.';
+      }
+      this.onChanged(requester, model);
+    } catch (caught) {
+      const error = asRequestError(caught);
+      if (model.id !== this.model?.id) {
+        return;
+      }
+      if (error.code === 'exists') {
+        this.ask(error);
+      } else {
+        this.status.textContent = `${error.message}. ${error.next}`;
+      }
     }
   }
 
+  private ask(error: RequestError): void {
+    const stop = (): void => {
+      this.unit.value = 'off';
+      void this.set();
+    };
+    replace(
+      this.question,
+      h(
+        'div',
+        { class: 'hl-confirm', role: 'group', 'aria-label': 'Please confirm' },
+        ...failure(error),
+        h(
+          'div',
+          { class: 'hl-buttons' },
+          button('Replace it', () => void this.set(true), { class: 'hl-button hl-primary' }),
+          button('Cancel', stop)
+        )
+      )
+    );
+  }
+
+  private readonly question: HTMLElement;
   private readonly unit: HTMLSelectElement;
   private readonly every: HTMLInputElement;
   private readonly status: HTMLElement;

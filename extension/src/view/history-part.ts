@@ -1,82 +1,253 @@
-// Earlier saves of a model's file: compare with one of them, or go back to it.
+// The saves of a model's file in the order of time: choose one to compare it with the model or with another save, to
+// reload it, or to put it back as the file.
 
 import { Requester, asRequestError } from '../protocol/channel';
-import type { Archive } from '../protocol/messages';
-import { button, h, replace } from './dom';
+import type { KeptSave, Model } from '../protocol/messages';
+import { Child, button, h, replace } from './dom';
 import { facts } from './save-part';
+import { agoText, bytesText } from './words';
 
 export interface HistoryOptions {
-  onCompare(file: string): void;
+  /** Compare a save with the model, or with another save. */
+  onCompare(file: string, other: string | null): void;
   onReload(file: string): void;
+  onRestore(file: string): void;
 }
 
 export class HistoryPart {
   readonly element: HTMLDetailsElement;
 
   constructor(private readonly options: HistoryOptions) {
-    this.list = h('div', { class: 'hl-history' });
+    this.strip = h('div', {
+      class: 'hl-saves',
+      role: 'listbox',
+      'aria-orientation': 'horizontal',
+      onkeydown: event => this.onKey(event as KeyboardEvent)
+    });
+    this.chosen = h('div', { class: 'hl-save-chosen' });
     this.element = h(
       'details',
       { class: 'hl-more', ontoggle: () => void this.load() },
       h('summary', {}, 'Earlier saves'),
-      this.list
+      this.strip,
+      this.chosen
     );
   }
 
-  /** Whose history it is; '' for none. */
-  show(requester: Requester | null, file: string): void {
-    this.element.hidden = requester === null || file === '';
-    if (requester !== this.requester || file !== this.file) {
+  /** Whose history it is; null for none. */
+  show(requester: Requester | null, model: Model | null, file: string): void {
+    this.element.hidden = requester === null || model === null;
+    if (requester !== this.requester || model?.id !== this.model?.id || file !== this.file) {
       this.requester = requester;
       this.file = file;
+      this.selected = null;
+      this.saves = [];
+      this.draw();
+      this.model = model;
       void this.load();
     }
+    this.model = model;
   }
 
   /** Ask again, where the list is open. */
   async load(): Promise<void> {
-    const { requester, file } = this;
-    if (!this.element.open || !requester || file === '') {
+    const { requester, model, file } = this;
+    if (!this.element.open || !requester || !model) {
       return;
     }
+    const isLatest = (): boolean =>
+      requester === this.requester && model.id === this.model?.id && file === this.file;
     try {
-      const { saves } = await requester.request('history', { file }, { timeout: 10_000 });
-      if (file === this.file) {
-        replace(
-          this.list,
-          ...(saves.length > 0
-            ? [h('ul', {}, ...saves.map(save => this.row(save)))]
-            : [
-                h(
-                  'p',
-                  { class: 'hl-empty' },
-                  `No earlier saves of ${file}. A save keeps the file that it replaces.`
-                )
-              ])
-        );
+      const { current, saves } = await requester.request(
+        'history',
+        { model: model.id, file },
+        { timeout: 10_000 }
+      );
+      if (isLatest()) {
+        this.current = current?.file ?? null;
+        this.saves = [...[...saves].reverse(), ...(current ? [current] : [])];
+        this.draw();
       }
     } catch (error) {
-      replace(this.list, h('p', { class: 'hl-empty' }, asRequestError(error).message));
+      if (isLatest()) {
+        this.saves = [];
+        this.draw(asRequestError(error).message);
+      }
     }
   }
 
-  private row(save: Archive): HTMLElement {
-    const what = save.problem || facts(save);
-    const label = `the save of ${new Date(save.modified * 1000).toLocaleString()}`;
-    const disabled = save.problem !== '';
+  private draw(problem = ''): void {
+    const { saves } = this;
+    const key = JSON.stringify([this.model?.id, this.file, this.current, saves, this.selected, problem]);
+    if (key === this.drawn) {
+      return; // what is chosen or typed below the strip stays
+    }
+    this.drawn = key;
+    this.strip.hidden = saves.length === 0;
+    this.strip.setAttribute('aria-label', `Saves of ${this.file}`);
+    if (!saves.some(save => save.file === this.selected)) {
+      this.selected = null;
+    }
+    const hadFocus = this.strip.contains(document.activeElement);
+    const stop = this.selected ?? saves.at(-1)?.file;
+    replace(this.strip, ...saves.map(save => this.card(save, save.file === stop)));
+    if (hadFocus) {
+      this.strip.querySelector<HTMLElement>('[tabindex="0"]')?.focus();
+    }
+    const save = saves.find(each => each.file === this.selected);
+    if (save) {
+      this.describe(save);
+    } else {
+      const hint = saves.length > 0 ? '' : `No saves of ${this.file} yet.`;
+      replace(this.chosen, h('p', { class: 'hl-empty' }, problem || hint || 'Choose a save.'));
+    }
+  }
+
+  private card(save: KeptSave, isStop: boolean): HTMLElement {
+    const isCurrent = save.file === this.current;
     return h(
-      'li',
-      {},
-      h('span', { title: label }, what),
-      button('Compare', () => this.options.onCompare(save.file), {
-        disabled,
-        'aria-label': `Compare with ${label}`
-      }),
-      button('Reload', () => this.options.onReload(save.file), { disabled, 'aria-label': `Reload ${label}` })
+      'div',
+      {
+        class: 'hl-save-card',
+        role: 'option',
+        tabindex: isStop ? 0 : -1,
+        'aria-selected': save.file === this.selected ? 'true' : 'false',
+        title: save.problem || `${whenText(save)}: ${facts(save)}`,
+        onclick: () => this.choose(save.file)
+      },
+      h(
+        'span',
+        { class: 'hl-save-when' },
+        isCurrent ? 'the file now' : agoText(save.modified, Date.now() / 1000)
+      ),
+      h('span', { class: 'hl-save-loss' }, save.problem ? 'damaged' : trainingText(save)),
+      h('span', { class: 'hl-save-size' }, bytesText(save.bytes)),
+      save.note !== '' && h('span', { class: 'hl-save-note' }, save.note)
     );
   }
 
-  private readonly list: HTMLElement;
+  private choose(file: string): void {
+    this.selected = file;
+    this.draw();
+    this.strip.querySelector<HTMLElement>('[tabindex="0"]')?.focus();
+  }
+
+  private onKey(event: KeyboardEvent): void {
+    const files = this.saves.map(save => save.file);
+    const at = files.indexOf(this.selected ?? '');
+    const last = files.length - 1;
+    const to = {
+      ArrowLeft: Math.max(0, at < 0 ? last : at - 1),
+      ArrowRight: Math.min(last, at < 0 ? last : at + 1),
+      Home: 0,
+      End: last,
+      Enter: at < 0 ? last : at,
+      ' ': at < 0 ? last : at
+    }[event.key];
+    const file = to === undefined ? undefined : files[to];
+    if (file !== undefined) {
+      event.preventDefault();
+      this.choose(file);
+    }
+  }
+
+  /** What can be done with a save. */
+  private describe(save: KeptSave): void {
+    const name = this.model?.name ?? 'the model';
+    const label = `the save of ${whenText(save)}`;
+    const disabled = save.problem !== '';
+    const others = this.saves.filter(each => each !== save && each.problem === '');
+    const other = h(
+      'select',
+      { class: 'hl-input', 'aria-label': 'Compare with', disabled },
+      h('option', { value: '' }, `${name} now`),
+      ...others.map(each =>
+        h(
+          'option',
+          { value: each.file },
+          each.file === this.current ? 'the file now' : `${whenText(each)}, ${trainingText(each)}`
+        )
+      )
+    );
+    const note = h('input', {
+      class: 'hl-input',
+      type: 'text',
+      maxlength: 200,
+      value: save.note,
+      placeholder: 'Note',
+      'aria-label': `Note on ${label}`,
+      onchange: () => void this.setNote(save, note.value)
+    });
+    replace(
+      this.chosen,
+      h(
+        'p',
+        { class: 'hl-summary' },
+        save.problem || [whenText(save), trainingText(save), facts(save)].join(', ')
+      ),
+      note,
+      h(
+        'div',
+        { class: 'hl-buttons' },
+        button('Compare', () => this.options.onCompare(save.file, other.value || null), {
+          disabled,
+          'aria-label': `Compare ${label}`
+        }),
+        h('label', { class: 'hl-save-other' }, 'with ', other)
+      ),
+      h(
+        'div',
+        { class: 'hl-buttons' },
+        button('Reload', () => this.options.onReload(save.file), {
+          disabled,
+          title: `Load this save into ${name}`,
+          'aria-label': `Reload ${label}`
+        }),
+        save.file !== this.current &&
+          button('Restore', () => this.options.onRestore(save.file), {
+            disabled,
+            title: `Make this save ${this.file} again; what is there now stays among the earlier saves`,
+            'aria-label': `Restore ${label}`
+          })
+      )
+    );
+  }
+
+  private async setNote(save: KeptSave, note: string): Promise<void> {
+    const { requester, model } = this;
+    try {
+      await requester?.request('note', { model: model?.id ?? '', file: save.file, note });
+      await this.load();
+    } catch (error) {
+      this.draw(asRequestError(error).message);
+    }
+  }
+
+  private readonly strip: HTMLElement;
+  private readonly chosen: HTMLElement;
   private requester: Requester | null = null;
+  private model: Model | null = null;
   private file = '';
+  private saves: KeptSave[] = [];
+  /** Name of the file itself among the saves. */
+  private current: string | null = null;
+  private selected: string | null = null;
+  private drawn = '';
+}
+
+function whenText(save: KeptSave): string {
+  return new Date(save.modified * 1000).toLocaleString();
+}
+
+/** `step 1200, loss 0.31`, as far as they are known. */
+export function trainingText({
+  step,
+  loss,
+  loss_name: name
+}: Pick<KeptSave, 'step' | 'loss' | 'loss_name'>): string {
+  const parts: Child[] = [
+    step !== null && `step ${step.toLocaleString('en')}`,
+    loss !== null && `${name || 'loss'} ${Number(loss.toPrecision(4))}`
+  ];
+  return parts.filter(part => part).join(', ') || 'no training';
 }

@@ -7,8 +7,7 @@ import { button, h, replace } from './dom';
 import { facts } from './save-part';
 
 export interface OpenPartOptions {
-  onArchives(archives: readonly Archive[]): void;
-  onOpened(model: Model): void;
+  onOpened(requester: Requester, model: Model): void;
   /** Called when the form unfolds. */
   onShown?(): void;
 }
@@ -18,7 +17,8 @@ export class OpenPart {
   readonly button: HTMLButtonElement;
 
   constructor(
-    private readonly results: ActionResults,
+    /** Where to show what comes of it; null where there is no kernel. */
+    private readonly outcome: () => ActionResults | null,
     private readonly options: OpenPartOptions
   ) {
     this.button = button('Open without code', () => void this.show(), {
@@ -30,11 +30,11 @@ export class OpenPart {
   }
 
   connect(requester: Requester | null, reason: string): void {
+    if (requester !== this.requester) {
+      this.close(); // it is about the archives of another kernel
+    }
     this.requester = requester;
     this.reason = reason;
-    if (!requester) {
-      this.close();
-    }
   }
 
   /** Unfold the form, or fold it again. */
@@ -45,7 +45,7 @@ export class OpenPart {
     }
     const requester = this.requester;
     if (!requester) {
-      this.results.fail(new RequestError('closed', this.reason));
+      this.outcome()?.fail(new RequestError('closed', this.reason));
       return;
     }
     this.button.setAttribute('aria-expanded', 'true');
@@ -54,11 +54,14 @@ export class OpenPart {
     replace(this.element, h('p', { role: 'status' }, 'Looking for archives …'));
     try {
       const { archives, folder } = await requester.request('archives', {});
-      this.options.onArchives(archives);
-      this.build(archives, folder);
+      if (requester === this.requester && !this.element.hidden) {
+        this.build(archives, folder);
+      }
     } catch (error) {
-      this.close();
-      this.results.fail(asRequestError(error));
+      if (requester === this.requester) {
+        this.close();
+        this.outcome()?.fail(asRequestError(error));
+      }
     }
   }
 
@@ -116,8 +119,9 @@ export class OpenPart {
   }
 
   private async open(file: string, name: string): Promise<void> {
-    const { requester, results } = this;
-    if (!requester) {
+    const { requester } = this;
+    const results = this.outcome();
+    if (!requester || !results || results.busy) {
       return;
     }
     results.begin(`Opening ${file} …`);
@@ -135,12 +139,14 @@ export class OpenPart {
         }
         reply = await requester.request('open', { file, name, replace: true });
       }
-      this.close();
+      if (requester === this.requester) {
+        this.close();
+      }
       results.finish([
         h('p', {}, `Opened as `, h('code', {}, reply.model.name), `. ${reply.summary}`),
         h('p', { class: 'hl-path' }, reply.path)
       ]);
-      this.options.onOpened(reply.model);
+      this.options.onOpened(requester, reply.model);
     } catch (error) {
       results.finish([]);
       results.fail(asRequestError(error));

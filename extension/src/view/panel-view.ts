@@ -6,6 +6,7 @@ import { Requester, asRequestError } from '../protocol/channel';
 import type {
   CurvesReply,
   Diagnostic,
+  FolderReply,
   HelloReply,
   Location,
   Model,
@@ -38,6 +39,8 @@ export interface KernelState {
   models: ModelsReply | null;
   /** The training runs, or the one that changed last. */
   curves: CurvesReply | null;
+  /** Where the kernel's files go. */
+  place?: FolderReply | null;
 }
 
 export interface PanelViewOptions {
@@ -164,7 +167,6 @@ export class PanelView {
       this.modelFindings = [];
       this.view.notices.clear();
       this.view.drawer.close();
-      this.actions.reset();
       this.curves.clear();
       this.knownModels = null;
       this.restore();
@@ -176,6 +178,7 @@ export class PanelView {
     this.view.drawer.offer('training', !this.curves.element.hidden);
     this.showStatus(state);
     this.actions.connect(state.requester, state.text);
+    this.actions.setPlace(state.place ?? null);
     this.view.connect(state.requester);
     this.addNotes(state.models);
     this.showModels();

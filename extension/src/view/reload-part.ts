@@ -1,7 +1,7 @@
 // Reload and Compare: what a file would change, or has changed, as a difference by Block.
 
 import { Requester, asRequestError } from '../protocol/channel';
-import type { Model, Progress, ReloadReply } from '../protocol/messages';
+import type { Progress, ReloadReply } from '../protocol/messages';
 import { ActionResults, failure } from './action-results';
 import { DiffOptions, diffView } from './diff-view';
 import { Child, button, h } from './dom';
@@ -79,14 +79,15 @@ export function reloaded(
   );
 }
 
-/** What differs between a file and the model; nothing is changed. */
+/** What differs between a file and the model, or another file; nothing is changed. */
 export async function compare(
   requester: Requester,
   { model, path, file }: SaveTarget,
   options: DiffOptions,
-  onProgress: OnProgress
+  onProgress: OnProgress,
+  other: string | null = null
 ): Promise<Child[]> {
-  const body = { model: model.id, file, ...(path ? { path } : {}) };
+  const body = { model: model.id, file, ...(path ? { path } : {}), ...(other !== null && { other }) };
   const reply = await requester.request('compare', body, { onProgress });
   return [
     h(
@@ -96,10 +97,4 @@ export async function compare(
       h('p', { class: 'hl-path' }, h('code', {}, reply.path), ` on ${reply.host}`)
     )
   ];
-}
-
-/** A Model with the token of its last reload. */
-export interface Undoable {
-  model: Model;
-  token: string;
 }

@@ -1,4 +1,5 @@
-// Saving: one model, one Block, or every model after its names were listed; what would be replaced is told first.
+// Saving: one model, one Block, or every model. A question comes only where something would be lost, or the file is
+// somebody else's; every save can be undone.
 
 import { RequestError, Requester, asRequestError } from '../protocol/channel';
 import type { Model, Progress, SaveReply, Saving, Target } from '../protocol/messages';
@@ -13,95 +14,179 @@ export interface SaveTarget {
   file: string;
 }
 
+/** A model with the token of a save or a reload that can be undone. */
+export interface Undoable {
+  model: Model;
+  token: string;
+}
+
 type OnProgress = (progress: Progress) => void;
 
-/**
- * Save, and ask before a file is replaced, unless the user agreed to replace this version of it, and before graphs are
- * lost; gives lines to show.
- */
+/** What has to be asked before a model is saved, with the version of the file that it is about. */
+interface Question {
+  target: SaveTarget;
+  error: RequestError;
+  there: Target | null;
+}
+
+/** Save, and ask first where the kernel says so; gives the reply, or null where the answer was no. */
 export async function save(
   requester: Requester,
   target: SaveTarget,
   results: ActionResults,
-  onProgress: OnProgress,
-  agreed = ''
-): Promise<Child[]> {
-  const { model, path, file } = target;
-  const body = { model: model.id, file, overwrite: false, ...(path ? { path } : {}) };
-  let overwrite: { overwrite?: boolean; replaces?: string; fewer_graphs?: boolean } = agreed
-    ? { overwrite: true, replaces: agreed }
-    : {};
+  onProgress: OnProgress
+): Promise<SaveReply | null> {
+  let agreed: Agreed | null = null;
   for (;;) {
     try {
-      return [saved(model, path, await requester.request('save', { ...body, ...overwrite }, { onProgress }))];
+      return await request(requester, target, agreed, onProgress);
     } catch (caught) {
-      const error = asRequestError(caught);
-      if (error.code === 'fewer-graphs') {
-        if (!(await results.confirm(failure(error), 'Save without them'))) {
-          return [h('p', {}, `${nameOf(model, path)} was not saved.`)];
-        }
-        overwrite = { ...overwrite, fewer_graphs: true };
-        continue;
+      const question: Question = await questionOf(requester, target, caught);
+      const yes = question.error.code === 'would-lose' ? 'Save without them' : 'Replace it';
+      if (!(await results.confirm(asked(question), yes))) {
+        return null;
       }
-      if (error.code !== 'exists') {
-        throw error;
-      }
-      const there = await look(requester, file);
-      const question = `${error.message}${there ? `: ${facts(there)}` : ''}. It is kept in the history.`;
-      if (!(await results.confirm(question, 'Replace it'))) {
-        return [h('p', {}, `${nameOf(model, path)} was not saved.`)];
-      }
-      overwrite = { overwrite: true, ...(there?.version ? { replaces: there.version } : {}) };
+      agreed = agreedTo(question);
     }
   }
 }
 
-/** The form that lists every model with its file; those that are left out are not checked. */
-export async function everyModelForm(
+/** What came of saving every model. */
+export interface EverySaved {
+  lines: Child[];
+  undoable: Undoable[];
+}
+
+/**
+ * Save each model to its file. Those that need an answer come last, in one question; models that are left out, such as
+ * loss functions, are named.
+ */
+export async function saveEvery(
   requester: Requester,
-  models: readonly SaveTarget[],
+  targets: readonly SaveTarget[],
   saving: Readonly<Record<string, Saving>>,
-  onSave: (chosen: { target: SaveTarget; replaces: string }[]) => void,
-  onCancel: () => void
-): Promise<HTMLElement> {
-  const { targets } = await requester.request('targets', { files: models.map(each => each.file) });
-  const rows = models.map((target, i) => {
-    const there = targets[i];
-    const leftOut = saving[target.model.id]?.left_out ?? '';
-    const twice = models.findIndex(other => other.file === target.file) < i;
-    const problem =
-      there?.problem || (twice ? 'another model has this file: give it a name of its own first' : '');
-    const box = h('input', {
-      type: 'checkbox',
-      checked: leftOut === '' && problem === '',
-      disabled: problem !== '',
-      onchange: () => count()
-    });
-    const what =
-      problem ||
-      (there?.version ? `replaces ${facts(there)}` : 'a new file') + (leftOut ? ` (${leftOut})` : '');
-    const element = h(
-      'label',
-      { class: 'hl-save-row' },
-      box,
-      h('span', {}, h('b', {}, target.model.name), ` ${target.model.class} → `, h('code', {}, target.file)),
-      h('span', { class: problem ? 'hl-problem' : 'hl-summary' }, what)
-    );
-    return { target, box, element, replaces: there?.version ?? '' };
-  });
-  const chosen = (): typeof rows => rows.filter(row => row.box.checked);
-  const go = button('', () => onSave(chosen()), { class: 'hl-button hl-primary' });
-  const count = (): void => {
-    go.textContent = `Save ${plural(chosen().length, 'model')}`;
-    go.disabled = chosen().length === 0;
+  results: ActionResults,
+  onProgress: OnProgress
+): Promise<EverySaved> {
+  const replies: [SaveTarget, SaveReply][] = [];
+  const questions: Question[] = [];
+  const failures: [SaveTarget, RequestError][] = [];
+  const attempt = async (target: SaveTarget, agreed: Agreed | null): Promise<void> => {
+    try {
+      replies.push([target, await request(requester, target, agreed, onProgress)]);
+    } catch (caught) {
+      try {
+        questions.push(await questionOf(requester, target, caught));
+      } catch (error) {
+        failures.push([target, asRequestError(error)]);
+      }
+    }
   };
-  count();
-  return h(
-    'div',
-    { class: 'hl-save-every', role: 'group', 'aria-label': 'Save every model' },
-    ...rows.map(row => row.element),
-    h('div', { class: 'hl-buttons' }, go, button('Cancel', onCancel))
-  );
+  const leftOut = (target: SaveTarget): string => saving[target.model.id]?.left_out ?? '';
+  for (const target of targets.filter(each => leftOut(each) === '')) {
+    await attempt(target, null);
+  }
+  const unanswered: SaveTarget[] = [];
+  while (questions.length > 0) {
+    const now = questions.splice(0);
+    const boxes = now.map(({ target }) =>
+      h('input', { type: 'checkbox', 'aria-label': `Save ${target.model.name}` })
+    );
+    const rows = now.map((question, i) =>
+      h('label', { class: 'hl-save-row' }, boxes[i], h('span', {}, ...asked(question)))
+    );
+    const question = [
+      h('p', {}, `${plural(now.length, 'model')} not saved yet. Tick what may be replaced:`),
+      ...rows
+    ];
+    const agreed = await results.confirm(question, 'Save these');
+    for (const [i, each] of now.entries()) {
+      if (agreed && boxes[i]?.checked) {
+        await attempt(each.target, agreedTo(each));
+      } else {
+        unanswered.push(each.target);
+      }
+    }
+  }
+  const left = targets.filter(each => leftOut(each) !== '');
+  return {
+    lines: [
+      h(
+        'div',
+        { class: 'hl-result' },
+        h('p', {}, `Saved ${plural(replies.length, 'model')}.`),
+        h(
+          'table',
+          { class: 'hl-saved' },
+          ...replies.map(([{ model }, reply]) =>
+            h(
+              'tr',
+              {},
+              h('td', {}, h('b', {}, model.name)),
+              h('td', {}, h('code', { title: `${reply.path} on ${reply.host}` }, reply.file)),
+              h('td', {}, graphWords(reply.graphs.map(graph => graph.path))),
+              h('td', {}, bytesText(reply.bytes)),
+              h('td', {}, [reply.kept && 'replaced', reply.note].filter(text => text).join('; '))
+            )
+          )
+        ),
+        ...unanswered.map(({ model }) => h('p', {}, `${model.name} was not saved.`)),
+        left.length > 0 &&
+          h(
+            'p',
+            { class: 'hl-summary' },
+            `Left out: ${left.map(each => `${each.model.name} (${leftOut(each)})`).join(', ')}.`
+          ),
+        ...failures.map(([{ model }, error]) =>
+          h(
+            'div',
+            { class: 'hl-alert', role: 'alert' },
+            h('p', {}, `${model.name} was not saved.`),
+            ...failure(error)
+          )
+        )
+      )
+    ],
+    undoable: replies.flatMap(([{ model }, { undo }]) => (undo ? [{ model, token: undo }] : []))
+  };
+}
+
+interface Agreed {
+  overwrite: true;
+  replaces?: string;
+}
+
+function request(
+  requester: Requester,
+  { model, path, file }: SaveTarget,
+  agreed: Agreed | null,
+  onProgress: OnProgress
+): Promise<SaveReply> {
+  const body = { model: model.id, file, ...(path ? { path } : {}) };
+  return requester.request('save', { ...body, ...(agreed ?? { overwrite: false }) }, { onProgress });
+}
+
+/** What the kernel wants to be asked; another error is thrown again. */
+async function questionOf(requester: Requester, target: SaveTarget, caught: unknown): Promise<Question> {
+  const error = asRequestError(caught);
+  if (error.code !== 'exists' && error.code !== 'would-lose') {
+    throw error;
+  }
+  return { target, error, there: await look(requester, target.file) };
+}
+
+function agreedTo({ there }: Question): Agreed {
+  return { overwrite: true, ...(there?.version ? { replaces: there.version } : {}) };
+}
+
+function asked({ target, error, there }: Question): Child[] {
+  const [what, ...rest] = failure(error);
+  return [
+    h('p', {}, 'Save ', h('b', {}, nameOf(target.model, target.path)), '?'),
+    what,
+    there !== null && there.version !== '' && h('p', { class: 'hl-summary' }, `There now: ${facts(there)}.`),
+    ...rest
+  ];
 }
 
 /** `Net, 6 graphs, 61.7 kB, 3 min ago`. */
@@ -127,7 +212,13 @@ async function look(requester: Requester, file: string): Promise<Target | null> 
   }
 }
 
-function saved(model: Model, path: string, reply: SaveReply): HTMLElement {
+/** What a save wrote, with a way back. */
+export function saved(
+  model: Model,
+  path: string,
+  reply: SaveReply,
+  onUndo: (token: string) => void
+): HTMLElement {
   const name = nameOf(model, path);
   const graphs = reply.graphs.map(graph => `${graph.path || name} (${plural(graph.operators, 'operator')})`);
   return h(
@@ -143,7 +234,8 @@ function saved(model: Model, path: string, reply: SaveReply): HTMLElement {
     reply.kept !== '' && h('p', {}, 'The file that was there is in the history.'),
     reply.note !== '' && h('p', {}, reply.note),
     graphs.length > 0 &&
-      h('details', {}, h('summary', {}, 'Graphs'), h('ul', {}, ...graphs.map(line => h('li', {}, line))))
+      h('details', {}, h('summary', {}, 'Graphs'), h('ul', {}, ...graphs.map(line => h('li', {}, line)))),
+    reply.undo !== '' && button('Undo this save', () => onUndo(reply.undo))
   );
 }
 

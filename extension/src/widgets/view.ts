@@ -32,6 +32,7 @@ import { splitPanes } from '../view/split-panes';
 interface Traits {
   protocol: number;
   version: string;
+  kernel_id: string;
   model: string;
   tree: unknown;
   graph: unknown;
@@ -45,6 +46,7 @@ const PATIENCE = 8000;
 
 function render({ model, el }: RenderProps<Traits>): () => void {
   const channel = new Channel((message: Envelope) => model.send(message));
+  channel.kernelId = model.get('kernel_id');
   const receive = (content: unknown): void => channel.receive(content);
   model.on('msg:custom', receive);
 

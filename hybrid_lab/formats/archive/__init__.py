@@ -9,7 +9,7 @@ from .difference import diff, diff_sides
 from .load import load_cached_graphs, load_opened
 from .open import load, structure
 from .report import LoadReport, TrainerStates
-from .save import FEWER_GRAPHS, save_cached_graphs
+from .save import FEWER_GRAPHS, save_cached_graphs, would_lose
 from .sides import FileSide, LiveSide
 from .summary import inspect, verify
 
@@ -34,4 +34,5 @@ __all__ = [
     "use_compiled",
     "verify",
     "why_no_archive",
+    "would_lose",
 ]

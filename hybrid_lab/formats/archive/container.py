@@ -146,6 +146,11 @@ class Container:
         return cls(source)
 
     @property
+    def digest(self) -> str:
+        """The root digest: SHA-256 of the manifest, which has the digests of everything else."""
+        return self._digest
+
+    @property
     def names(self) -> list[str]:
         """The members' names in order, without the manifest."""
         return list(self._records)
@@ -238,7 +243,8 @@ class Container:
         if entry.size > MANIFEST_LIMIT:
             raise self.error(f"damaged archive: a manifest of {entry.size} bytes", MANIFEST)
         content = self._source[entry.start : entry.stop]
-        if comment != _COMMENT + hashlib.sha256(content).hexdigest().encode():
+        self._digest = hashlib.sha256(content).hexdigest()
+        if comment != _COMMENT + self._digest.encode():
             raise self.error("damaged archive: the manifest does not match the root digest", MANIFEST)
         self._check_crc(MANIFEST, zlib.crc32(content))
         manifest = strict_json.parse(content, path=self.path, member=MANIFEST)

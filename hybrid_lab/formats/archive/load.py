@@ -21,7 +21,7 @@ from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 
-from . import graphs, layout
+from . import graphs, layout, ledger
 from .archive import Archive
 from .attributes import CHOICES, restoring
 from .block_save import load_pair, prefix_of
@@ -205,6 +205,7 @@ class _Loading:
             saved_trainer.restore(trainer)
         if self.is_whole and not self.differences and isinstance(self.archive, Archive):
             note_file(self.net, os.path.abspath(self.archive.path), "loaded")
+            ledger.note(self.net, self.archive.path)
         if interrupt is not None:
             raise interrupt
         graphs = sum(map(len, pins.values())) if self.from_file else len(members)

@@ -24,7 +24,7 @@ from hybrid_lab.ops.framework.dtypes import name_of
 from hybrid_lab.ops.framework.operator import find
 
 from ..singa import is_singa
-from . import attributes, layout
+from . import attributes, layout, ledger
 from .archive import Archive
 from .folder import Folder, folder_at
 from .tree import BlockRecord, ParameterRecord, Tree, initializer_of, rename_classes
@@ -142,7 +142,10 @@ def load(
     with without_collecting():
         folder = folder_at(path)
         archive = Archive(layout.existing_path(path)) if folder is None else Folder(folder)
-        return _build(archive, ctx, with_aux, classes)
+        loaded = _build(archive, ctx, with_aux, classes)
+        if folder is None:
+            ledger.note(loaded[0] if with_aux else loaded, layout.existing_path(path))
+        return loaded
 
 
 def _build(

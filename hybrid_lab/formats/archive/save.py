@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -30,7 +30,7 @@ from hybrid_lab.symbol import tracing
 from ..atomic import atomic_write, check_writable, progress_of
 from ..kinds import check_path
 from ..mxnet.model import encode_model, write_model
-from . import attributes, graphs, layout, tree, values
+from . import attributes, graphs, layout, ledger, tree, values
 from .compiled import binaries_of, write_binaries
 from .container import Container, ContainerWriter, why_no_archive
 from .examples import Examples
@@ -187,6 +187,8 @@ def _save(
             raise ArchiveError(str(error), path=file_name) from None
         absolute = os.path.abspath(file_name)
         note_file(net, absolute, "saved")
+        if checkpoint is None:
+            ledger.note(net, absolute)
     if contents.unsaved:
         unsaved = layout.shorten(contents.unsaved, 20)
         text = f"{_called(net)}: attributes that are no data were not saved: {unsaved}; code must make them again"
@@ -239,23 +241,65 @@ def _check_no_graph_is_lost(file_name: str, contents: _Contents, problems: Seque
     problems : why some Blocks have no graph
     """
     try:
-        before = [name for name in Container.open(file_name).manifest["members"] if layout.is_graph(name)]
+        before = graph_members(Container.open(file_name))
     except (ArchiveError, OSError):  # there is no file, or one that is no archive
         return
-    graphs = contents.graphs
-    without = {layout.graph_member(record.path, 1) for record in contents.tree.blocks if not record.graphs}
-    if len(before) <= len(graphs) and without.isdisjoint(before):
+    lost = _lost_graphs(before, contents.graphs.keys(), contents.tree)
+    if not lost:
         return
-    lost = [layout.named_graph(member) for member in before if member not in graphs]
     causes = f" No graph was made of {'; '.join(problems)}." if problems else ""
     raise FewerGraphsError(
-        f"{file_name} has {count(len(before), 'graph')}, and this save has {len(graphs)}: it would lose "
+        f"{file_name} has {count(len(before), 'graph')}, and this save has {len(contents.graphs)}: it would lose "
         f"{layout.shorten(lost)}.{causes} Nothing was written. Call the model as it was called before, save to another "
         f"path, or pass overwrite={FEWER_GRAPHS!r}",
         lost,
         len(before),
-        len(graphs),
+        len(contents.graphs),
     )
+
+
+def graph_members(archive: Container) -> list[str]:
+    """The names of the members that hold graphs."""
+    return [name for name in archive.manifest["members"] if layout.is_graph(name)]
+
+
+def _lost_graphs(before: Sequence[str], now: Set[str], described: tree.Tree) -> list[str]:
+    """In words, the graphs of a file that a save without them would lose; none where the save has as many graphs, and
+    one of every Block that has one in the file.
+    """
+    without = {layout.graph_member(record.path, 1) for record in described.blocks if not record.graphs}
+    if len(before) <= len(now) and without.isdisjoint(before):
+        return []
+    return [layout.named_graph(member) for member in before if member not in now]
+
+
+_PARTS = {
+    layout.TRAINER: "the states of the Trainer",
+    layout.AUX: "your own values, saved with aux=",
+    layout.CHECKPOINT: "the place in the training, saved with a checkpoint",
+}
+"""Members of an archive that only a save by code writes."""
+
+
+def would_lose(net: Block, path: str | PathLike[str], trainer: Trainer | None = None) -> list[str]:
+    """In words, the graphs, tensors and other parts of the archive at `path` that a save of `net` would not write.
+
+    Nothing changes. Tensors are looked for only where the file has the Blocks of this model: those of another model
+    are no loss of this one. Raises ArchiveError, FileError.
+    """
+    archive = Container.open(path)
+    with without_collecting(), boundary.lock, passing(net) as blocks:
+        trace_missing(blocks)
+        described = tree.describe_tree(net)
+        _, members = _named_graphs(described)
+        values_now = {
+            key for key, parameter in described.live_parameters.items() if access.arrays(parameter) is not None
+        }
+    lost = [f"the graph of {name}" for name in _lost_graphs(graph_members(archive), members.keys(), described)]
+    if layout.WEIGHTS in archive:
+        tensors = archive.manifest["members"][layout.WEIGHTS].get("tensors", {})
+        lost += [f"the values of {key}" for key in tensors if key not in values_now]
+    return lost + [text for member, text in _PARTS.items() if member in archive and trainer is None]
 
 
 class _Contents:
@@ -353,16 +397,7 @@ class _Contents:
         ]
 
     def _name_graphs(self) -> dict[str, NeutralGraph]:
-        members: dict[str, NeutralGraph] = {}
-        self.types: dict[str, Types | None] = {}
-        for record, block in zip(self.tree.blocks, self.tree.live_blocks, strict=True):
-            if not isinstance(block, HybridBlock):
-                continue
-            cache = access.graphs(block)
-            for number, neutral in enumerate(cache.predicting_first(), start=1):
-                member = layout.graph_member(record.path, number)
-                record.graphs.append(member)
-                members[member], self.types[member] = neutral, cache.types_of(neutral)
+        self.types, members = _named_graphs(self.tree)
         return members
 
     def write(self, writer: ContainerWriter) -> None:
@@ -391,6 +426,21 @@ class _Contents:
             write_binaries(writer, self.binaries)
         own = {} if values.is_of_1_0([self.aux, self.checkpoint]) else {"reader": "1.2"}
         writer.finish({**own, "writer": f"hybrid_lab {_version.__version__}", "model": self.tree.blocks[0].class_})
+
+
+def _named_graphs(described: tree.Tree) -> tuple[dict[str, Types | None], dict[str, NeutralGraph]]:
+    """Name of a member -> the types of its inputs, and its graph. Notes the names in the records of the Blocks."""
+    members: dict[str, NeutralGraph] = {}
+    types: dict[str, Types | None] = {}
+    for record, block in zip(described.blocks, described.live_blocks, strict=True):
+        if not isinstance(block, HybridBlock):
+            continue
+        cache = access.graphs(block)
+        for number, neutral in enumerate(cache.predicting_first(), start=1):
+            member = layout.graph_member(record.path, number)
+            record.graphs.append(member)
+            members[member], types[member] = neutral, cache.types_of(neutral)
+    return types, members
 
 
 def _values_of(parameter: Parameter) -> np.ndarray:

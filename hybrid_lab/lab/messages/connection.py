@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 TARGET = "hybrid_lab"
 """Name of the comm target."""
-PROTOCOL = 2
+PROTOCOL = 3
 ErrorCode = Literal[
     "protocol",
     "bad-request",
+    "wrong-kernel",
     "unknown-model",
     "unknown-block",
     "exists",
-    "fewer-graphs",
+    "would-lose",
     "bad-file-name",
     "not-found",
     "corrupt",
@@ -27,9 +28,10 @@ ErrorCode = Literal[
 
 
 class HelloReply(TypedDict):
-    """What this kernel is."""
+    """What this kernel is. `kernel_id`: of this process, which every later request names."""
 
     kernel: str
+    kernel_id: NotRequired[str]
     protocol: int
     python: str
     host: str
@@ -70,6 +72,24 @@ class Progress(TypedDict):
     text: str
     done: int
     total: int
+
+
+class FolderReply(TypedDict):
+    """Where files go. `beside`: the notebook is there too; `folders`, `archives`: names in the folder `path`."""
+
+    folder: str
+    host: str
+    beside: bool
+    path: str
+    folders: list[str]
+    archives: list[str]
+
+
+class FolderRequest(TypedDict):
+    """The notebook's path as the page knows it, and a folder below the kernel's, "" for that one itself."""
+
+    notebook: str
+    path: str
 
 
 class WatchReply(TypedDict):

@@ -69,7 +69,8 @@ class CompareReply(TypedDict):
 
 
 class CompareRequest(ModelRequest):
-    """The file to compare a model, or the Block at a path of it, with."""
+    """The file to compare a model, or the Block at a path of it, with; or the file `other` in place of the model."""
 
     file: str
     path: NotRequired[str]
+    other: NotRequired[str]

@@ -28,7 +28,7 @@ class Saving(TypedDict):
 
 
 class Model(WithClass):
-    """A top-level Block of the user's namespace."""
+    """A top-level Block of the user's namespace. `undo`: the token of what can be undone next, `undoes`: in words."""
 
     id: str
     name: str
@@ -42,6 +42,7 @@ class Model(WithClass):
     engine: str
     file: str
     undo: str
+    undoes: str
     revision: int
     summary: str
 
@@ -89,12 +90,13 @@ class ChangedBlock(BlockRow):
 
 
 class ModelsReply(TypedDict):
-    """The models of the namespace; also a push."""
+    """The models of the namespace; also a push. `folder`: where files go now, "" where that is not known."""
 
     models: list[Model]
     busy: bool
     notes: list[str]
     saving: NotRequired[dict[str, Saving]]
+    folder: NotRequired[str]
 
 
 class TreeReply(TypedDict):

@@ -20,7 +20,7 @@ class SavedGraph(TypedDict):
 
 
 class SaveReply(TypedDict):
-    """The written archive."""
+    """The written archive. `kept`: the earlier save that has what was replaced; `undo`: the token that undoes it."""
 
     path: str
     file: str
@@ -32,16 +32,17 @@ class SaveReply(TypedDict):
     seconds: float
     note: str
     kept: NotRequired[str]
+    undo: NotRequired[str]
 
 
 class SaveRequest(ModelRequest):
-    """Where to save a model."""
+    """Where to save a model. `overwrite`: the user agreed to replace the file, of the version `replaces`."""
 
     file: str
     overwrite: bool
     path: NotRequired[str]
     replaces: NotRequired[str]
-    fewer_graphs: NotRequired[bool]
+    note: NotRequired[str]
 
 
 class ReloadReply(TypedDict):
@@ -75,7 +76,7 @@ class UndoReply(TypedDict):
 
 
 class UndoRequest(ModelRequest):
-    """The token of the reload to undo."""
+    """The token of the save or reload to undo."""
 
     undo: str
 
@@ -135,17 +136,56 @@ class TargetsRequest(TypedDict):
     files: list[str]
 
 
+class KeptSave(Archive):
+    """A save with what was known of the training then. `loss`: the value logged last under the name `loss_name`."""
+
+    step: int | None
+    loss: float | None
+    loss_name: str
+    note: str
+
+
 class HistoryReply(TypedDict):
-    """Earlier saves of a file, newest first; `file` of each is the name to compare with or to reload from."""
+    """Saves of a file. `current`: the file itself, null if there is none; `saves`: earlier ones, newest first."""
 
     folder: str
-    saves: list[Archive]
+    current: KeptSave | None
+    saves: list[KeptSave]
 
 
-class HistoryRequest(TypedDict):
-    """The file whose earlier saves are asked for."""
+class HistoryRequest(ModelRequest):
+    """The file of a model whose earlier saves are asked for, "" for the one that Save proposes."""
 
     file: str
+
+
+class RestoreReply(TypedDict):
+    """The file that has what an earlier save had. `undo`: the token that undoes it."""
+
+    path: str
+    file: str
+    host: str
+    summary: str
+    undo: str
+
+
+class RestoreRequest(ModelRequest):
+    """The earlier save to put back as the model's file."""
+
+    file: str
+
+
+class NoteReply(TypedDict):
+    """The note as it was kept."""
+
+    note: str
+
+
+class NoteRequest(ModelRequest):
+    """A line about a save, which may be an earlier one; "" removes it."""
+
+    file: str
+    note: str
 
 
 class AutosaveReply(TypedDict):
@@ -160,3 +200,4 @@ class AutosaveRequest(ModelRequest):
     file: str
     unit: AutosaveUnit
     every: int
+    overwrite: NotRequired[bool]

@@ -1,0 +1,182 @@
+"""Saving and reloading every model of a notebook or a script at once: `mx.lab.save_all`, `mx.lab.reload_all`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+
+from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
+from hybrid_lab.diagnostics.file_errors import writing
+from hybrid_lab.diagnostics.words import check_choice, count, first_line
+from hybrid_lab.formats import archive
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.step import boundary
+from hybrid_lab.insight.report import InsightReport
+from hybrid_lab.insight.states import class_name
+from hybrid_lab.insight.table import Column, Row, Table
+from hybrid_lab.lab import registry, saves
+from hybrid_lab.lab.registry import LiveModel, Registry
+
+
+@dataclass
+class EveryRow:
+    """One model. file : its archive; did : what was done, or why not; ok : whether it was done"""
+
+    model: str
+    kind: str
+    file: str
+    did: str
+    ok: bool
+
+
+@dataclass(repr=False)
+class EveryReport(InsightReport):
+    """What became of each model."""
+
+    name: str
+    verb: str
+    rows: list[EveryRow] = field(default_factory=list)
+
+    @property
+    def headline(self) -> str:
+        """`3 models saved, 1 left out`."""
+        done = sum(row.ok for row in self.rows)
+        others = len(self.rows) - done
+        return f"{count(done, 'model')} {self.verb}" + (f", {others} left out" if others else "")
+
+    def _table(self) -> Table:
+        columns = (Column("model"), Column("class"), Column("file", flexible=True), Column("", flexible=True))
+        return Table(columns, [Row((row.model, row.kind, row.file, row.did)) for row in self.rows])
+
+
+def save_all(
+    folder: str | PathLike[str] | None = None,
+    *,
+    models: Mapping[str, Block] | None = None,
+    note: str = "",
+    overwrite: bool = False,
+) -> EveryReport:
+    """Save every model, each to an archive of its own; the files that are replaced are kept among the earlier saves.
+
+    folder : where `<name>.hlab` goes, created if it is missing; by default the file that each model was last saved to
+        or loaded from, else `<name>.hlab` in the current folder
+    models : name -> Block; by default the models that the panel lists: Blocks bound to variables of the notebook, or of
+        the script. Loss functions and models that were never called are left out, which the report says
+    note : a line that the list of earlier saves shows
+    overwrite : also replace archives of models of another class, and those that have graphs which this save has not
+
+    Raises HybridLabError that names the models that could not be saved; the others are saved then.
+    """
+    rows, problems, taken = [], [], {}
+    with writing(folder or os.curdir):
+        if folder is not None:
+            os.makedirs(folder, exist_ok=True)
+    for name, net, entry in _models(models):
+        path = _file(name, entry, folder)
+        left_out = entry.facts.left_out if entry is not None else ""
+        if left_out:
+            rows.append(EveryRow(name, class_name(net), "", f"left out: {left_out}", False))
+            continue
+        try:
+            if path in taken:
+                raise HybridLabError(f"{path} is the file of {taken[path]} already")
+            taken[path] = name
+            _check(net, path, overwrite)
+            with boundary.lock:
+                kept = saves.write(net, path, note, fewer_graphs=overwrite)
+        except (HybridLabError, OSError) as error:
+            problems.append(f"{name}: {first_line(error)}")
+            continue
+        if entry is not None:
+            entry.file = path
+        contents = archive.inspect(path)
+        did = f"{count(contents['graphs'], 'graph')}, {count(contents['parameters'], 'parameter')}"
+        did += "" if kept is None else "; what was there is kept among the earlier saves"
+        rows.append(EveryRow(name, class_name(net), os.fspath(path), did, True))
+    return _report("save_all", "saved", rows, problems)
+
+
+def reload_all(
+    folder: str | PathLike[str] | None = None,
+    *,
+    models: Mapping[str, Block] | None = None,
+    graphs: str = "code",
+) -> EveryReport:
+    """Load into every model the archive that `save_all` wrote of it; a model without a file is left out.
+
+    folder, models : as in `save_all`; graphs : as in `net.load`: "file" lets the file's graphs win over the code
+
+    Raises HybridLabError that names the models that could not be loaded, which are unchanged; the others are loaded.
+    """
+    check_choice("graphs", graphs, ("code", "file"), HybridLabError)
+    rows, problems = [], []
+    for name, net, entry in _models(models):
+        path = _file(name, entry, folder)
+        if not path.exists():
+            if entry is None or not entry.facts.left_out:
+                rows.append(EveryRow(name, class_name(net), os.fspath(path), "left out: there is no such file", False))
+            continue
+        try:
+            report = archive.load_cached_graphs(net, path, graphs=graphs)
+        except (HybridLabError, OSError) as error:
+            problems.append(f"{name}: {first_line(error)}")
+            continue
+        if entry is not None:
+            entry.file = path
+            entry.rows.mark([])
+        rows.append(EveryRow(name, class_name(net), os.fspath(path), first_line(report), True))
+    return _report("reload_all", "reloaded", rows, problems)
+
+
+def _report(name: str, verb: str, rows: list[EveryRow], problems: list[str]) -> EveryReport:
+    """The report, or an error that names what could not be done."""
+    report = EveryReport(name, verb, rows)
+    if problems:
+        raise HybridLabError("; ".join([*problems, f"{report.headline} all the same"]))
+    return report
+
+
+def _check(net: Block, path: Path, overwrite: bool) -> None:
+    """Raises HybridLabError where something else than an archive of this model's class would be replaced."""
+    if not os.path.lexists(path):
+        return
+    reason = archive.why_no_archive(path)
+    if reason is not None:
+        raise HybridLabError(f"{path} exists and is not an intact archive ({reason}); choose another folder")
+    kind = archive.inspect(path)["class"]
+    if kind != class_name(net) and not overwrite:
+        raise HybridLabError(
+            f"{path} holds another model, {kind}, not {class_name(net)}: choose another folder, or pass overwrite=True"
+        )
+
+
+def _file(name: str, entry: LiveModel | None, folder: str | PathLike[str] | None) -> Path:
+    if folder is not None:
+        return Path(os.path.abspath(folder)) / f"{name}.hlab"
+    if entry is not None and entry.file is not None:
+        return entry.file
+    return Path.cwd() / f"{name}.hlab"
+
+
+def _models(models: Mapping[str, Block] | None) -> list[tuple[str, Block, LiveModel | None]]:
+    """(name, model, its entry in the panel)."""
+    if models is not None:
+        for name, net in models.items():
+            if not isinstance(name, str) or not name or os.path.basename(name) != name or not isinstance(net, Block):
+                raise SettingError("models= takes a dict of names and Blocks, such as {'net': net}")
+        return [(name, net, None) for name, net in models.items()]
+    entries = _registry().refresh()
+    return [(entry.name, block, entry) for entry in entries if (block := entry.reference()) is not None]
+
+
+def _registry() -> Registry:
+    """The panel's, in a notebook; else one of the script's variables."""
+    if registry.of_notebook is not None:
+        return registry.of_notebook
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return Registry(lambda: vars(sys.modules["__main__"]) if shell is None else shell.user_ns)

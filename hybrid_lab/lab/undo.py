@@ -1,0 +1,85 @@
+"""What undoes a save or a reload of a model."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.formats.archive import Container, ledger
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.lab import history
+from hybrid_lab.lab.errors import RequestError
+
+if TYPE_CHECKING:
+    from hybrid_lab.lab.registry import LiveModel
+
+
+@dataclass(frozen=True)
+class Undo:
+    """A save or a reload of a model that can be undone.
+
+    token : names it in requests; kind : "save" or "reload"; what : in words; act : undoes it and says what it did
+    """
+
+    token: str
+    kind: str
+    what: str
+    act: Callable[[], str]
+
+
+def undo_of_save(
+    entry: LiveModel, net: Block, path: Path, kept: Path | None, was_own: bool, before: Path | None
+) -> Undo:
+    """What undoes a save that has just ended.
+
+    kept : the earlier save that has what was replaced; was_own : that was this model's; before : the model's file then
+    """
+    saved = _digest(path)
+
+    def act() -> str:
+        if _digest(path) != saved:
+            raise RequestError(
+                "nothing-to-undo",
+                f"{path.name} was changed or removed since this save, so it stays as it is",
+                "Look at the earlier saves of the file.",
+            )
+        if kept is None:
+            history.take_away(path)
+            text = f"{path.name} is gone, as it was before the save; its contents are among the earlier saves"
+        elif not kept.exists():
+            raise RequestError("nothing-to-undo", f"the file that {path.name} was before is no longer kept")
+        else:
+            history.put_back(path, kept)
+            text = f"{path.name} is as it was before the save; what was saved is among the earlier saves"
+            (ledger.note if was_own else ledger.forget)(net, path)
+        if entry.file == path:
+            entry.file = before
+        return text
+
+    return Undo(secrets.token_hex(8), "save", f"the save to {path.name}", act)
+
+
+def _digest(path: Path) -> str:
+    """The root digest of an archive, "" where there is none."""
+    try:
+        return Container.open(path).digest
+    except (HybridLabError, OSError):
+        return ""
+
+
+def restored(entry: LiveModel, net: Block, path: Path, kept: Path) -> Undo | None:
+    """Put an earlier save back as the file; gives what undoes that, None where it is the file already."""
+    now, before = ledger.version(path), entry.file
+    was_own = now in ("", ledger.noted(net, path))
+    replaced = history.put_back(path, kept)
+    if replaced is None and now == ledger.version(path):
+        return None
+    if was_own:
+        ledger.note(net, path)
+    undo = undo_of_save(entry, net, path, replaced, was_own, before)
+    return replace(undo, what=f"the return of {path.name} to an earlier save")
+
