@@ -74,9 +74,9 @@ def one_line(note: str) -> str:
 
 def of_training(net: Block) -> SaveFacts:
     """Step and last logged loss of the run that trains this model, or that trained it last."""
-    if "hybrid_lab.lab.runs" not in sys.modules:
+    if "hybrid_lab.lab.training_runs" not in sys.modules:
         return NOTHING
-    from hybrid_lab.lab.runs import runs
+    from hybrid_lab.lab.training_runs import runs
 
     for run in reversed(runs.all()):
         if _trains(run, net):

@@ -119,7 +119,9 @@ proxy = Proxy()"""
     assert names == ["net", "rude"]
     models = hooks.lab_of(shell).session.models()["models"]
     assert [model["class"] for model in models] == ["Net", "Rude"]
-    assert "Rude" in hooks.lab_of(shell).session.tree(hooks.lab_of(shell).session.registry.get("m2"))["root"]["repr"]
+    session = hooks.lab_of(shell).session
+    (rude,) = [entry for entry in session.registry.refresh() if entry.id.startswith("m2.")]
+    assert "Rude" in session.tree(rude)["root"]["repr"]
     assert "no " not in capsys.readouterr().err
 
 

@@ -26,6 +26,7 @@ def bodies(model):
         "overlay": own | {"path": "", "program": "", "kind": "memory", "data": ""},
         "values": own | {"path": "head", "name": "weight", "what": "data"},
         "watch_nan": own | {"on": True},
+        "answers": own,
         "findings": own,
         "explain": own,
         "lint": {"cells": [], "only": []},
