@@ -32,6 +32,7 @@ export function model(changes: Partial<Model> = {}): Model {
     file: 'net.hlab',
     undo: '',
     undoes: '',
+    held: '',
     revision: 1,
     summary: '',
     ...changes

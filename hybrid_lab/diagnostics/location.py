@@ -29,6 +29,10 @@ _IPYTHON_INPUT = re.compile(r"<ipython-input-(\d+)-")
 _IPYKERNEL_FILE = re.compile(r"[\\/]ipykernel_\d+[\\/]\d+\.py$")
 
 
+cell_runs = 0
+"""While a cell of a notebook runs, the id of its variables; kept by the lab."""
+
+
 def register_cell(file: str, number: int, lines_above: int = 0) -> None:
     """Name the notebook cell whose code object has `file` as its file name; a re-run cell gets its new number.
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hybrid_lab import forks
+from hybrid_lab.diagnostics import location
 from hybrid_lab.diagnostics.location import Location, capture
-from hybrid_lab.gluon import access
+from hybrid_lab.gluon import access, looks
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
@@ -64,6 +65,7 @@ class Item:
         those of the results; gives is None where the call did not return
     training, recording : the mode of the call
     location : the line that called, or None; inside : the record of a plain Block's call, as far as there was one
+    times : how many calls that are alike it stands for; joined : per array the sources of all that it was made from
     """
 
     block: weakref.ref[Block] | None
@@ -76,6 +78,8 @@ class Item:
     recording: bool = False
     location: Location | None = None
     inside: Record | None = None
+    times: int = 1
+    joined: tuple[tuple[Source, ...], ...] = ()
 
 
 @dataclass(eq=False, slots=True)
@@ -121,15 +125,16 @@ def _listening(change: int) -> None:
 class Recorder:
     """Notes one call, or the code of a cell, in full.
 
-    args : of the call; blocks : how many calls of Blocks it notes
+    args : of the call; is_cell : whether it notes the code of a cell, up to some number of calls
     """
 
-    __slots__ = ("_blocks", "_is_open", "_of", "ids", "inputs", "items")
+    __slots__ = ("_is_cell", "_is_open", "_most", "_of", "ids", "inputs", "items")
 
-    def __init__(self, args: object, blocks: int = _ITEMS):
+    def __init__(self, args: object, is_cell: bool = False):
         self.items: list[Item] = []
         self.ids: list[int] = []
-        self._blocks, self._is_open = blocks, True
+        self._is_cell, self._is_open = is_cell, True
+        self._most = _CALLS_OF_CELL if is_cell else _ITEMS
         self._of: dict[int, tuple[weakref.ref[Any], Source]] = {}
         self.inputs = self._note(args, -1)
         _listening(1)
@@ -142,7 +147,15 @@ class Recorder:
 
     @property
     def _has_room(self) -> bool:
-        return self._is_open and len(self.items) < _ITEMS and len(self.ids) <= self._blocks
+        return self._is_open and len(self.items) < _ITEMS and len(self.ids) <= self._most
+
+    def _leave_cell(self) -> bool:
+        """Whether this notes a cell and has no room left: nothing is noted in the rest of the cell."""
+        if not self._is_cell or self._has_room:
+            return False
+        self.close()
+        local.around = None
+        return True
 
     def _note(self, values: object, item: int) -> Types:
         types = []
@@ -166,6 +179,8 @@ class Recorder:
 
     def call(self, block: Block, function: Callable[..., _R], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> _R:
         """Call a Block, whose call `function` does, and note it. What it calls itself is noted by it, if at all."""
+        if self._leave_cell():
+            return function(*args, **keywords)
         self.ids.append(id(block))
         item = self._begin(Item(weakref.ref(block)), (args, keywords)) if self._has_room else None
         number = len(self.items) - 1
@@ -182,7 +197,7 @@ class Recorder:
 
     def operator(self, op: Operator, inputs: object, run: Callable[[], _R]) -> _R:
         """Run an operator and note it."""
-        if not self._has_room:
+        if self._leave_cell() or not self._has_room:
             return run()
         number = len(self.items)
         item = self._begin(Item(None, op.name, op.written), inputs)
@@ -291,8 +306,12 @@ class Records:
         self._take(key, record)
 
     def _take(self, key: _Key, record: Record) -> None:
+        before = self._training, self._shapes, self._ids
         self.last, (self._training, _, self._shapes, ids) = record, key
         self._ids = [*ids]
+        owner = self._owner()
+        if owner is not None and before != (self._training, self._shapes, self._ids):
+            looks.changed(owner)
         blocks = [item.block() for item in record.items if item.block is not None]
         self.expected = blocks if all(self._is_below(block) for block in blocks) else None  # type: ignore[assignment]
 
@@ -325,6 +344,8 @@ class Records:
             self.last = self._bare(calls, words, failed)
         self._shapes, self._ids = None, []
         self.forget()
+        if (owner := self._owner()) is not None:
+            looks.changed(owner)
 
     def _bare(self, calls: list[Block], error: str = "", failed: Sequence[Block] = ()) -> Record:
         """The record of a listed call: as far as it was like the last one, what is known of that; then Blocks alone."""
@@ -384,43 +405,54 @@ def records_for(block: Block) -> Records:
 
 # -- Blocks that were called by nobody's code but the user's -----------------------------------------------------------
 
-_called: dict[int, weakref.ref[Block]] = {}
+_called: dict[int, tuple[weakref.ref[Block], int]] = {}
 
 
 def called(block: Block) -> None:
-    """Note that a Block was called; kept weakly, unless another Block has it as a child."""
-    if not access.parents(block):
+    """Note that a Block was called in a cell; kept weakly, unless another Block has it as a child."""
+    if cell.runs and not access.parents(block):
         key = id(block)
-        _called[key] = weakref.ref(block, lambda reference: _forget(key, reference))
+        _called[key] = weakref.ref(block, lambda reference: _forget(key, reference)), cell.owner
 
 
 def _forget(key: int, reference: object) -> None:
-    if _called.get(key) is reference:
+    if key in _called and _called[key][0] is reference:
         del _called[key]
 
 
-def called_blocks() -> list[Block]:
-    """The Blocks alive that were called and are no child of another one, in the order of their first calls."""
-    return [block for reference in tuple(_called.values()) if (block := reference()) is not None]
+def called_blocks(owner: int) -> list[weakref.ref[Block]]:
+    """References to the Blocks that were called in cells of this notebook and were no child of another one.
+
+    owner : as of `Cell.begin`
+    """
+    return [reference for reference, kernel in tuple(_called.values()) if kernel == owner]
 
 
 # -- the calls of a cell -----------------------------------------------------------------------------------------------
 
 
 class Cell:
-    """The first calls of Blocks, and what flowed between them, of the code in a cell."""
+    """The first calls of Blocks, and what flowed between them, of the code in a notebook's cell.
+
+    runs : whether one runs; owner : id of the notebook's variables
+    """
 
     def __init__(self) -> None:
+        self.runs, self.owner = False, 0
         self._recorder: Recorder | None = None
         self._last: Record | None = None
+        if location.cell_runs:
+            self.begin(location.cell_runs)
 
-    def begin(self) -> None:
-        """A cell starts on this thread."""
+    def begin(self, owner: int) -> None:
+        """A cell starts on this thread. owner : id of the notebook's variables"""
         self.end()
-        self._recorder = local.around = Recorder((), _CALLS_OF_CELL)
+        self.runs, self.owner = True, owner
+        self._recorder = local.around = Recorder((), is_cell=True)
 
     def end(self) -> None:
         """The cell ended."""
+        self.runs = False
         self._last, recorder, self._recorder = self.last, self._recorder, None
         if recorder is not None:
             recorder.close()

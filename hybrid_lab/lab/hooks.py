@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab.diagnostics import location
 from hybrid_lab.diagnostics.location import register_cell
 from hybrid_lab.lab.messages.connection import TARGET
 from hybrid_lab.lab.numpy_warnings import UserLines
@@ -67,6 +68,7 @@ class Lab:
         self._tracebacks: ShortTracebacks | None = None
         #: the cells that are running, outer ones first; a cell that imported this package counts as one
         self._running: list[object] = [None] if _inside_cell(self._kernel) else []
+        location.cell_runs = id(shell.user_ns) if self.is_busy() else 0
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -136,6 +138,10 @@ class Lab:
 
             if registry.of_notebook is self._registry:
                 registry.of_notebook = None
+        if "hybrid_lab.gluon" in sys.modules:
+            from hybrid_lab.gluon.call_record import cell
+
+            cell.end()
         if self._comms is not None:
             self._comms.close()
         if self._session is not None:
@@ -166,13 +172,17 @@ class Lab:
             from hybrid_lab.gluon.step import boundary
 
             boundary.cell_started()
+        if not nested:
+            location.cell_runs = id(self.shell.user_ns)
         if not nested and "hybrid_lab.gluon" in sys.modules:
+            from hybrid_lab.gluon.call_record import cell
             from hybrid_lab.gluon.step import boundary
             from hybrid_lab.lab.lifecycle import drop_stale
 
             boundary.steps_before_cell = boundary.steps
 
             self._tell(drop_stale(values=False))
+            cell.begin(location.cell_runs)
 
     def _name(self, info: object) -> None:
         """Register the cell of a file name: a kernel names files by the cell's text alone."""
@@ -206,6 +216,7 @@ class Lab:
         self._end(getattr(result, "info", None))
         if self.is_busy():
             return  # a cell that another one ran, as %%hybrid_lint does
+        location.cell_runs = 0
         if "hybrid_lab.lab.training_runs" in sys.modules:
             from hybrid_lab.lab.training_runs import runs
 
@@ -214,6 +225,9 @@ class Lab:
         self._forget_nan(result)
         if "hybrid_lab.gluon" not in sys.modules:
             return
+        from hybrid_lab.gluon.call_record import cell
+
+        cell.end()
         if self._session is not None:
             from hybrid_lab.gluon.step import boundary
 
@@ -256,7 +270,8 @@ class Lab:
         if self._redefinitions is None:
             self._redefinitions = Redefinitions()
         entries = self._registry_of_models().refresh(look=False)
-        models = [(entry.name, block) for entry in entries if (block := entry.reference()) is not None]
+        named = [entry for entry in entries if not entry.is_unbound]
+        models = [(entry.name, block) for entry in named if (block := entry.reference()) is not None]
         self._tell(drop_stale() + self._redefinitions.notes(self.shell.user_ns, models))
 
     def _registry_of_models(self) -> Registry:

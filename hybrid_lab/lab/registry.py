@@ -22,10 +22,15 @@ from hybrid_lab.lab import files
 from hybrid_lab.lab.autosaves import autosave_data
 from hybrid_lab.lab.diagnostics import LintKey, failures, kinds_of
 from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.groups import Group, held_blocks
 from hybrid_lab.lab.messages.findings import Diagnostic
 from hybrid_lab.lab.messages.models import Model, Saving
 from hybrid_lab.lab.rows import Rows
+from hybrid_lab.lab.unbound import Unbound
 from hybrid_lab.lab.undo import Undo
+
+IN_A_FUNCTION = "in a function"
+_OF_OTHERS = "its Blocks have variables of their own"
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class LiveModel:
     """One model.
 
     id : stable while the kernel lives; name : the variable's name, else the Block's; rows : of its tree
+    held : what holds it where that is no variable of its own, in words
     shown : a view of it is open; file : the archive that it was last saved to or loaded from
     is_in_use : tells whether a Block belongs to any model of the notebook
     undos : what can be undone, the latest last; findings : as last sent; lint, lint_key : the linter's, and of what
@@ -58,6 +64,7 @@ class LiveModel:
         self.name = name
         self.rows = Rows()
         self.facts: Facts
+        self.held = ""
         self._shown_name = ""
         self._changes: Hashable = None
         self.shown = False
@@ -76,6 +83,11 @@ class LiveModel:
                 "unknown-model", f"the model {self.name!r} is gone: its variable was deleted or assigned anew"
             )
         return block
+
+    @property
+    def is_unbound(self) -> bool:
+        """Whether no public variable holds the model, not even in a list."""
+        return self.held == IN_A_FUNCTION
 
     @property
     def revision(self) -> int:
@@ -130,6 +142,9 @@ class Registry:
     def __init__(self, namespace: Callable[[], dict[str, object]], kernel: str = ""):
         self._namespace, self._kernel = namespace, kernel
         self._entries: dict[str, LiveModel] = {}
+        self._groups: dict[str, Group] = {}
+        self._unbound = Unbound()
+        self._bound: dict[int, weakref.ref[Block]] = {}  # what was bound to a variable at some time
         self._numbers = itertools.count(1)
         self.lock = threading.RLock()
 
@@ -139,7 +154,9 @@ class Registry:
         look : bring their revisions up to date
         """
         with self.lock:
-            tops = self._tops()
+            tops, held = self._tops(), {}
+            for key, (name, block, words) in self._held(tops).items():
+                tops[key], held[key] = (name, block), words
             entries: dict[str, LiveModel] = {}
             known: set[int] = set()
             for entry in self._entries.values():
@@ -153,6 +170,8 @@ class Registry:
                     entry_of_new = LiveModel(self._new_id(), block, name, self.is_bound)
                     entries[entry_of_new.id] = entry_of_new
             self._entries = entries
+            for entry in entries.values():
+                entry.held = held.get(id(entry.reference()), "")
             for entry in entries.values() if look else ():
                 if (block := entry.reference()) is not None:
                     entry.look(block)
@@ -175,6 +194,41 @@ class Registry:
         tops = {key: pair for key, pair in named.items() if key not in inner}
         return tops or dict(itertools.islice(named.items(), 1))
 
+    def _held(self, named: Mapping[int, tuple[str, Block]]) -> dict[int, tuple[str, Block, str]]:
+        """id -> (name, Block, what holds it) of models without a variable of their own: those in lists, dicts and
+        objects, and those in functions.
+        """
+        found: dict[int, tuple[str, Block, str]] = {}
+        groups: dict[str, Group] = {}
+        inside: set[int] = set()
+        for key, (_, block) in named.items():
+            if key not in self._bound:
+                self._bound[key] = weakref.ref(block, lambda _, key=key: self._bound.pop(key, None))  # type: ignore[misc]
+        for name, item in list(self._namespace().items()):
+            kind, members = held_blocks(name, item)
+            new = [pair for pair in members.items() if id(pair[1]) not in named]
+            if len(members) == 1 and new:
+                key, block = new[0]
+                found.setdefault(id(block), (f"{name}.{key}", block, f"in the {kind} {name}"))
+            elif len(members) > 1:
+                group = self._groups.get(name)
+                if group is None or not group.is_of(kind):
+                    group = Group(name, kind)
+                groups[name] = group
+                group.hold(members)
+                group.follow()
+                words = "" if new else _OF_OTHERS
+                found[id(group)] = name, group, words
+                inside |= {*map(id, members.values())}
+        self._groups = groups
+        tops = {**named, **found}
+        listed = inside | {*tops} | {*self._bound}
+        for block in self._unbound.blocks(
+            id(self._namespace()), lambda block: id(block) in listed or _is_below(block, tops)
+        ):
+            found[id(block)] = block.name, block, IN_A_FUNCTION
+        return found
+
     def show(self, block: Block, name: str | None = None) -> LiveModel:
         """The entry of a Block that a view shows, whether it is bound to a variable or not."""
         with self.lock:
@@ -187,8 +241,10 @@ class Registry:
             return entry
 
     def is_bound(self, block: Block) -> bool:
-        """Whether a variable of the user holds this Block, or one that it is part of."""
-        return any(inner_block is block for _, top in self._tops().values() for _, inner_block in blocks_below(top))
+        """Whether a variable of the user holds this Block, or one that it is part of, itself or in a list or the like."""
+        tops = [top for _, top in self._tops().values()]
+        tops += [top for _, top, held in self._held(self._tops()).values() if held != IN_A_FUNCTION]
+        return any(inner_block is block for top in tops for _, inner_block in blocks_below(top))
 
     def get(self, identity: str) -> LiveModel:
         """The entry with this id. Raises RequestError `unknown-model`."""
@@ -243,6 +299,7 @@ def model_data(entry: LiveModel, findings: int) -> Model:
         "undo": "" if entry.undo is None else entry.undo.token,
         "undoes": "" if entry.undo is None else entry.undo.what,
         "revision": entry.revision,
+        "held": entry.held,
         **entry.facts.shown,
     }
 
@@ -278,4 +335,5 @@ def _facts(rows: Rows, name: str) -> Facts:
 
 def saving_data(entry: LiveModel) -> Saving:
     """The protocol's Saving: whether "Save every model" leaves a model out unless asked, and its autosave."""
-    return {"left_out": entry.facts.left_out, "autosave": autosave_data(entry.block)}
+    held = entry.held if entry.held in (IN_A_FUNCTION, _OF_OTHERS) else ""
+    return {"left_out": entry.facts.left_out or held, "autosave": autosave_data(entry.block)}

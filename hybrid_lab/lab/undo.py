@@ -82,4 +82,3 @@ def restored(entry: LiveModel, net: Block, path: Path, kept: Path) -> Undo | Non
         ledger.note(net, path)
     undo = undo_of_save(entry, net, path, replaced, was_own, before)
     return replace(undo, what=f"the return of {path.name} to an earlier save")
-

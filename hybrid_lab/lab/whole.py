@@ -22,6 +22,7 @@ from hybrid_lab.gluon.call_record import Record, Source, Types, last_record
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.insight.states import blocks_below, class_name
 from hybrid_lab.lab.boxes import Box, Item, short, write
+from hybrid_lab.lab.groups import Group
 from hybrid_lab.lab.hybrid_programs import chosen, hybrid_programs
 from hybrid_lab.lab.messages.common import Location as LocationData
 from hybrid_lab.lab.messages.graphs import GraphBox, GraphNode, GraphProgram, Half, NodeKind
@@ -51,14 +52,21 @@ def plain_programs(net: Block, path: str, block: Block) -> list[Choice] | str:
     """What can be drawn of the plain Block at a path: its last call, with the graphs of the code and with those that
     ran; or why there is nothing.
     """
-    record = last_record(block)
+    record = record_of(block)
     if record is None and not access.children(block):
         kind = class_name(block)
         return f"{block.name} is a {kind}, not a HybridBlock: it has no graph. Call it once to see what it calls."
     half, label = _words(record)
+    if isinstance(block, Group) and record is not None:
+        half, label = "forward" if any(item.recording for item in record.items) else "predict", "calls of the last cell"
     traced = Choice(entry(TRACED, "what it calls, as traced", "traced"), lambda: _show(net, path, block, "traced"))
     ran = Choice(entry(RAN, label, half), lambda: _show(net, path, block, "ran"))
     return [traced, ran, *updates(block)]
+
+
+def record_of(block: Block) -> Record | None:
+    """What is known of the last call of a plain Block; of a group, what a cell called of it."""
+    return block.record if isinstance(block, Group) else last_record(block)
 
 
 def _words(record: Record | None) -> tuple[Half, str]:
@@ -109,11 +117,13 @@ class Whole:
         self._lines: list[str] = []
         self._calls = self._operators = 0
         self._running: list[Block] = []
+        self._joined: list[list[_Value]] = []  # per array of the running call, what it was made from, if known
         self.locations: list[LocationData] = []
         self._places: dict[Location, int] = {}
         self.parts: list[Part] = []
         self.failed: Location | None = None
-        record = last_record(block)
+        record = record_of(block)
+        self._more = "+" if isinstance(block, Group) and record is not None and not record.is_whole else ""
         if record is None:
             self._tree(block, path, self._top)
         else:
@@ -157,12 +167,14 @@ class Whole:
             if totals[key] > _REPEATS and key in first:
                 given.append(first[key])
                 continue
-            count_of = totals[key] if totals[key] > _REPEATS else 0
+            count_of = totals[key] if totals[key] > _REPEATS else item.times if item.times > 1 else 0
             if item.block is None:
                 given.append(self._operator(item, path, box, sources, count_of))
             else:
                 alone = totals[key] == 1
+                self._joined = [[value for each in found if (value := find(each))] for found in item.joined]
                 given.append(self._block(item, block, path, box, sources, numbers[key], count_of, alone, record.error))
+                self._joined = []
             first[key] = given[-1]
         self._running.pop()
         return [find(source) for source in record.outputs]
@@ -199,13 +211,14 @@ class Whole:
         """
         assert item.block is not None
         block = item.block()
-        self._calls += 1
+        self._calls += max(repeats, 1)
         if block is None:
             self._line(around, "a Block that is gone", "", item)
             return self._node("a Block that is gone", path, around, sources, item, {})
         inner_path = self._path(block, caller, path)
         name = block.name if inner_path is None else inner_path.rpartition(".")[2]
-        label = f"{name}, {repeats} calls" if repeats else f"{name} ({number})" if number > 1 else name
+        label = f"{name} ({number})" if number > 1 else name
+        label += f", {repeats}{self._more} calls" if repeats else ""
         place = self._place(item.location)
         box = Box("block", visible(label), around, visible(class_name(block)), inner_path, location=place)
         if item.gives is None:
@@ -247,7 +260,10 @@ class Whole:
         inputs: list[_Value | None] = [*sources][: len(types)] + [None] * (len(types) - len(sources))
         for number, value in enumerate(inputs):
             if value is None and _is_read(record, number):
-                inputs[number] = self._add("input", names[number], box, [types[number]]), 0
+                node = self._add("input", names[number], box, [types[number]])
+                node.reads = self._joined[number] if number < len(self._joined) else []
+                inputs[number] = node, 0
+        self._joined = []
         return self._run(block, path, box, record, inputs)
 
     def _tree(self, block: Block, path: str, box: Box) -> None:
@@ -311,6 +327,9 @@ class Whole:
             for inner in _boxes_in(box):
                 inner.block = None
         self._order += len(shown.program.graph.nodes) + 3
+        for number, node in picture.entries.items():
+            if number < len(self._joined) and (number >= len(sources) or sources[number] is None):
+                node.reads = self._joined[number]
         return _splice(picture, box, sources)
 
     def _choose(self, found: list[Choice], block: HybridBlock, item: Called | None) -> Choice:
@@ -397,7 +416,7 @@ class Whole:
         operators = count(sum(row["kind"] == "operator" and row["op"] != "" for row in self.nodes), "operator")
         if record is None:
             return f"{operators}; not called yet: the children in the order of the tree, without arrows"
-        words = f"{count(self._calls, 'call')}, {operators}"
+        words = f"{self._calls}{self._more} {'call' if self._calls == 1 else 'calls'}, {operators}"
         if not record.flows:
             words += "; what flowed between them is known from the next call on"
         if not record.is_whole:

@@ -17,7 +17,7 @@ HELLO = {"front_end": "9.9", "protocol": PROTOCOL, "notebook": "a.ipynb"}
 
 MODEL = {
     "id", "name", "block", "class", "hybrid", "hybridized", "blocks", "graphs", "findings", "parameters", "engine",
-    "file", "undo", "undoes", "revision", "summary",
+    "file", "undo", "undoes", "revision", "summary", "held",
 }  # fmt: skip
 BLOCK = {
     "path", "attr", "name", "class", "hybrid", "state", "why", "repr", "parameters", "parameter_count", "output",
@@ -287,8 +287,9 @@ def test_why_there_is_no_graph(page, namespace):
     namespace["plain"] = gluon.nn.Sequential()
     namespace["plain"].add(nn.Dense(2))
     namespace["bad"] = make_net(Stubborn, called=False)
-    missing = page.ok("graph", model="m1", path="", program="traced")["missing"]
-    assert "not a HybridBlock" in missing and "0" in missing
+    assert "not called yet" in page.ok("graph", model="m1", path="", program="traced")["summary"]
+    namespace["alone"] = gluon.Block()
+    assert "not a HybridBlock" in page.ok("graph", model="m3", path="", program="")["missing"]
     assert "HL101" in page.ok("graph", model="m2", path="", program="")["missing"]
     with pytest.raises(mx.HybridizeError):
         namespace["bad"](inputs())

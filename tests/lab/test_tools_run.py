@@ -15,6 +15,8 @@ from hybrid_lab.gluon import access, nn
 from hybrid_lab.insight.states import hybrid_blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
 class Looked(gluon.HybridBlock):
     """Takes its time in the middle of each run of its code."""
 

@@ -48,6 +48,7 @@ export const model = record({
   undo: text,
   undoes: text,
   revision: integer,
+  held: optional(text, ''),
   summary: text
 });
 export type Model = Checked<typeof model>;

@@ -278,13 +278,10 @@ export class PanelView {
     this.chosenId = chosen?.id ?? null;
     this.chosenName = chosen?.name ?? this.chosenName;
     this.picker.hidden = models.length === 0;
-    const options = models.map(model => `${model.id}\n${model.name}: ${model.class}`);
+    const options = models.map(model => `${model.id}\n${optionText(model)}`);
     if (options.join() !== this.pickerKey) {
       this.pickerKey = options.join();
-      replace(
-        this.picker,
-        ...models.map(model => h('option', { value: model.id }, `${model.name}: ${model.class}`))
-      );
+      replace(this.picker, ...models.map(model => h('option', { value: model.id }, optionText(model))));
     }
     if (chosen) {
       this.picker.value = chosen.id;
@@ -456,6 +453,11 @@ export class PanelView {
   private loaded: { requester: Requester; tree: TreeReply } | null = null;
   private cellFindings: readonly ListedFinding[] = [];
   private modelFindings: readonly Diagnostic[] = [];
+}
+
+/** What the list calls a model, and what holds it where no variable of its own does. */
+function optionText(model: Model): string {
+  return `${model.name}: ${model.class}${model.held ? ` (${model.held})` : ''}`;
 }
 
 /** What the line says of the kernel; the light says the same by its colour. */

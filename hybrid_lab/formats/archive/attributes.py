@@ -31,7 +31,7 @@ CHOICES = ("state", "file", "code")
 _ABSENT = object()
 _OF_PACKAGE = frozenset({
     "_arguments", "_last_change", "_last_outputs", "_modified", "_operator_hook", "archived_class", "archived_forward",
-    "_reason", "_composed", "_set_aside", "forward",
+    "_calls_noted", "_reason", "_composed", "_set_aside", "forward",
 })  # fmt: skip
 """Attributes that code of this package sets on a Block, outside of the Block's class."""
 

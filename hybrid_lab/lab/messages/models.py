@@ -28,7 +28,11 @@ class Saving(TypedDict):
 
 
 class Model(WithClass):
-    """A top-level Block of the user's namespace. `undo`: the token of what can be undone next, `undoes`: in words."""
+    """A top-level Block of the user's namespace, or several Blocks that one variable holds.
+
+    undo : the token of what can be undone next; undoes : it in words
+    held : what holds it where no variable does, `in a function`; else ""
+    """
 
     id: str
     name: str
@@ -44,6 +48,7 @@ class Model(WithClass):
     undo: str
     undoes: str
     revision: int
+    held: NotRequired[str]
     summary: str
 
 
