@@ -155,7 +155,7 @@ class Registry:
         """
         with self.lock:
             tops, held = self._tops(), {}
-            for key, (name, block, words) in self._held(tops).items():
+            for key, (name, block, words) in self._without_variable(tops).items():
                 tops[key], held[key] = (name, block), words
             entries: dict[str, LiveModel] = {}
             known: set[int] = set()
@@ -194,16 +194,27 @@ class Registry:
         tops = {key: pair for key, pair in named.items() if key not in inner}
         return tops or dict(itertools.islice(named.items(), 1))
 
-    def _held(self, named: Mapping[int, tuple[str, Block]]) -> dict[int, tuple[str, Block, str]]:
+    def _without_variable(self, named: Mapping[int, tuple[str, Block]]) -> dict[int, tuple[str, Block, str]]:
         """id -> (name, Block, what holds it) of models without a variable of their own: those in lists, dicts and
         objects, and those in functions.
         """
-        found: dict[int, tuple[str, Block, str]] = {}
-        groups: dict[str, Group] = {}
-        inside: set[int] = set()
         for key, (_, block) in named.items():
             if key not in self._bound:
                 self._bound[key] = weakref.ref(block, lambda _, key=key: self._bound.pop(key, None))  # type: ignore[misc]
+        found = self._in_containers(named)
+        inside = {id(block) for group in self._groups.values() for block in access.children(group).values()}
+        tops = {**named, **found}
+        listed = inside | {*tops} | {*self._bound}
+        for block in self._unbound.blocks(
+            id(self._namespace()), lambda block: id(block) in listed or _is_below(block, tops)
+        ):
+            found[id(block)] = block.name, block, IN_A_FUNCTION
+        return found
+
+    def _in_containers(self, named: Mapping[int, tuple[str, Block]]) -> dict[int, tuple[str, Block, str]]:
+        """id -> (name, Block, what holds it) of the models in lists, dicts and objects."""
+        found: dict[int, tuple[str, Block, str]] = {}
+        groups: dict[str, Group] = {}
         for name, item in list(self._namespace().items()):
             kind, members = held_blocks(name, item)
             new = [pair for pair in members.items() if id(pair[1]) not in named]
@@ -219,14 +230,7 @@ class Registry:
                 group.follow()
                 words = "" if new else _OF_OTHERS
                 found[id(group)] = name, group, words
-                inside |= {*map(id, members.values())}
         self._groups = groups
-        tops = {**named, **found}
-        listed = inside | {*tops} | {*self._bound}
-        for block in self._unbound.blocks(
-            id(self._namespace()), lambda block: id(block) in listed or _is_below(block, tops)
-        ):
-            found[id(block)] = block.name, block, IN_A_FUNCTION
         return found
 
     def show(self, block: Block, name: str | None = None) -> LiveModel:
@@ -241,9 +245,9 @@ class Registry:
             return entry
 
     def is_bound(self, block: Block) -> bool:
-        """Whether a variable of the user holds this Block, or one that it is part of, itself or in a list or the like."""
-        tops = [top for _, top in self._tops().values()]
-        tops += [top for _, top, held in self._held(self._tops()).values() if held != IN_A_FUNCTION]
+        """Whether a variable of the user holds this Block or one that it is part of, maybe in a list or the like."""
+        named = self._tops()
+        tops = [top for _, top in named.values()] + [top for _, top, _ in self._in_containers(named).values()]
         return any(inner_block is block for top in tops for _, inner_block in blocks_below(top))
 
     def get(self, identity: str) -> LiveModel:
