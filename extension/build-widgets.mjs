@@ -1,4 +1,5 @@
-// Bundles the browser halves that live outside JupyterLab's build: the widget, and Graphviz as a module for a worker.
+// Bundles the browser halves that live outside JupyterLab's build: the widget, the shared page, and Graphviz as a module
+// for a worker.
 
 import { build } from 'esbuild';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
@@ -36,6 +37,14 @@ await build({
   ...common,
   entryPoints: [join(here, 'src/widgets/view.ts')],
   outfile: join(out, 'view.js'),
+  loader: { '.css': 'text' },
+  plugins: [lumino]
+});
+await build({
+  ...common,
+  format: 'iife',
+  entryPoints: [join(here, 'src/widgets/page.ts')],
+  outfile: join(out, 'page.js'),
   loader: { '.css': 'text' },
   plugins: [lumino]
 });

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from hybrid_lab.lab.every import reload_all as reload_all
     from hybrid_lab.lab.every import save_all as save_all
     from hybrid_lab.lab.loop import progress as progress
+    from hybrid_lab.lab.shared_page import share as share
     from hybrid_lab.lab.tracebacks import short_tracebacks as short_tracebacks
     from hybrid_lab.lab.widget import View
 
 
 __all__ = [
-    *("autosave", "load_ipython_extension", "progress", "reload_all", "save_all", "short_tracebacks"),
+    *("autosave", "load_ipython_extension", "progress", "reload_all", "save_all", "share", "short_tracebacks"),
     *("unload_ipython_extension", "view"),
 ]
 
@@ -29,6 +30,7 @@ _MODULES = {
     "progress": "hybrid_lab.lab.loop",
     "reload_all": "hybrid_lab.lab.every",
     "save_all": "hybrid_lab.lab.every",
+    "share": "hybrid_lab.lab.shared_page",
     "short_tracebacks": "hybrid_lab.lab.tracebacks",
 }
 """Public name -> the module that has it, which is imported when the name is first used."""
