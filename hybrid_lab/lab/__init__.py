@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hybrid_lab.lab.every import reload_all as reload_all
     from hybrid_lab.lab.every import save_all as save_all
     from hybrid_lab.lab.loop import progress as progress
-    from hybrid_lab.lab.shared_page import share as share
+    from hybrid_lab.lab.sharing import share as share
     from hybrid_lab.lab.tracebacks import short_tracebacks as short_tracebacks
     from hybrid_lab.lab.widget import View
 
@@ -30,7 +30,7 @@ _MODULES = {
     "progress": "hybrid_lab.lab.loop",
     "reload_all": "hybrid_lab.lab.every",
     "save_all": "hybrid_lab.lab.every",
-    "share": "hybrid_lab.lab.shared_page",
+    "share": "hybrid_lab.lab.sharing",
     "short_tracebacks": "hybrid_lab.lab.tracebacks",
 }
 """Public name -> the module that has it, which is imported when the name is first used."""

@@ -72,9 +72,11 @@ from hybrid_lab.lab.messages.saving import (
     UndoReply,
     UndoRequest,
 )
+from hybrid_lab.lab.messages.sharing import ShareReply
 from hybrid_lab.lab.messages.training import CurvesReply
 from hybrid_lab.lab.overlays import Data, overlay
 from hybrid_lab.lab.registry import LiveModel, Registry, model_data, saving_data
+from hybrid_lab.lab.shared_page import page_file, write_page
 from hybrid_lab.lab.training_runs import runs
 from hybrid_lab.lab.tree import block_tree, changed_blocks
 from hybrid_lab.lab.values import values_of
@@ -87,7 +89,14 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 
 #: Requests that may take seconds -> what the front end shows meanwhile.
-_SLOW = {"save": "saving", "reload": "loading", "open": "loading", "compare": "comparing", "overlay": "measuring"}
+_SLOW = {
+    "save": "saving",
+    "reload": "loading",
+    "open": "loading",
+    "compare": "comparing",
+    "overlay": "measuring",
+    "share": "writing the page",
+}
 _NOTES_KEPT = 20
 
 
@@ -132,6 +141,10 @@ class Session:
             raise RequestError("failed", message, files.what_to_do(error)) from error
         except HybridLabError as error:
             raise RequestError("failed", str(error)) from error
+
+    def ask(self, kind: str, body: JsonObject) -> Mapping[str, object]:
+        """The same for who waits for no progress."""
+        return self.answer(kind, body, lambda text, done, total: None)
 
     def note(self, notes: list[str]) -> None:
         """Keep sentences for the user until the next `models`."""
@@ -287,6 +300,12 @@ class Session:
 
     def _on_curves(self, body: EmptyRequest) -> CurvesReply:
         return {"runs": [run_data(run) for run in runs.all()]}
+
+    def _on_share(self, body: ModelRequest) -> ShareReply:
+        entry = self.registry.get(body["model"])
+        file = page_file(files.folder(), entry.name)
+        page = write_page(self.ask, entry.id, entry.name, entry.block, file, measure=not self._busy())
+        return {"path": page.path, "bytes": page.bytes, "graphs": page.graphs, "left_out": page.left_out}
 
     def _on_watch(self, body: WatchRequest) -> WatchReply:
         """The connection itself has noted it, see `Comms`."""

@@ -11,14 +11,16 @@ import base64
 import gzip
 import hashlib
 import html
+import itertools
 import json
 import os
-import sys
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files as resources
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
@@ -28,10 +30,10 @@ from hybrid_lab.formats.atomic import atomic_write
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.insight.states import blocks_below
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.session import Session
+from hybrid_lab.lab.messages.common import JsonObject
 
-if TYPE_CHECKING:
-    from hybrid_lab.lab.registry import LiveModel
+Ask: TypeAlias = Callable[[str, JsonObject], Mapping[str, object]]
+"""(type of a request, its body) -> the body of the reply. Raises RequestError."""
 
 LIMIT = 8 << 20
 """Compressed bytes of answers that a page holds; graphs of deeper Blocks are left out beyond it."""
@@ -40,14 +42,19 @@ _PARTS = ("path", "program", "kind", "name", "what")
 _CHEAP = ("memory", "engine", "gradients")
 _MEASURED = ("time", "values")
 
+_GENERATOR = '<meta name="generator" content="hybrid-lab'
+_LONGEST = 80
+"""Characters of a model's name in the name of a file."""
+
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src '{digest}' 'wasm-unsafe-eval' blob:; \
-worker-src blob:; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
+script-src '{digest}' 'wasm-unsafe-eval' blob:; worker-src blob:; \
+style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="hybrid-lab {version}">
+{generator} {version}">
 <title>{title}</title>
 </head>
 <body>
@@ -77,52 +84,44 @@ class SharedPage:
         return f"{self.path}: {format_bytes(self.bytes)}, {count(self.graphs, 'graph')}{left}"
 
 
-def share(
-    net: Block, path: str | os.PathLike[str], *, measure: bool = True, limit: int = LIMIT, name: str | None = None
-) -> SharedPage:
-    """Write one HTML file that shows a model as `mx.view(net)` does, without a kernel and without network.
-
-    It has the tree, the graph of every Block with a graph, memory and engines of the model's programs, findings, the
-    report of `mx.explain`, and the training runs of the notebook. The file is replaced if it is there.
-
-    measure : also time and values of the model's latest program, which is run on random numbers for it
-    limit : compressed bytes of answers at most, 8 MiB; the graphs of deeper Blocks are left out beyond it
-    name : what the model is called; by default the variable that it is bound to
-
-    The page has the names of files and the lines of code that the graphs point to, and no values of weights.
-    Raises HybridLabError for what is no Block, FileError where the file cannot be written.
-    """
-    if not isinstance(net, Block):
-        raise HybridLabError(f"share needs a Block, not {type(net).__name__}")
-    session = Session(_namespace())
-    return write_page(session, session.registry.show(net, name), path, measure, limit)
+def page_file(folder: Path, name: str) -> Path:
+    """Where the panel writes the page of a model: `net.html`, or `net-2.html` where that is somebody else's file."""
+    stem = re.sub(r"[^\w-]+", "_", name).strip("_")[:_LONGEST] or "model"
+    for number in itertools.count(1):
+        path = folder / (f"{stem}.html" if number == 1 else f"{stem}-{number}.html")
+        if not os.path.lexists(path) or (path.is_file() and not path.is_symlink() and _is_page(path)):
+            return path
+    raise AssertionError
 
 
-def _namespace() -> Callable[[], dict[str, object]]:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return dict if shell is None else lambda: shell.user_ns
+def _is_page(path: Path) -> bool:
+    with open(path, "rb") as stream:
+        return _GENERATOR.encode() in stream.read(2000)
 
 
 def write_page(
-    session: Session, entry: LiveModel, path: str | os.PathLike[str], measure: bool, limit: int = LIMIT
+    ask: Ask, model: str, name: str, net: Block, path: str | os.PathLike[str], *, measure: bool, limit: int = LIMIT
 ) -> SharedPage:
-    """Write the page of a model that the session knows."""
-    recording = _Recording(session, entry, limit)
+    """Write the page of a model.
+
+    ask : answers the protocol's requests about it; model, name : its id and its name; measure, limit : as of `share`
+    """
+    recording = _Recording(ask, model, net, limit)
     recording.take_model()
     recording.take_graphs()
     recording.take_overlays(measure)
     left = f" {count(recording.left_out, 'graph')} of deeper Blocks left out." if recording.left_out else ""
     made = time.strftime("%Y-%m-%d %H:%M")
-    about = f"{entry.name}, as it was at {made}, shared from Hybrid Lab {__version__}. No kernel is connected.{left}"
-    recorded = {"model": entry.id, "replies": recording.replies, "same": recording.same, "about": about}
+    about = f"{name}, as it was at {made}, shared from Hybrid Lab {__version__}. No kernel is connected.{left}"
+    recorded = {"model": model, "replies": recording.replies, "same": recording.same, "about": about}
     # The parser of HTML ends a script at this text, wherever it stands in it.
     script = _static("page.js").replace("</script", "<\\/script").replace("<!--", "<\\!--")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = _PAGE.format(
         digest=f"sha256-{digest}",
+        generator=_GENERATOR,
         version=__version__,
-        title=html.escape(f"{entry.name} - Hybrid Lab"),
+        title=html.escape(f"{name} - Hybrid Lab"),
         graphviz=_packed(_static("graphviz.js")),
         recorded=_packed(json.dumps(recorded)),
         script=script,
@@ -152,11 +151,11 @@ class _Recording:
     graphs, left_out : Blocks whose graph is there, and is not because of the limit
     """
 
-    def __init__(self, session: Session, entry: LiveModel, limit: int) -> None:
+    def __init__(self, ask: Ask, model: str, net: Block, limit: int) -> None:
         self.replies: dict[str, Any] = {}
         self.same: dict[str, str] = {}
         self.graphs = self.left_out = 0
-        self._session, self._entry, self._left = session, entry, limit
+        self._ask, self._model, self._net, self._left = ask, model, net, limit
 
     def take_model(self) -> None:
         """What is about the whole model."""
@@ -167,9 +166,7 @@ class _Recording:
 
     def take_graphs(self) -> None:
         """The graphs of the Blocks, those near the top first, with all their programs."""
-        paths = sorted(
-            (path for path, _ in blocks_below(self._entry.block)), key=lambda path: path.count(".") + bool(path)
-        )
+        paths = sorted((path for path, _ in blocks_below(self._net)), key=lambda path: path.count(".") + bool(path))
         for path in paths:
             if self._left <= 0:
                 self.left_out += 1
@@ -200,15 +197,15 @@ class _Recording:
                 if self._left > 0:
                     self._take("overlay", {"path": "", "program": program, "kind": kind, "data": ""})
 
-    def _take(self, kind: str, body: Mapping[str, object]) -> Any:
+    def _take(self, kind: str, body: Mapping[str, object]) -> dict[str, Any] | None:
         """Record one answer; None where there is none."""
         try:
-            reply = self._session.answer(kind, {"model": self._entry.id, **body}, lambda text, done, total: None)
+            reply = self._ask(kind, {"model": self._model, **body})
         except RequestError:
             return None
         self._left -= len(gzip.compress(json.dumps(reply).encode(), 1))
         self.replies[_key(kind, body)] = reply
-        return reply
+        return dict(reply)
 
 
 def _key(kind: str, body: Mapping[str, object]) -> str:

@@ -21,6 +21,8 @@ from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
 from hybrid_lab.lab.messages.connection import PROTOCOL
 from hybrid_lab.lab.session import Session
+from hybrid_lab.lab.shared_page import SharedPage
+from hybrid_lab.lab.sharing import share
 from hybrid_lab.lab.static_html import block_html
 from hybrid_lab.lab.static_picture import picture_html
 from hybrid_lab.lab.svg import clean_svg
@@ -46,6 +48,7 @@ ALLOWED = frozenset(
         "note",
         "folder",
         "archives",
+        "share",
         "asset",
     }
 )
@@ -142,6 +145,13 @@ class View(anywidget.AnyWidget):
         net = self._entry.reference()
         text = f"view of {self._entry.name}" if net is None else repr(net)
         return data | {"text/html": self.static_html(), "text/plain": text}, metadata
+
+    def share(self, path: str, *, measure: bool = True) -> SharedPage:
+        """Write the view as one HTML file that needs no kernel and no network; as `mx.lab.share(net, path)`."""
+        net = self._entry.reference()
+        if net is None:
+            raise HybridLabError(f"{self._entry.name} is gone: its variable was deleted or assigned anew")
+        return share(net, path, measure=measure, name=self._entry.name)
 
     def static_html(self) -> str:
         """Tree and picture as HTML without scripts, for a notebook that is read without a kernel."""

@@ -13,6 +13,7 @@ import { HistoryPart } from './history-part';
 import { OpenPart } from './open-part';
 import { compare, reload, reloaded } from './reload-part';
 import { SaveTarget, Undoable, nameOf, save, saveEvery, saved } from './save-part';
+import { SHARE, share } from './share-part';
 
 export interface ActionBarOptions {
   /** Without it there is no "Open without code" (the widget belongs to one model). */
@@ -54,6 +55,7 @@ export class ActionBar {
       title: 'Show what differs between the file and this model; nothing is changed'
     });
     this.undoButton = button('Undo', () => void this.undo(), { class: 'hl-button hl-icon hl-icon-undo' });
+    this.shareButton = button('Share as a page', () => void this.share(), { title: SHARE });
     this.file = new FilePart(name => {
       if (this.model && this.scope) {
         this.scope.files.set(this.model.id, name);
@@ -88,7 +90,8 @@ export class ActionBar {
         { class: 'hl-buttons' },
         this.saveAllButton,
         this.reloadAllButton,
-        options.withOpen && this.opening.button
+        options.withOpen && this.opening.button,
+        this.shareButton
       ),
       this.file.element,
       this.blockButtons,
@@ -222,6 +225,13 @@ export class ActionBar {
   async compare(file = '', path = '', other: string | null = null): Promise<void> {
     await this.run('Comparing', file, path, (requester, target, _, onProgress) =>
       compare(requester, target, this.diffOptions, onProgress, other)
+    );
+  }
+
+  /** Write the page of the model. */
+  async share(): Promise<void> {
+    await this.run('Sharing', '', '', (requester, { model }, _, onProgress) =>
+      share(requester, model, onProgress)
     );
   }
 
@@ -422,6 +432,7 @@ export class ActionBar {
     this.undoButton.disabled = !onModel || !model?.undo;
     this.undoButton.title = model?.undoes ? `Undo ${model.undoes}` : 'Nothing to undo';
     this.opening.button.disabled = !onEvery;
+    this.shareButton.disabled = !onModel;
     this.file.enable(this.requester, can && model !== null);
     this.history.show(this.requester, model, model ? this.fileOf(model) : '');
     this.autosave.show(this.requester, model, model ? this.saving[model.id]?.autosave : undefined);
@@ -466,6 +477,7 @@ export class ActionBar {
   private readonly reloadAllButton: HTMLButtonElement;
   private readonly reloadButton: HTMLButtonElement;
   private readonly compareButton: HTMLButtonElement;
+  private readonly shareButton: HTMLButtonElement;
   private readonly undoButton: HTMLButtonElement;
   private readonly results: HTMLElement;
   private readonly blockButtons: HTMLElement;

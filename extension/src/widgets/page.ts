@@ -45,7 +45,11 @@ export class RecordedRequester implements Requester {
     const at = Object.hasOwn(same, key) ? (same[key] as string) : key;
     const asksForInputs = type === 'overlay' && (body as Requests['overlay']).data !== '';
     if (!Object.hasOwn(replies, at) || asksForInputs) {
-      throw new RequestError('not-found', 'This is not in the page, which has no kernel to ask.', MISSING[type]);
+      throw new RequestError(
+        'not-found',
+        'This is not in the page, which has no kernel to ask.',
+        MISSING[type]
+      );
     }
     return REPLIES[type](replies[at], type) as Reply<T>;
   }

@@ -52,6 +52,7 @@ from .saving import (
     UndoReply,
     UndoRequest,
 )
+from .sharing import ShareReply
 from .training import CurvesReply
 
 REQUESTS: dict[str, tuple[type, type]] = {
@@ -80,6 +81,7 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "autosave": (AutosaveRequest, AutosaveReply),
     "open": (OpenRequest, OpenReply),
     "archives": (EmptyRequest, ArchivesReply),
+    "share": (ModelRequest, ShareReply),
     "asset": (AssetRequest, AssetReply),
     "curves": (EmptyRequest, CurvesReply),
     "watch": (WatchRequest, WatchReply),
