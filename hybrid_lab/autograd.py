@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import AutogradError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import backward as reverse
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.function import Function
@@ -44,6 +45,7 @@ def record(train_mode: bool = True) -> AbstractContextManager[None]:
 
     train_mode : whether Dropout, BatchNorm and the like behave as in training
     """
+    check_switches("record", train_mode=train_mode)
     return _scope("autograd.record()", True, train_mode)
 
 
@@ -52,6 +54,7 @@ def pause(train_mode: bool = False) -> AbstractContextManager[None]:
 
     In code that is traced, no gradient goes through what is computed inside, as in an eager call.
     """
+    check_switches("pause", train_mode=train_mode)
     return _scope("autograd.pause()", False, train_mode)
 
 
@@ -129,6 +132,7 @@ def backward(
 
     Raises AutogradError if a head was not recorded, was used up, or if a value that is needed was written to.
     """
+    check_switches("backward", retain_graph=retain_graph, train_mode=train_mode)
     heads, head_grads = _paired(heads, head_grads)
     reverse.backward(heads, head_grads, retain_graph, train_mode)
 
@@ -146,6 +150,7 @@ def grad(
     retain_graph : default as create_graph
     create_graph : record the gradients' computation too, so that they can be differentiated
     """
+    check_switches("grad", create_graph=create_graph, train_mode=train_mode)
     heads, head_grads = _paired(heads, head_grads)
     variables = [variables] if isinstance(variables, NDArray) else list(variables)
     if not variables:

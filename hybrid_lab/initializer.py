@@ -20,6 +20,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.diagnostics.words import check_choice, lookup
 from hybrid_lab.ops.kernels.philox import generator
@@ -134,6 +135,7 @@ class Initializer:
 
     def set_verbosity(self, verbose: bool = False, print_func: Callable[[object], str] | None = None) -> Initializer:
         """Log a line for every array that is initialized; `print_func(array)` says what the line shows."""
+        check_switches("Initializer.set_verbosity", verbose=verbose)
         self._verbose = verbose
         self._print_func = print_func
         return self
@@ -451,6 +453,7 @@ class FusedRNN(Initializer):
         bidirectional: bool = False,
         forget_bias: float = 1.0,
     ) -> None:
+        check_switches("FusedRNN", bidirectional=bidirectional)
         self._init = create(init)
         super().__init__(
             init=None if self._init is None else self._init.dumps(),
@@ -494,6 +497,7 @@ class Mixed:
 
     def set_verbosity(self, verbose: bool = False, print_func: Callable[[object], str] | None = None) -> Mixed:
         """As `Initializer.set_verbosity`, for each of them."""
+        check_switches("Mixed.set_verbosity", verbose=verbose)
         for _, initializer in self.map:
             initializer.set_verbosity(verbose, print_func)
         return self
@@ -517,6 +521,7 @@ class Load:
     """
 
     def __init__(self, param: str | Mapping[str, Any], default_init: Any = None, verbose: bool = False) -> None:
+        check_switches("Load", verbose=verbose)
         if isinstance(param, str):
             from hybrid_lab.ndarray import load
 
@@ -530,6 +535,7 @@ class Load:
 
     def set_verbosity(self, verbose: bool = False, print_func: Callable[[object], str] | None = None) -> Load:
         """Log where each array's values came from."""
+        check_switches("Load.set_verbosity", verbose=verbose)
         self.verbose = verbose
         return self
 

@@ -9,6 +9,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
 from hybrid_lab.context import cpu
 from hybrid_lab.diagnostics.errors import ArchiveError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.provided import Provided
@@ -61,6 +62,7 @@ def save_checkpoint(
     symbol : None writes no graph
     remove_amp_cast : accepted for MXNet's sake; graphs here have no casts of mixed precision
     """
+    check_switches("save_checkpoint", remove_amp_cast=remove_amp_cast)
     if symbol is not None:
         symbol.save(f"{prefix}-symbol.json")
     save_params(f"{prefix}-{epoch:04d}.params", arg_params, aux_params)

@@ -7,8 +7,9 @@ The package's `__init__` has the one table of who provides what.
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -32,6 +33,42 @@ def signed_like(function: object) -> Callable[[F], F]:
 
     def decorate(other: F) -> F:
         other.__wrapped__ = function  # type: ignore[attr-defined]  # what inspect.signature follows
+        return other
+
+    return decorate
+
+
+class _Joined:
+    """What `inspect.signature` follows for `options_of`; the signature is made when it is asked for, because the other
+    function's module is not imported before.
+    """
+
+    def __init__(self, own: Callable[..., object], function: object, without: Collection[str]) -> None:
+        self._own, self._function, self._without = own, function, without
+
+    def __call__(self, *args: object, **options: object) -> object:
+        return self._own(*args, **options)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        own = inspect.signature(self._own, follow_wrapped=False)
+        named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        taken = {each.name for each in named} | {*self._without}
+        options = [
+            each.replace(kind=each.KEYWORD_ONLY)
+            for each in inspect.signature(self._function).parameters.values()  # type: ignore[arg-type]
+            if each.name not in taken and each.default is not each.empty
+        ]
+        return own.replace(parameters=[*named, *options])
+
+
+def options_of(function: object, without: Collection[str] = ()) -> Callable[[F], F]:
+    """A decorator for a function whose **options are those of another one, which may be Provided: help texts and
+    completion show them by their names. without : those that it gives itself
+    """
+
+    def decorate(other: F) -> F:
+        other.__wrapped__ = _Joined(other, function, without)  # type: ignore[attr-defined]
         return other
 
     return decorate

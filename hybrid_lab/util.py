@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray import numpy_mode
 from hybrid_lab.ndarray.context import num_gpus as _num_gpus
@@ -98,11 +99,13 @@ class _NumpyArrayScope(_Scope, metaclass=_CurrentScope):
 
 def np_array(active: bool = True) -> _NumpyArrayScope:
     """`with np_array():` parameters, data loaders and files give `mx.np` arrays; with False they give NDArrays."""
+    check_switches("np_array", active=active)
     return _NumpyArrayScope(active)
 
 
 def np_shape(active: bool = True) -> _Scope:
     """`with np_shape():` NumPy's meaning of shapes."""
+    check_switches("np_shape", active=active)
     return _Scope(shape=bool(active))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.graph.partial import is_complete
@@ -108,6 +109,7 @@ def plot_network(
     node_attrs : Graphviz attributes of all nodes
     hide_weights : leave parameters out
     """
+    check_switches("plot_network", hide_weights=hide_weights)
     from graphviz import Digraph
 
     graph = _graph(symbol, shape)

@@ -14,11 +14,12 @@ from typing import Any, TypedDict
 from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError, capture, rules
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
-from hybrid_lab.provided import Provided, signed_like
+from hybrid_lab.provided import Provided, options_of, signed_like
 from hybrid_lab.symbol.tracing import local as _local
 
 from . import budget, looks, states
@@ -314,6 +315,7 @@ class Block:
         init : for parameters without an initializer of their own; default Uniform(0.07)
         ctx : one context or a list; verbose : log each; force_reinit : also those that have values
         """
+        check_switches("Block.initialize", verbose=verbose, force_reinit=force_reinit)
         self.collect_params().initialize(init, ctx, verbose, force_reinit)
 
     def zero_grad(self) -> None:
@@ -353,6 +355,7 @@ class Block:
 
         deduplicate : write shared parameters once. Raises UninitializedError where one has no values; no file is left.
         """
+        check_switches("Block.save_parameters", deduplicate=deduplicate)
         from hybrid_lab.formats.arrays import write_arrays
 
         parameters = self._collect_params_with_prefix()
@@ -397,6 +400,9 @@ class Block:
         cast_dtype : convert to the model's dtype (dtype_source 'current') or take over the file's ('saved').
         All or nothing: raises LoadMismatchError listing everything missing, extra or of another shape or dtype.
         """
+        check_switches(
+            "Block.load_parameters", allow_missing=allow_missing, ignore_extra=ignore_extra, cast_dtype=cast_dtype
+        )
         targets: dict[str, list[tuple[str, Parameter]]] = {}
         for path, parameter in self._collect_params_with_prefix().items():
             targets[path] = [(path, parameter)]
@@ -426,6 +432,7 @@ class Block:
         Returns the two names for each, in order: [("model-features-symbol.json", "model-features-0000.params"), ...].
         A HybridBlock that was never called is left out with a warning. Raises HybridLabError where none is left.
         """
+        check_switches("Block.export", remove_amp_cast=remove_amp_cast)
         return export_outermost(self, path, epoch, remove_amp_cast)
 
     # -- states, by SINGA's names ------------------------------------------------------------------------------
@@ -442,6 +449,7 @@ class Block:
 
         All or nothing: raises LoadMismatchError listing what is missing, extra or of another shape.
         """
+        check_switches("Block.set_params", allow_missing=allow_missing)
         states.set_arrays(self, parameters, True, allow_missing)
 
     def get_states(self) -> dict[str, NDArray]:
@@ -450,8 +458,10 @@ class Block:
 
     def set_states(self, values: Mapping[str, object], allow_missing: bool = False) -> None:
         """As `set_params`, for all states."""
+        check_switches("Block.set_states", allow_missing=allow_missing)
         states.set_arrays(self, values, False, allow_missing)
 
+    @options_of(save_cached_graphs, without=("aux", "format"))
     def save_states(
         self, path: str | PathLike[str], aux_states: Mapping[str, object] | None = None, **options: object
     ) -> str:
@@ -465,6 +475,7 @@ class Block:
         saved: str = save_cached_graphs(self, path, aux=aux_states or {}, **options)
         return saved
 
+    @options_of(load_cached_graphs)
     def load_states(
         self,
         path: str | PathLike[str],
@@ -595,6 +606,7 @@ class Block:
         """Call `callback(name, operator, array)` for the output of every operator in the calls of the hybridized Blocks
         below, with names such as 'dense0_fwd_output' and 'FullyConnected'. See `HybridBlock.register_op_hook`.
         """
+        check_switches("Block.register_op_hook", monitor_all=monitor_all)
         for child in self._children.values():
             child.register_op_hook(callback, monitor_all)
 

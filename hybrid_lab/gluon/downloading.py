@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
 from hybrid_lab.diagnostics.file_errors import FileError, writing
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.formats.atomic import atomic_write, check_writable
 from hybrid_lab.logger import logger
 
@@ -48,6 +49,7 @@ def download(
     The file appears when it is complete and has the right SHA-1. Raises DownloadError otherwise, and FileError where it
     cannot be written.
     """
+    check_switches("download", overwrite=overwrite, verify_ssl=verify_ssl)
     if urlsplit(url).scheme not in ("http", "https", "file"):
         raise SettingError(f"download: {url!r} must begin with http://, https:// or file://")
     if retries < 0:

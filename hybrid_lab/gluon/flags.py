@@ -10,6 +10,7 @@ import numpy as np
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.context import Context, named
 
@@ -31,8 +32,7 @@ def check_active(active: object) -> None:
 
 def check_switch(name: str, value: object, call: str = "hybridize") -> None:
     """Raise SettingError for a flag of hybridize() that is neither on nor off: strict="no"."""
-    if not (value is None or isinstance(value, (int, np.bool_))):
-        raise SettingError(f"{call}() takes True or False for {name}, not {value!r}")
+    check_switches(f"{call}()", **{name: value})
 
 
 def check_flags(active: object, flags: Mapping[str, Any]) -> str | None:

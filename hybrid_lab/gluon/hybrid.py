@@ -24,6 +24,7 @@ from hybrid_lab.diagnostics.errors import (
     MissingGraphError,
 )
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.engines import early_import
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block import Block
@@ -537,6 +538,7 @@ class HybridBlock(Block):
         monitor_all : for the inputs of operators too, named 'dense0_fwd_data', 'dense0_fwd_weight' ...
         Another callback replaces this one. Eager calls, and calls inside the graph of another Block, call nothing.
         """
+        check_switches("HybridBlock.register_op_hook", monitor_all=monitor_all)
         hook = OperatorsShown(callback, bool(monitor_all))
         before, self.__dict__["_operator_hook"] = self.__dict__.get("_operator_hook"), hook
         if before is not None:
@@ -688,6 +690,7 @@ class HybridBlock(Block):
         """The Triton kernels of a call, compiled for GPUs that need not be in the machine: `net.compile_for('gfx942',
         inputs=(8, 3, 224, 224))`. As `insight.compiled.compile_for`.
         """
+        check_switches("compile_for", train=train)
         return compile_for(self, *targets, inputs=inputs, train=train)
 
     # -- saving ----------------------------------------------------------------------------------------------
@@ -701,6 +704,7 @@ class HybridBlock(Block):
         not. Raises MissingGraphError otherwise, and HybridLabError where the graph without its conversions would not
         fit parameters that are float16 or bfloat16.
         """
+        check_switches("HybridBlock.export", remove_amp_cast=remove_amp_cast)
         from hybrid_lab.formats.mxnet import save_model
 
         neutral = predicting(self).without_unused()

@@ -18,6 +18,7 @@ from hybrid_lab.diagnostics import (
     ShapeError,
     UninitializedError,
 )
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray, changes, tape
@@ -107,6 +108,7 @@ class Parameter:
         stype: str = "default",
         grad_stype: str = "default",
     ) -> None:
+        check_switches("Parameter", allow_deferred_init=allow_deferred_init, differentiable=differentiable)
         for kind, value in (("stype", stype), ("grad_stype", grad_stype)):
             check_choice(f"{kind} of {name!r}", value, STORAGE_TYPES, UnknownStorageError)
         budget.spend()
@@ -222,6 +224,7 @@ class Parameter:
 
         Raises ValueError if the shape is unknown and must not be.
         """
+        check_switches("Parameter.initialize", force_reinit=force_reinit)
         if self._data is not None and not force_reinit:
             warnings.warn(
                 f"Parameter {self.name!r} is already initialized, nothing is done; "

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab import initializer
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
@@ -152,6 +153,7 @@ class ParameterDict:
         force_reinit: bool = False,
     ) -> None:
         """Initialize every parameter; `init` (default Uniform(0.07)) where it has no initializer of its own."""
+        check_switches("ParameterDict.initialize", verbose=verbose, force_reinit=force_reinit)
         default = initializer.Uniform() if init is None else initializer.create(init)
         if verbose and hasattr(default, "set_verbosity"):
             default.set_verbosity(verbose=True)
@@ -209,6 +211,9 @@ class ParameterDict:
 
         All or nothing: raises LoadMismatchError listing everything that does not fit.
         """
+        check_switches(
+            "ParameterDict.load", allow_missing=allow_missing, ignore_extra=ignore_extra, cast_dtype=cast_dtype
+        )
         arrays, path = read_arrays(filename), fspath(filename)
         self.load_dict(arrays, ctx, allow_missing, ignore_extra, restore_prefix, path, cast_dtype, dtype_source)
 
@@ -224,6 +229,9 @@ class ParameterDict:
         dtype_source: str = "current",
     ) -> None:
         """As `load`, from a dict of name -> NDArray or NumPy array."""
+        check_switches(
+            "ParameterDict.load_dict", allow_missing=allow_missing, ignore_extra=ignore_extra, cast_dtype=cast_dtype
+        )
         targets = {name: [(name, parameter)] for name, parameter in self.items()}
         arrays = {
             restore_prefix + plain_name(name): value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)

@@ -14,6 +14,7 @@ from hybrid_lab import kvstore as kvstores
 from hybrid_lab import optimizer as optimizers
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines import early_import
 from hybrid_lab.ndarray import NDArray, changes, zeros
@@ -82,6 +83,7 @@ class Trainer:
         compression_params: Mapping[str, Any] | None = None,
         update_on_kvstore: bool | None = None,
     ) -> None:
+        check_switches("Trainer", update_on_kvstore=update_on_kvstore)
         if isinstance(params, (ParameterDict, Mapping)):
             # In the order of the blocks. MXNet sorts by name, and dense9, dense10 sort unlike dense1, dense2.
             params = list(params.values())
@@ -179,6 +181,7 @@ class Trainer:
         Raises StaleGradientError for such a parameter otherwise; then nothing is updated. An interrupt (Ctrl-C, the
         stop button) during the update takes effect after it.
         """
+        check_switches("Trainer.step", ignore_stale_grad=ignore_stale_grad)
         self._check_fresh(ignore_stale_grad)
         if self._own_store is None or not self._own_store.updates:
             self.allreduce_grads()
@@ -204,6 +207,7 @@ class Trainer:
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """As `step`, without summing gradients over contexts."""
+        check_switches("Trainer.update", ignore_stale_grad=ignore_stale_grad)
         if self._own_store is not None:
             self._own_store.refuse("update")
         self._check_fresh(ignore_stale_grad)

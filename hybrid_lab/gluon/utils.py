@@ -12,6 +12,7 @@ import numpy as np
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
@@ -48,6 +49,7 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
 
     Raises ShapeError where it has too few elements, or where parts would differ in size and even_split is True.
     """
+    check_switches("split_data", even_split=even_split)
     size = data.shape[batch_axis]
     if size < num_slice:
         raise ShapeError(f"an array of shape {data.shape} cannot be cut into {num_slice} parts along axis {batch_axis}")
@@ -70,6 +72,7 @@ def split_and_load(
     data: object, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
 ) -> list[NDArray]:
     """As `split_data`, one part for each context, loaded there."""
+    check_switches("split_and_load", even_split=even_split)
     if not isinstance(data, NDArray):
         data = cast(NDArray, in_mode(nd.array(data, ctx=ctx_list[0])))
     parts = split_data(data, len(ctx_list), batch_axis, even_split)
@@ -83,6 +86,7 @@ def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite:
 
     check_isfinite : warn where the norm is nan or infinite; the arrays stay as they are then in any case
     """
+    check_switches("clip_global_norm", check_isfinite=check_isfinite)
     if not arrays:
         raise ValueError("there are no arrays to clip")
     total = math.sqrt(sum(_squared_norm(array) for array in arrays))

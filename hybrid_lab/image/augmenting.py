@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hybrid_lab import ndarray as nd
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
 
 from . import cropping
@@ -303,6 +304,7 @@ def CreateAugmenter(
     rand_mirror : flip half of the images; mean, std : one per channel, or True for those of ImageNet
     brightness, contrast, saturation, hue, pca_noise : how much; rand_gray : probability
     """
+    check_switches("CreateAugmenter", rand_crop=rand_crop, rand_resize=rand_resize, rand_mirror=rand_mirror)
     if rand_resize and not rand_crop:
         raise ValueError("rand_resize needs rand_crop=True")
     augmenters: list[Augmenter] = [ResizeAug(resize, inter_method)] if resize > 0 else []

@@ -18,6 +18,7 @@ from hybrid_lab import image_files
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import DTypeError, ShapeError
 from hybrid_lab.diagnostics.file_errors import reading
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.image_files import ImageError
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.numpy_mode import in_mode
@@ -38,6 +39,7 @@ def imdecode(
     to_rgb : channels as red, green, blue; else the other way round
     Raises ImageError for bytes that are not an image.
     """
+    check_switches("imdecode", to_rgb=to_rgb)
     if isinstance(buf, NDArray):
         buf = buf.asnumpy()
     elif not isinstance(buf, (bytes, bytearray, np.ndarray)):
@@ -54,6 +56,7 @@ def imread(
     """The image in a file; see `imdecode`. Raises FileError, as MissingFileError for a file that is not there, and
     ImageError for one without an image.
     """
+    check_switches("imread", to_rgb=to_rgb)
     with reading(filename), open(filename, "rb") as stream:
         data = stream.read()
     try:
@@ -203,6 +206,7 @@ def imrotate(src: NDArray, rotation_degrees: float | NDArray, zoom_in: bool = Fa
     rotation_degrees : a number, or one for each image of a batch
     zoom_in : enlarge until no corner is empty; zoom_out : shrink until nothing is cut off
     """
+    check_switches("imrotate", zoom_in=zoom_in, zoom_out=zoom_out)
     if zoom_in and zoom_out:
         raise ValueError("zoom_in and zoom_out exclude each other")
     if src.dtype != np.float32:
@@ -248,6 +252,7 @@ def random_rotate(
     src: NDArray, angle_limits: tuple[float, float], zoom_in: bool = False, zoom_out: bool = False
 ) -> NDArray:
     """Images turned by random angles between two limits in degrees, from `np.random`; see `imrotate`."""
+    check_switches("random_rotate", zoom_in=zoom_in, zoom_out=zoom_out)
     if src.ndim == 3:
         return imrotate(src, np.random.uniform(*angle_limits), zoom_in, zoom_out)
     return imrotate(src, nd.array(np.random.uniform(*angle_limits, size=len(src))), zoom_in, zoom_out)

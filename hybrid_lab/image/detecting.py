@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 
@@ -56,6 +57,7 @@ class ImageDetIter(ImageIter):
         last_batch_handle: str = "pad",
         **kwargs: Any,
     ) -> None:
+        check_switches("ImageDetIter", shuffle=shuffle)
         super().__init__(
             batch_size,
             data_shape,
@@ -172,6 +174,7 @@ class ImageDetIter(ImageIter):
 
         verbose : log the shape if it changes
         """
+        check_switches("ImageDetIter.sync_label_shape", verbose=verbose)
         if not isinstance(it, ImageDetIter):
             raise TypeError(f"sync_label_shape needs another ImageDetIter, not {it!r:.60}")
         wanted = max(self.label_shape[0], it.label_shape[0]), self.label_shape[1]
@@ -199,6 +202,7 @@ class ImageDetIter(ImageIter):
         clip : cut colours off at 0 and 255; id2labels : class -> a name to write into the box
         waitKey, window_name : settings of the window that MXNet opens. No window is opened here: waitKey must be None
         """
+        check_switches("ImageDetIter.draw_next", clip=clip)
         if waitKey is not None:
             raise SettingError("draw_next shows no window: leave out waitKey and show the images that it yields")
         for image, objects in self._augmented():

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hybrid_lab import ndarray as nd
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
 
 from . import cropping
@@ -309,6 +310,7 @@ def CreateDetAugmenter(
     resize : of the shorter side first; rand_crop, rand_pad : probabilities of DetRandomCropAug and DetRandomPadAug,
         whose arguments are the last six; rand_mirror : flip half of the images; others as of CreateAugmenter
     """
+    check_switches("CreateDetAugmenter", rand_mirror=rand_mirror)
     augmenters: list[DetAugmenter] = []
     if resize > 0:
         augmenters.append(DetBorrowAug(ResizeAug(resize, inter_method)))

@@ -13,6 +13,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab import recordio
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.diagnostics.file_errors import reading
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.image_files import ImageError
 from hybrid_lab.io import DataBatch, DataIter
 from hybrid_lab.ndarray import NDArray
@@ -56,6 +57,7 @@ class ImageIter(DataIter):
         last_batch_handle: str = "pad",
         **kwargs: Any,
     ) -> None:
+        check_switches("ImageIter", shuffle=shuffle)
         super().__init__(batch_size)
         if not path_imgrec and not path_imglist and not isinstance(imglist, list):
             raise ValueError("an ImageIter needs path_imgrec, path_imglist or imglist")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -68,6 +69,7 @@ def capture(
     Raises HybridLabError for names that the model does not have, with similar ones, and in the with-block for a
     hybridized call with `replace`.
     """
+    check_switches("capture", grad=grad)
     return Capture(net, names, grad, replace)
 
 

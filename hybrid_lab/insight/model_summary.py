@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon import access
@@ -208,6 +209,7 @@ def summary(
     Raises HybridLabError for what is no Block and for inputs that are neither arrays nor shapes, ShapeError for shapes
     that do not fit the model.
     """
+    check_switches("summary", training=training)
     if not isinstance(net, Block):
         raise HybridLabError(f"summary needs a Block, not {type(net).__name__}")
     wanted = None if dtype is None else dtype_of(dtype)

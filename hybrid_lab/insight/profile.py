@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.insight.calls import Call, compile_call, outer_calls, run_eager, run_hybrid
@@ -123,6 +124,7 @@ def profile(net: Block, *inputs: object, train: bool = False, runs: int = 20) ->
     numbers to come. What its code prints is shown once, not at every run. Raises HybridLabError for what is no Block,
     without a HybridBlock or inputs; HybridizeError where the code cannot become a graph.
     """
+    check_switches("profile", train=train)
     if not isinstance(net, Block):
         raise HybridLabError(f"profile needs a Block, not {type(net).__name__}")
     return Profile(net.name, [_profile_call(call, train, runs) for call in outer_calls(net, inputs)])

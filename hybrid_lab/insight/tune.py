@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.insight.compiled import known_inputs
@@ -99,6 +100,7 @@ def tune(net: Block, *inputs: object, train: bool | None = None, again: bool = F
     was not called yet, or runs on an engine that engine= or HYBRID_LAB_CPU names; HybridizeError for code that cannot
     become a graph.
     """
+    check_switches("tune", again=again)
     from hybrid_lab.gluon.hybrid import HybridBlock
 
     if not isinstance(net, HybridBlock):

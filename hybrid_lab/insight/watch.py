@@ -14,6 +14,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, NonFiniteError
 from hybrid_lab.diagnostics.location import Location, capture
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -53,6 +54,7 @@ def watch_nan(*nets: Block, infinite: bool = True) -> Watch:
     as a mask of -inf behind a softmax, are not. Only when something is wrong, the call runs again, operator by
     operator and with the same random numbers, to find the operator. Hybridized calls run their programs as ever.
     """
+    check_switches("watch_nan", infinite=infinite)
     for net in nets:
         if not isinstance(net, Block):
             raise HybridLabError(f"watch_nan needs Blocks, not {type(net).__name__}")

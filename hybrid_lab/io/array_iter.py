@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, InputError, SettingError, ShapeError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
@@ -42,6 +43,7 @@ class NDArrayIter(DataIter):
         label_name: str = "softmax_label",
         layout: str = "NCHW",
     ) -> None:
+        check_switches("NDArrayIter", shuffle=shuffle)
         super().__init__(batch_size)
         if batch_size < 1:
             raise InputError(f"batch_size={batch_size} must be 1 or more")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, InputError, ShapeError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
 
 from .batch import DataBatch, DataDesc, DataIter
@@ -44,6 +45,7 @@ class ResizeIter(_OverBatches):
     """
 
     def __init__(self, data_iter: DataIter, size: int, reset_internal: bool = True) -> None:
+        check_switches("ResizeIter", reset_internal=reset_internal)
         super().__init__(data_iter.batch_size)
         self.data_iter, self.size, self.reset_internal = data_iter, size, reset_internal
         self.cur = self.epoch = 0
@@ -69,7 +71,6 @@ class ResizeIter(_OverBatches):
             self.current_batch = self.data_iter.next()
         self.cur += 1
         return True
-
 
     def get_state(self) -> dict[str, Any]:
         """Where it stands, as data. Raises HybridLabError where the other iterator cannot tell."""

@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.diagnostics.file_errors import reading
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 
@@ -98,6 +99,7 @@ class CSVIter(_FileIter):
         data_name: str = "data",
         label_name: str = "label",
     ) -> None:
+        check_switches("CSVIter", round_batch=round_batch)
         data_shape, label_shape = (
             (shape,) if isinstance(shape, int) else tuple(shape) for shape in (data_shape, label_shape)
         )
@@ -226,6 +228,7 @@ class MNISTIter(_FileIter):
         data_shape: tuple[int, ...] | None = None,
         prefetch_buffer: int = 4,
     ) -> None:
+        check_switches("MNISTIter", shuffle=shuffle, flat=flat, silent=silent)
         images, labels = read_idx(image), read_idx(label)
         size = len(images) // num_parts
         part = slice(part_index * size, (part_index + 1) * size)

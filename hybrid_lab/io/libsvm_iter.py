@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.diagnostics.file_errors import reading
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray.sparse import csr_matrix
@@ -44,6 +45,7 @@ class LibSVMIter(NDArrayIter, MXDataIter):
         label_name: str = "softmax_label",
         prefetch_buffer: int = 4,
     ) -> None:
+        check_switches("LibSVMIter", round_batch=round_batch)
         if not round_batch:
             raise SettingError("LibSVMIter always fills the last batch up: leave out round_batch=False")
         if num_parts < 1:

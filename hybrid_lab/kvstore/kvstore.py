@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from hybrid_lab import optimizer as optimizers
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.tape import Mode
@@ -97,6 +98,7 @@ class KVStore(KVStoreBase):
         priority : accepted for MXNet's sake; calls are not reordered
         ignore_sparse : leave sparse arrays of `out` as they are, as MXNet does
         """
+        check_switches("KVStore.pull", ignore_sparse=ignore_sparse)
         if out is None:
             raise SettingError("pull: give the arrays that take the values as out=")
         for each, arrays in self._pairs(key, out):
@@ -162,6 +164,7 @@ class KVStore(KVStoreBase):
 
         Raises KVStoreError without an optimizer.
         """
+        check_switches("KVStore.save_optimizer_states", dump_optimizer=dump_optimizer)
         write_states(self._own_updater("save_optimizer_states"), fname, dump_optimizer)
 
     def load_optimizer_states(self, fname: str | PathLike[str]) -> None:

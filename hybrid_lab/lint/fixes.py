@@ -7,6 +7,8 @@ import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 
+from hybrid_lab.diagnostics.switches import check_switches
+
 from ..diagnostics.finding import Edit, Finding
 from .source import code_cells, read_notebook, text_of
 
@@ -19,6 +21,7 @@ def apply_fixes(source: str, findings: Iterable[Finding], unsafe: bool = False) 
     Of fixes that touch the same text the first one wins: check again afterwards. The JSON text of a notebook is
     repaired cell by cell. A line of which nothing remains is removed.
     """
+    check_switches("apply_fixes", unsafe=unsafe)
     chosen = [finding for finding in findings if finding.fix is not None and (unsafe or finding.fix.safe)]
     if not chosen:
         return source

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from hybrid_lab.diagnostics.switches import check_switches
+
 from .._version import __version__
 from ..diagnostics import rules
 from ..diagnostics.finding import Call, Edit, Finding, Severity
@@ -20,6 +22,7 @@ def text(findings: Iterable[Finding], rewrites: bool = False) -> str:
 
     rewrites: with what to write instead
     """
+    check_switches("text", rewrites=rewrites)
     lines = []
     counts: Counter[Severity] = Counter()
     for finding in findings:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy
 
 from hybrid_lab.diagnostics import SettingError, ShapeError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import lookup
 from hybrid_lab.registry import table
 
@@ -315,6 +316,7 @@ class CustomMetric(EvalMetric):
         output_names: Names = None,
         label_names: Names = None,
     ) -> None:
+        check_switches("CustomMetric", allow_extra_outputs=allow_extra_outputs)
         if name is None:
             name = getattr(feval, "__name__", "feval")
             name = f"custom({name})" if "<" in name else name
@@ -335,4 +337,5 @@ def np(
     numpy_feval: Callable[[Array, Array], object], name: str | None = None, allow_extra_outputs: bool = False
 ) -> CustomMetric:
     """A metric from a function of NumPy arrays."""
+    check_switches("np", allow_extra_outputs=allow_extra_outputs)
     return CustomMetric(numpy_feval, name or numpy_feval.__name__, allow_extra_outputs)

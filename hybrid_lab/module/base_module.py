@@ -13,6 +13,7 @@ import numpy as np
 from hybrid_lab import metric as metrics
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.io import DataBatch, DataIter
 from hybrid_lab.kvstore import KVStoreBase
@@ -119,6 +120,7 @@ class BaseModule:
         monitor : a Monitor
         Raises SettingError without num_epoch.
         """
+        check_switches("BaseModule.fit", allow_missing=allow_missing, force_rebind=force_rebind, force_init=force_init)
         if num_epoch is None:
             raise SettingError("fit: say how long to train, with num_epoch=")
         self.bind(train_data.provide_data, train_data.provide_label, for_training=True, force_rebind=force_rebind)
@@ -212,6 +214,7 @@ class BaseModule:
         sparse_row_id_fn: Callable[..., Any] | None = None,
     ) -> list[tuple[str, float]]:
         """(name, value) of the metric over an iterator, or over its first `num_batch` batches."""
+        check_switches("BaseModule.score", reset=reset)
         self._require("score")
         eval_metric = metrics.create(eval_metric)
         eval_metric.reset()
@@ -234,6 +237,7 @@ class BaseModule:
         sparse_row_id_fn: Callable[..., Any] | None = None,
     ) -> Iterator[tuple[list[NDArray], int, Any]]:
         """(outputs without padding, number, batch) of each batch."""
+        check_switches("BaseModule.iter_predict", reset=reset)
         self._require("iter_predict")
         for number, batch in self._predictions(eval_data, num_batch, reset, sparse_row_id_fn):
             yield self._unpadded(batch), number, batch
@@ -256,6 +260,9 @@ class BaseModule:
         always_output_list : a list also of a single output
         Raises SettingError for other data, ValueError where batches have different numbers of outputs.
         """
+        check_switches(
+            "BaseModule.predict", merge_batches=merge_batches, reset=reset, always_output_list=always_output_list
+        )
         self._require("predict")
         if isinstance(eval_data, (NDArray, np.ndarray)):
             array = eval_data if isinstance(eval_data, NDArray) else nd.array(eval_data)
@@ -285,6 +292,9 @@ class BaseModule:
         allow_extra: bool = False,
     ) -> None:
         """Set all parameters; see `init_params`."""
+        check_switches(
+            "BaseModule.set_params", allow_missing=allow_missing, force_init=force_init, allow_extra=allow_extra
+        )
         self.init_params(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
 
     def save_params(self, fname: str) -> None:
@@ -396,6 +406,7 @@ class BaseModule:
 
     def get_states(self, merge_multi_context: bool = True) -> Any:
         """The arrays that `set_states` sets; a Module without any has an empty list."""
+        check_switches("BaseModule.get_states", merge_multi_context=merge_multi_context)
         return []
 
     def set_states(self, states: Any = None, value: Any = None) -> None:

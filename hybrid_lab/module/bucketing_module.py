@@ -12,6 +12,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
 from hybrid_lab.context import Context
 from hybrid_lab.diagnostics.errors import BindError, SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.io import DataDesc
 from hybrid_lab.metric import EvalMetric
@@ -96,6 +97,7 @@ class BucketingModule(BaseModule):
 
         Raises BindError for keys that are no whole numbers.
         """
+        check_switches("BucketingModule.save_checkpoint", remove_amp_cast=remove_amp_cast)
         keys = list(self._buckets)
         if not keys or not all(isinstance(key, (int, np.integer)) for key in keys):
             raise BindError(f"save_checkpoint: the keys of the buckets must be whole numbers, not {keys}")
@@ -199,6 +201,12 @@ class BucketingModule(BaseModule):
         grad_req: Any = "write",
     ) -> None:
         """Bind the default bucket; see Module.bind. Others are bound when a batch comes for them."""
+        check_switches(
+            "BucketingModule.bind",
+            for_training=for_training,
+            inputs_need_grad=inputs_need_grad,
+            force_rebind=force_rebind,
+        )
         if shared_module is not None:
             raise SettingError("bind: a BucketingModule shares no memory with another one; leave shared_module out")
         params = self.get_params() if self.params_initialized else None
@@ -269,6 +277,9 @@ class BucketingModule(BaseModule):
         allow_extra: bool = False,
     ) -> None:
         """Give the parameters their first values; see Module.init_params."""
+        check_switches(
+            "BucketingModule.init_params", allow_missing=allow_missing, force_init=force_init, allow_extra=allow_extra
+        )
         if self.params_initialized and not force_init:
             return
         self._require("init_params", params=False)
@@ -284,6 +295,9 @@ class BucketingModule(BaseModule):
         allow_extra: bool = False,
     ) -> None:
         """Set the parameters; see Module.set_params."""
+        check_switches(
+            "BucketingModule.set_params", allow_missing=allow_missing, force_init=force_init, allow_extra=allow_extra
+        )
         self._require("set_params", params=False)
         self._curr_module.set_params(arg_params, aux_params, allow_missing, force_init, allow_extra)
         self.params_initialized = True
@@ -296,6 +310,7 @@ class BucketingModule(BaseModule):
         force_init: bool = False,
     ) -> None:
         """Make the optimizer of all buckets; see Module.init_optimizer."""
+        check_switches("BucketingModule.init_optimizer", force_init=force_init)
         self._require("init_optimizer")
         if self.optimizer_initialized and not force_init:
             self.logger.warning("optimizer already initialized, ignoring.")
@@ -325,14 +340,17 @@ class BucketingModule(BaseModule):
 
     def get_outputs(self, merge_multi_context: bool = True) -> Any:
         """The outputs of the last forward."""
+        check_switches("BucketingModule.get_outputs", merge_multi_context=merge_multi_context)
         return self._curr_module.get_outputs(merge_multi_context)
 
     def get_input_grads(self, merge_multi_context: bool = True) -> Any:
         """The gradients of the data."""
+        check_switches("BucketingModule.get_input_grads", merge_multi_context=merge_multi_context)
         return self._curr_module.get_input_grads(merge_multi_context)
 
     def get_states(self, merge_multi_context: bool = True) -> Any:
         """The states of the bucket in use."""
+        check_switches("BucketingModule.get_states", merge_multi_context=merge_multi_context)
         return self._curr_module.get_states(merge_multi_context)
 
     def set_states(self, states: Any = None, value: Any = None) -> None:
@@ -341,6 +359,7 @@ class BucketingModule(BaseModule):
 
     def update_metric(self, eval_metric: EvalMetric, labels: Any, pre_sliced: bool = False) -> None:
         """Add the last forward to a metric."""
+        check_switches("BucketingModule.update_metric", pre_sliced=pre_sliced)
         self._curr_module.update_metric(eval_metric, labels, pre_sliced)
 
     def install_monitor(self, mon: Any) -> None:

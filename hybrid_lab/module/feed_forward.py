@@ -12,6 +12,7 @@ import numpy as np
 from hybrid_lab import metric as metrics
 from hybrid_lab.context import Context, cpu
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.executor import Executor
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.io import DataDesc, DataIter, NDArrayIter, ResizeIter
@@ -60,6 +61,7 @@ class FeedForward:
         begin_epoch: int = 0,
         **kwargs: Any,
     ) -> None:
+        check_switches("FeedForward", allow_extra_params=allow_extra_params)
         warnings.warn("FeedForward is deprecated; use mx.mod.Module", DeprecationWarning, stacklevel=2)
         self.symbol = symbol if isinstance(symbol, Symbol) else None
         self.sym_gen = None if isinstance(symbol, Symbol) else symbol
@@ -186,6 +188,7 @@ class FeedForward:
 
         num_batch : predict only so many batches; return_data : return (outputs, data, labels)
         """
+        check_switches("FeedForward.predict", return_data=return_data, reset=reset)
         data = self._iterator(X, None, training=False)
         outputs: list[list[np.ndarray]] = []
         seen: list[list[np.ndarray]] = []
@@ -210,6 +213,7 @@ class FeedForward:
 
         batch_end_callback : called with a BatchEndParam
         """
+        check_switches("FeedForward.score", reset=reset)
         metric = metrics.create(eval_metric)
         data = self._iterator(X, None, training=False)
         if data is not X:
@@ -249,6 +253,7 @@ class FeedForward:
 
     def save(self, prefix: str, epoch: int | None = None, remove_amp_cast: bool = True) -> None:
         """Write `prefix-symbol.json` and `prefix-EPOCH.params`; the epoch is `num_epoch` if None is given."""
+        check_switches("FeedForward.save", remove_amp_cast=remove_amp_cast)
         epoch = self.num_epoch if epoch is None else epoch
         if epoch is None:
             raise SettingError("save: the model has no num_epoch; give the number of the epoch")

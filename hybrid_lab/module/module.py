@@ -11,6 +11,7 @@ from typing import Any
 from hybrid_lab import optimizer as optimizers
 from hybrid_lab.context import Context, cpu
 from hybrid_lab.diagnostics.errors import BindError, SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.initializer import InitDesc, Uniform
 from hybrid_lab.io import DataDesc
 from hybrid_lab.kvstore import KVStore, KVStoreBase
@@ -124,6 +125,9 @@ class Module(BaseModule):
 
         The real MXNet reads the first two. Its states are pickles, ours a safetensors file.
         """
+        check_switches(
+            "Module.save_checkpoint", save_optimizer_states=save_optimizer_states, remove_amp_cast=remove_amp_cast
+        )
         save_checkpoint(prefix, epoch, self._symbol, *self.get_params())
         self.logger.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
         if save_optimizer_states:
@@ -213,6 +217,9 @@ class Module(BaseModule):
         grad_req : "write", "add" or "null"; a dict by name or a list sets them one by one
         Raises BindError, SettingError.
         """
+        check_switches(
+            "Module.bind", for_training=for_training, inputs_need_grad=inputs_need_grad, force_rebind=force_rebind
+        )
         if force_rebind:
             self.binded, self._exec_group = False, None
         if self.binded:
@@ -300,6 +307,9 @@ class Module(BaseModule):
         allow_extra : ignore names in the dicts that the Symbol does not have
         Raises ModuleStateError before bind, BindError for missing and for further names.
         """
+        check_switches(
+            "Module.init_params", allow_missing=allow_missing, force_init=force_init, allow_extra=allow_extra
+        )
         if self.params_initialized and not force_init:
             warnings.warn(
                 "the Module has parameters already, so init_params does nothing; force_init=True replaces them",
@@ -335,6 +345,7 @@ class Module(BaseModule):
         allow_extra: bool = False,
     ) -> None:
         """Set the parameters; with allow_missing those that are given, and the others stay as they are."""
+        check_switches("Module.set_params", allow_missing=allow_missing, force_init=force_init, allow_extra=allow_extra)
         if not allow_missing:
             self.init_params(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
             return
@@ -360,6 +371,7 @@ class Module(BaseModule):
         optimizer : a name with optimizer_params, or an Optimizer. By name, gradients are divided by the batch size
         force_init : also where there is one already, which is ignored otherwise
         """
+        check_switches("Module.init_optimizer", force_init=force_init)
         self._require("init_optimizer")
         if self.optimizer_initialized and not force_init:
             self.logger.warning("optimizer already initialized, ignoring...")
@@ -469,16 +481,19 @@ class Module(BaseModule):
 
     def get_outputs(self, merge_multi_context: bool = True) -> Any:
         """The outputs of the last forward, joined over the contexts, or as a list of them for each output."""
+        check_switches("Module.get_outputs", merge_multi_context=merge_multi_context)
         self._require("get_outputs")
         return self._exec_group.get_outputs(merge_multi_context)
 
     def get_input_grads(self, merge_multi_context: bool = True) -> Any:
         """The gradients of the data, as `get_outputs`."""
+        check_switches("Module.get_input_grads", merge_multi_context=merge_multi_context)
         self._require("get_input_grads")
         return self._exec_group.get_input_grads(merge_multi_context)
 
     def get_states(self, merge_multi_context: bool = True) -> Any:
         """The states of every context; pass merge_multi_context=False."""
+        check_switches("Module.get_states", merge_multi_context=merge_multi_context)
         self._require("get_states")
         return self._exec_group.get_states(merge_multi_context)
 
@@ -489,6 +504,7 @@ class Module(BaseModule):
 
     def update_metric(self, eval_metric: EvalMetric, labels: Any, pre_sliced: bool = False) -> None:
         """Add the last forward to a metric."""
+        check_switches("Module.update_metric", pre_sliced=pre_sliced)
         self._exec_group.update_metric(eval_metric, labels, pre_sliced)
 
     def install_monitor(self, mon: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.metric import EvalMetric
 from hybrid_lab.model import Params
@@ -76,6 +77,9 @@ class PythonModule(BaseModule):
         grad_req: Any = "write",
     ) -> None:
         """Take the shapes. Raises SettingError for another grad_req than "write"."""
+        check_switches(
+            "PythonModule.bind", for_training=for_training, inputs_need_grad=inputs_need_grad, force_rebind=force_rebind
+        )
         if self.binded and not force_rebind:
             self.logger.warning("Already bound, ignoring bind()")
             return
@@ -101,6 +105,9 @@ class PythonModule(BaseModule):
         allow_extra: bool = False,
     ) -> None:
         """There are no parameters to initialize."""
+        check_switches(
+            "PythonModule.init_params", allow_missing=allow_missing, force_init=force_init, allow_extra=allow_extra
+        )
         self.params_initialized = True
 
     def init_optimizer(
@@ -111,6 +118,7 @@ class PythonModule(BaseModule):
         force_init: bool = False,
     ) -> None:
         """There are no parameters to optimize."""
+        check_switches("PythonModule.init_optimizer", force_init=force_init)
         self.optimizer_initialized = True
 
     def update(self) -> None:
@@ -118,6 +126,7 @@ class PythonModule(BaseModule):
 
     def update_metric(self, eval_metric: EvalMetric, labels: Any, pre_sliced: bool = False) -> None:
         """Add the outputs to a metric, if the Module takes labels."""
+        check_switches("PythonModule.update_metric", pre_sliced=pre_sliced)
         if self._label_shapes is None:
             return
         if pre_sliced:
@@ -160,6 +169,7 @@ class PythonLossModule(PythonModule):
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[NDArray]:
         """The data. Raises SettingError for merge_multi_context=False."""
+        check_switches("PythonLossModule.get_outputs", merge_multi_context=merge_multi_context)
         if not merge_multi_context:
             raise SettingError("get_outputs: a PythonLossModule is not divided between contexts")
         return [self._scores]
@@ -180,6 +190,7 @@ class PythonLossModule(PythonModule):
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[NDArray]:
         """The gradient of the data."""
+        check_switches("PythonLossModule.get_input_grads", merge_multi_context=merge_multi_context)
         return [self._scores_grad]
 
     def install_monitor(self, mon: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import BindError, SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.io import DataBatch, DataDesc
 from hybrid_lab.metric import EvalMetric
@@ -41,6 +42,7 @@ class SequentialModule(BaseModule):
         take_labels : it is given the labels of the batch
         auto_wiring : the outputs before it are its data by place; else by name
         """
+        check_switches("SequentialModule.add", take_labels=take_labels, auto_wiring=auto_wiring)
         self._modules.append(module)
         self._takes_labels.append(take_labels)
         self._wired.append(auto_wiring)
@@ -86,6 +88,12 @@ class SequentialModule(BaseModule):
         grad_req: Any = "write",
     ) -> None:
         """Bind every Module to the shapes that the one before gives. Raises SettingError without Modules."""
+        check_switches(
+            "SequentialModule.bind",
+            for_training=for_training,
+            inputs_need_grad=inputs_need_grad,
+            force_rebind=force_rebind,
+        )
         if self.binded and not force_rebind:
             self.logger.warning("Already bound, ignoring bind()")
             return
@@ -139,6 +147,9 @@ class SequentialModule(BaseModule):
         allow_extra: bool = False,
     ) -> None:
         """Give the parameters of all Modules their first values. Raises BindError where two have one name."""
+        check_switches(
+            "SequentialModule.init_params", allow_missing=allow_missing, force_init=force_init, allow_extra=allow_extra
+        )
         if self.params_initialized and not force_init:
             return
         self._require("init_params", params=False)
@@ -161,6 +172,7 @@ class SequentialModule(BaseModule):
         force_init: bool = False,
     ) -> None:
         """Make an optimizer for every Module."""
+        check_switches("SequentialModule.init_optimizer", force_init=force_init)
         self._require("init_optimizer")
         if self.optimizer_initialized and not force_init:
             self.logger.warning("optimizer already initialized, ignoring.")
@@ -195,17 +207,20 @@ class SequentialModule(BaseModule):
 
     def get_outputs(self, merge_multi_context: bool = True) -> Any:
         """The outputs of the last Module."""
+        check_switches("SequentialModule.get_outputs", merge_multi_context=merge_multi_context)
         self._require("get_outputs")
         return self._modules[-1].get_outputs(merge_multi_context)
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[NDArray]:
         """The gradients of the data of the first Module."""
+        check_switches("SequentialModule.get_input_grads", merge_multi_context=merge_multi_context)
         self._require("get_input_grads")
         gradients: list[NDArray] = self._modules[0].get_input_grads(merge_multi_context)
         return gradients
 
     def update_metric(self, eval_metric: EvalMetric, labels: Any, pre_sliced: bool = False) -> None:
         """Add the outputs of the Modules that take labels to a metric."""
+        check_switches("SequentialModule.update_metric", pre_sliced=pre_sliced)
         self._require("update_metric")
         for module, takes in zip(self._modules, self._takes_labels, strict=True):
             if takes:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError, SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.formats.archive.exporting import outermost
@@ -146,6 +147,7 @@ def export(
     input where the network lets them be. Raises HybridLabError: Unmappable for an operator without a form in this
     opset, which the message names with the lowest opset that has one; then no file is changed.
     """
+    check_switches("export", flat=flat, training=training)
     if tracing.current() is not None:
         raise HybridLabError("a model cannot be exported from inside its own trace; export it after the call")
     if not isinstance(net, Block):

@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike
 from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.symbol_block import SymbolBlock
@@ -61,6 +62,7 @@ def export_model(
     The inputs and parameters have the Symbol's names. Outputs are called output, or output0, output1 ...; operators and
     opset are those of `mx.onnx.export`.
     """
+    check_switches("export_model", verbose=verbose, dynamic=dynamic, run_shape_inference=run_shape_inference)
     given = symbol.load(os.fspath(sym)) if isinstance(sym, (str, PathLike)) else sym
     if not isinstance(given, Symbol):
         raise SettingError(f"export_model takes a Symbol, not {given!r:.60}; mx.onnx.export takes a Block")

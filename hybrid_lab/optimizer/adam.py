@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.operator import Operator, get
 
@@ -33,6 +34,7 @@ class Adam(Optimizer):
         lazy_update: bool = True,
         **kwargs: Any,
     ) -> None:
+        check_switches("Adam", lazy_update=lazy_update)
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta1 = beta1
         self.beta2 = beta2
@@ -69,6 +71,7 @@ class AdamW(Adam):
         correct_bias: bool = True,
         **kwargs: Any,
     ) -> None:
+        check_switches("AdamW", correct_bias=correct_bias)
         super().__init__(learning_rate, beta1, beta2, epsilon, **kwargs)
         self.correct_bias = correct_bias
 

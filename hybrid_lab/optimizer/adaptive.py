@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.operator import Operator, get
@@ -82,6 +83,7 @@ class RMSProp(Optimizer):
         clip_weights: float | None = None,
         **kwargs: Any,
     ) -> None:
+        check_switches("RMSProp", centered=centered)
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.gamma1 = gamma1
         self.gamma2 = gamma2

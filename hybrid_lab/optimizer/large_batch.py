@@ -7,6 +7,7 @@ from typing import Any
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
 
 from .optimizer import Optimizer, register
@@ -34,6 +35,7 @@ class LAMB(Optimizer):
         bias_correction: bool = True,
         **kwargs: Any,
     ) -> None:
+        check_switches("LAMB", bias_correction=bias_correction)
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta1 = beta1
         self.beta2 = beta2
@@ -110,6 +112,7 @@ class LARS(_Descent):
         momentum_correction: bool = True,
         **kwargs: Any,
     ) -> None:
+        check_switches("LARS", lazy_update=lazy_update, momentum_correction=momentum_correction)
         super().__init__(momentum=momentum, **kwargs)
         self.lazy_update = lazy_update
         self.eta = eta
@@ -164,6 +167,7 @@ class LBSGD(_Descent):
         num_epochs: int = 60,
         **kwargs: Any,
     ) -> None:
+        check_switches("LBSGD", multi_precision=multi_precision)
         super().__init__(momentum=momentum, multi_precision=multi_precision, **kwargs)
         if batch_scale < 1:
             raise SettingError(f"LBSGD: batch_scale must be 1 or more, not {batch_scale}")

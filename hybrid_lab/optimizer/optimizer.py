@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import lookup
 from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import NDArray, zeros
@@ -65,6 +66,7 @@ class Optimizer:
         multi_precision: bool = False,
         param_dict: Mapping[int, Any] | None = None,
     ) -> None:
+        check_switches("Optimizer", multi_precision=multi_precision)
         numbers = {"learning_rate": learning_rate, "wd": wd, "clip_gradient": clip_gradient}
         for key, value in {**numbers, "rescale_grad": rescale_grad}.items():
             if value is not None:

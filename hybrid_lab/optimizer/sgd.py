@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.operator import Operator, get
 
@@ -45,6 +46,7 @@ class SGD(_Momentum):
     """
 
     def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
+        check_switches("SGD", lazy_update=lazy_update)
         super().__init__(momentum, **kwargs)
         self.lazy_update = lazy_update
 

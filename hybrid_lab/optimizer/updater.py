@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 
@@ -46,6 +47,7 @@ class Updater:
 
         dump_optimizer : the optimizer's settings too
         """
+        check_switches("Updater.get_states", dump_optimizer=dump_optimizer)
         return pack(self, dump_optimizer)
 
     def set_states(self, states: bytes) -> None:

@@ -18,6 +18,7 @@ from os import PathLike
 from typing import TypedDict, Unpack
 
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.formats.atomic import atomic_write
@@ -120,6 +121,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
     finished : stop the profiler, and begin with an empty record next time
     profile_process : accepted for MXNet's sake
     """
+    check_switches("dump", finished=finished)
     trace = {"traceEvents": [event.as_trace() for event in recorder.events], "displayTimeUnit": "ms"}
     with atomic_write(_filename) as file:
         file.write(json.dumps(trace).encode())
@@ -133,6 +135,7 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", as
 
     reset : forget the events afterwards; format : 'table' or 'json'; sort_by : 'total', 'avg', 'min', 'max' or 'count'
     """
+    check_switches("dumps", reset=reset, ascending=ascending)
     check_choice("dumps: format", format, ("table", "json"), SettingError)
     times, counters = (ordered(collected(recorder.events, phase), sort_by, ascending) for phase in "XC")
     text = (as_json if format == "json" else as_table)(times, counters)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.input_checks import without_checks
@@ -37,6 +38,7 @@ def imports(
     A call with other sizes than the graph holds for is a DeclaredSizeError.
     Raises TorchError for a module that cannot be exported, UnsupportedOperatorError naming operator and module.
     """
+    check_switches("imports", copy=copy)
     import torch
     from torch.utils import _pytree as pytree
 
@@ -57,9 +59,7 @@ def imports(
     return ImportedGraph(graphs[0], ctx, *graphs[1:])
 
 
-def _composed(
-    source: Any, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any
-) -> list[Composed]:
+def _composed(source: Any, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any) -> list[Composed]:
     """The graphs of a module: one for both modes, or those of prediction and training."""
     found = exported(source, args, kwargs, dynamic_shapes)
     try:

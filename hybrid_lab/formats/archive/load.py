@@ -8,6 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError, SettingError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
@@ -80,6 +81,7 @@ def load_cached_graphs(
 
     Raises ArchiveError for a damaged file, LoadMismatchError, HybridLabError for a bad argument; nothing changed then.
     """
+    check_switches("load_cached_graphs", strict=strict)
     check_choice("graphs", graphs, ("code", "file"), HybridLabError)
     if not isinstance(net, Block):
         raise HybridLabError(f"load_cached_graphs needs a Block, not {type(net).__name__}")

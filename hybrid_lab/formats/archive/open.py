@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access, budget
 from hybrid_lab.gluon.block import Block
@@ -139,6 +140,7 @@ def load(
         where its constructor needs none
     Raises ArchiveError for a damaged file, HybridLabError for a class in `classes` that the file does not have.
     """
+    check_switches("gluon.load", with_aux=with_aux)
     with without_collecting():
         folder = folder_at(path)
         archive = Archive(layout.existing_path(path)) if folder is None else Folder(folder)

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray.random_state import state as random_state
 
 from ..step import boundary
@@ -48,6 +49,9 @@ class DataLoader:
         timeout: float = 120,
         auto_reload: bool = False,
     ) -> None:
+        check_switches(
+            "DataLoader", shuffle=shuffle, pin_memory=pin_memory, thread_pool=thread_pool, auto_reload=auto_reload
+        )
         if batch_sampler is None:
             if batch_size is None:
                 raise ValueError("a DataLoader needs batch_size, or a batch_sampler")

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.recordio import MXIndexedRecordIO
 
@@ -55,11 +56,13 @@ class Dataset:
 
     def transform(self, fn: Callable[..., object], lazy: bool = True) -> Dataset:
         """`fn` on every sample (`fn(*sample)` where samples are tuples): on access, or all at once where not lazy."""
+        check_switches("Dataset.transform", lazy=lazy)
         view = _Transformed(self, fn)
         return view if lazy else SimpleDataset([view[index] for index in range(len(view))])
 
     def transform_first(self, fn: Callable[[object], object], lazy: bool = True) -> Dataset:
         """`fn` on the first part of every sample, usually the data; labels stay as they are."""
+        check_switches("Dataset.transform_first", lazy=lazy)
         return self.transform(_First(fn), lazy)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.kernels.philox import generator
@@ -72,6 +73,7 @@ class IntervalSampler(Sampler):
     """Every `interval`-th number: 0, interval ..., then with rollover 1, interval + 1 ... until all were given."""
 
     def __init__(self, length: int, interval: int, rollover: bool = True) -> None:
+        check_switches("IntervalSampler", rollover=rollover)
         if not 0 < interval <= length:
             raise ValueError(f"the interval must be between 1 and the length {length}, not {interval}")
         self._length = length

@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any, Unpack
 
 from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
@@ -61,6 +62,7 @@ class _Conv(HybridBlock):
         in_channels: int = 0,
         **kwargs: Unpack[BlockOptions],
     ) -> None:
+        check_switches("_Conv", use_bias=use_bias)
         super().__init__(**kwargs)
         layouts = LAYOUTS[self.dims] if self.dims > 1 else ("NCW",)  # as in MXNet
         layout = checked_layout(self, layout, layouts)
@@ -187,6 +189,7 @@ class _ConvTranspose(_Conv):
         in_channels: int = 0,
         **kwargs: Unpack[BlockOptions],
     ) -> None:
+        check_switches("_ConvTranspose", use_bias=use_bias)
         super().__init__(
             channels, kernel_size, strides, padding, dilation, groups, layout, activation, use_bias,
             weight_initializer, bias_initializer, in_channels, **kwargs,

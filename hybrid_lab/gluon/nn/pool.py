@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
@@ -27,6 +28,7 @@ class _Pool(HybridBlock):
         ceil_mode: bool = False,
         **kwargs: Unpack[BlockOptions],
     ) -> None:
+        check_switches("_Pool", ceil_mode=ceil_mode)
         super().__init__(**kwargs)
         kernel = window(pool_size, self.dims, "pool_size")
         self._kwargs: dict[str, Any] = {

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.initializer import Initializer
@@ -37,13 +38,17 @@ def layer(cls: BlockClass) -> BlockClass:
     """
     target: Any = cls
     original = target.__init__
-    names = tuple(inspect.signature(original).parameters)[1:]
+    parameters = inspect.signature(original).parameters
+    names = tuple(parameters)[1:]
+    switches = [name for name, parameter in parameters.items() if isinstance(parameter.default, bool)]
 
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        if switches:
+            check_switches(cls.__name__, **{name: arguments[name] for name in switches if name in arguments})
         original(self, *args, **kwargs)
         if type(self) is cls:
-            arguments = {**dict(zip(names, args, strict=False)), **kwargs}
             self.__dict__["_arguments"] = {name: value for name, value in arguments.items() if name not in _NOT_CONFIG}
 
     target.__init__ = __init__

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.initializer import InitializerLike
@@ -64,6 +65,7 @@ class _Layer(HybridBlock):
         use_sequence_length: bool = False,
         **kwargs: Unpack[BlockOptions],
     ) -> None:
+        check_switches("_Layer", bidirectional=bidirectional, use_sequence_length=use_sequence_length)
         super().__init__(**kwargs)
         dtype = "float32" if dtype is None else dtype
         check_choice(f"{type(self).__name__}: layout", layout, ("TNC", "NTC"), ShapeError)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.metric import EvalMetric
 
@@ -45,6 +46,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         max_checkpoints: int = 5,
         resume_from_checkpoint: bool = False,
     ):
+        check_switches("CheckpointHandler", save_best=save_best, resume_from_checkpoint=resume_from_checkpoint)
         self.model_dir = str(model_dir)
         Path(model_dir).mkdir(parents=True, exist_ok=True)
         self.model_prefix, self.verbose, self.save_best = model_prefix, verbose, save_best

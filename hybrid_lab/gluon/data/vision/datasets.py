@@ -15,6 +15,7 @@ from hybrid_lab import image, recordio
 from hybrid_lab import ndarray as nd
 from hybrid_lab.base import data_dir
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.image.iterating import as_table, read_list
 from hybrid_lab.io.file_iters import read_idx
 from hybrid_lab.ndarray import NDArray
@@ -106,6 +107,7 @@ class MNIST(_Labelled):
     def __init__(
         self, root: str | PathLike[str] | None = None, train: bool = True, transform: Transform | None = None
     ) -> None:
+        check_switches("MNIST", train=train)
         self._train = train
         super().__init__(root, transform)
 
@@ -146,6 +148,7 @@ class CIFAR10(_Labelled):
     def __init__(
         self, root: str | PathLike[str] | None = None, train: bool = True, transform: Transform | None = None
     ) -> None:
+        check_switches("CIFAR10", train=train)
         self._train = train
         super().__init__(root, transform)
 
@@ -196,6 +199,7 @@ class CIFAR100(CIFAR10):
         train: bool = True,
         transform: Transform | None = None,
     ) -> None:
+        check_switches("CIFAR100", fine_label=fine_label, train=train)
         self._label_place = int(fine_label)
         super().__init__(root, train, transform)
 
