@@ -1,4 +1,4 @@
-"""Every public function and constructor refuses a switch that is neither on nor off: `strict="no"` would count as on."""
+"""Public functions and constructors refuse a switch that is neither on nor off: `strict="no"` would count as on."""
 
 import inspect
 

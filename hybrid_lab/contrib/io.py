@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from numpy.typing import DTypeLike
 
@@ -51,6 +52,20 @@ class DataLoaderIter(DataIter):
 
     def reset(self) -> None:
         """Begin again with the first batch."""
+        self._iterator = iter(self._loader)
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs the loader has ended."""
+        return self._loader.epoch
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the loader stands, as `DataLoader.get_state`."""
+        return self._loader.get_state()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go to where `get_state` was called. Raises HybridLabError for the state of another loader."""
+        self._loader.set_state(state)
         self._iterator = iter(self._loader)
 
     def iter_next(self) -> bool:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab import recordio
-from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.errors import HybridLabError, ShapeError
 from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.image_files import ImageError
-from hybrid_lab.io import DataBatch, DataIter
+from hybrid_lab.io import DataBatch, DataIter, positions
 from hybrid_lab.ndarray import NDArray
 
 from .augmenting import Augmenter, CreateAugmenter
@@ -90,6 +90,7 @@ class ImageIter(DataIter):
         self.num_image = None if self.seq is None else len(self.seq)
         self.auglist = list(CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list)
         self.cur = 0
+        self.epoch = -1
         self._ended = False
         self._kept: tuple[list[np.ndarray], list[Any]] | None = None
         self.reset()
@@ -100,7 +101,47 @@ class ImageIter(DataIter):
             random.shuffle(self.seq)
         if self.imgrec is not None:
             self.imgrec.reset()
+        self.epoch += 1
         self.cur, self._ended = 0, False
+
+    def get_state(self) -> dict[str, Any]:
+        """Where it stands, as data: the epoch, the order of the images, which come next, and those that 'roll_over'
+        has kept.
+        """
+        kept = None if self._kept is None else ([*self._kept[0]], [np.asarray(each) for each in self._kept[1]])
+        where = {"epoch": self.epoch, "cur": self.cur, "ended": self._ended, "kept": kept}
+        return {**where, "seq": None if self.seq is None else list(self.seq)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go to where `get_state` was called: the next batches are those that were still to come.
+
+        Raises HybridLabError for the state of another iterator; this one is as before then.
+        """
+        epoch, cur = positions.whole_numbers(state, ("epoch", "cur"))
+        ended, kept, order = state.get("ended"), state.get("kept"), state.get("seq")
+        if type(ended) is not bool or (order is None) is not (self.seq is None) or not self._may_keep(kept):
+            raise HybridLabError("this is not a saved position of such an iterator over images")
+        if self.seq is not None:
+            order = positions.same_entries(order, self.seq)
+            if cur > len(self.seq):
+                raise HybridLabError(f"the iterator has {len(self.seq)} images, the saved position is behind {cur}")
+        if self.imgrec is not None:
+            self.imgrec.reset()
+            for _ in range(cur if self.seq is None else 0):  # a file without an index is read up to there
+                if self.imgrec.read() is None:
+                    raise HybridLabError(f"the file has fewer records than {cur}, where the saved position is")
+        self.seq, self.epoch, self.cur, self._ended = order, epoch, cur, ended
+        self._kept = None if kept is None else ([*kept[0]], [*kept[1]])
+
+    def _may_keep(self, kept: object) -> bool:
+        """Whether these are images and labels that 'roll_over' may have kept."""
+        if kept is None:
+            return True
+        if not (isinstance(kept, (tuple, list)) and len(kept) == 2 and all(isinstance(each, list) for each in kept)):
+            return False
+        images, labels = kept
+        arrays = all(isinstance(each, np.ndarray) for each in (*images, *labels))
+        return arrays and len(images) == len(labels) < self.batch_size
 
     def hard_reset(self) -> None:
         """Start again, without the images kept by 'roll_over'."""

@@ -14,9 +14,9 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab import recordio
-from hybrid_lab.diagnostics import SettingError
+from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.diagnostics.file_errors import reading
-from hybrid_lab.io import DataBatch, DataDesc, MXDataIter
+from hybrid_lab.io import DataBatch, DataDesc, MXDataIter, positions
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.ndarray import check_dtype
 from hybrid_lab.provided import signed_like
@@ -118,6 +118,7 @@ class ImageRecordIter(MXDataIter):
         self._order = np.random.default_rng(seed) if shuffle else None
         self._drawing = None if seed_aug is None else (random.Random(seed_aug).getstate(), _numpy_state(seed_aug))
         self.round_batch = round_batch
+        self.epoch = -1
         self._place = self._taken = 0
         self._batch: DataBatch | None = None
         self._start()
@@ -125,7 +126,37 @@ class ImageRecordIter(MXDataIter):
     def _start(self) -> None:
         if self._order is not None:
             self._order.shuffle(self._offsets)
+        self.epoch += 1
         self._place, self._taken = self._taken, 0
+
+    def get_state(self) -> dict[str, Any]:
+        """Where it stands, as data: the epoch, the order of the images, which come next, and its random numbers."""
+        return {
+            "samples": len(self._offsets),
+            "epoch": self.epoch,
+            "place": self._place,
+            "taken": self._taken,
+            "offsets": self._offsets.copy(),
+            "order": None if self._order is None else self._order.bit_generator.state,
+            "drawing": self._drawing,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go to where `get_state` was called: the next batches are those that were still to come.
+
+        Raises HybridLabError for the state of another iterator; this one is as before then.
+        """
+        samples, epoch, place, taken = positions.whole_numbers(state, ("samples", "epoch", "place", "taken"))
+        if samples != len(self._offsets) or place > samples + self.batch_size or taken > self.batch_size:
+            raise HybridLabError(f"the iterator has {len(self._offsets)} images, that of the saved position {samples}")
+        offsets = positions.same_entries(state.get("offsets"), self._offsets.tolist())
+        order, drawing = state.get("order"), state.get("drawing")
+        if (order is None) is not (self._order is None) or (drawing is None) is not (self._drawing is None):
+            raise HybridLabError("the saved position is of an iterator with other settings: shuffle or seed_aug")
+        generator = None if order is None else positions.generator_at(order)
+        self._drawing = None if drawing is None else positions.random_state(drawing)
+        self._order, self._offsets = generator, np.array(offsets)
+        self.epoch, self._place, self._taken, self._batch = epoch, place, taken, None
 
     def reset(self) -> None:
         """Start the next pass, after the images that filled the last batch of this one."""

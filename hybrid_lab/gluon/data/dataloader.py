@@ -105,9 +105,10 @@ class DataLoader:
 
         Raises HybridLabError where the data set or the sampler is another one; the loader is as before then.
         """
-        if state.get("samples") != len(self._dataset):
+        samples = state.get("samples")
+        if type(samples) is not int or samples != len(self._dataset):
             raise HybridLabError(
-                f"the data set has {len(self._dataset)} samples, that of the saved position {state.get('samples')}"
+                f"the data set has {len(self._dataset)} samples, that of the saved position {samples!r:.40}"
             )
         epoch = state.get("epoch")
         if type(epoch) is not int or epoch < 0:

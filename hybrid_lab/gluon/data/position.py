@@ -56,7 +56,7 @@ class Position:
                 )
         except BaseException as error:
             set_sampler_state(sampler, before)
-            if isinstance(error, (KeyError, TypeError, ValueError, AttributeError)):
+            if isinstance(error, (LookupError, TypeError, ValueError, AttributeError, OverflowError)):
                 raise HybridLabError(f"this is not a saved position of a DataLoader: {error!r:.100}") from None
             raise
         finally:
