@@ -19,6 +19,7 @@ from hybrid_lab.diagnostics.location import register_cell
 from hybrid_lab.lab.messages.connection import TARGET
 from hybrid_lab.lab.numpy_warnings import UserLines
 from hybrid_lab.lab.places import cell_ids, lines_above, running_cell
+from hybrid_lab.lab.timed_cells import TimedCells
 
 if TYPE_CHECKING:
     from comm.base_comm import BaseComm
@@ -65,6 +66,7 @@ class Lab:
         self._redefinitions: Redefinitions | None = None
         self._magics: Any = None
         self._user_lines = UserLines()
+        self._timed_cells = TimedCells(shell, lambda: self._running_text, self._name_timed)
         self._tracebacks: ShortTracebacks | None = None
         #: the cells that are running, outer ones first; a cell that imported this package counts as one
         self._running: list[object] = [None] if _inside_cell(self._kernel) else []
@@ -108,6 +110,8 @@ class Lab:
         """Register everything with the shell."""
         self.name_earlier_cells()
         self._user_lines.install()
+        if self._kernel is not None:
+            self._timed_cells.install()
         self.shell.events.register("pre_run_cell", self.before_cell)
         self.shell.events.register("post_run_cell", self.after_cell)
         if self._kernel is not None:
@@ -126,6 +130,8 @@ class Lab:
         """Remove everything that `register` added."""
         self._extensions().discard(TARGET)
         self._user_lines.remove()
+        if self._kernel is not None:
+            self._timed_cells.remove()
         for event, function in (("pre_run_cell", self.before_cell), ("post_run_cell", self.after_cell)):
             if function in self.shell.events.callbacks[event]:
                 self.shell.events.unregister(event, function)
@@ -190,6 +196,19 @@ class Lab:
         if self._kernel is not None and isinstance(cell, str):
             whole = getattr(self._running[0], "raw_cell", cell) if self._running else cell
             self._name_file(cell, running_cell(self.shell), getattr(info, "cell_id", None), lines_above(cell, whole))
+
+    @property
+    def _running_text(self) -> str | None:
+        """The text of the innermost cell that runs."""
+        cell = getattr(self._running[-1], "raw_cell", None) if self._running else None
+        return cell if isinstance(cell, str) else None
+
+    def _name_timed(self, code: str, above: int) -> str:
+        """The file name of code that a magic of the running cell compiles itself."""
+        number = running_cell(self.shell)
+        self._name_file(code, number, getattr(self._running[-1], "cell_id", None), above)
+        name: str = self.shell.compile.cache(code, number)
+        return name
 
     def _name_file(self, cell: str, number: int, cell_id: str | None, above: int = 0) -> None:
         file = self.shell.compile.get_code_name(cell, cell, number)

@@ -42,6 +42,8 @@ def kernel(tmp_path_factory):
         "%%capture\n",
         "  \n\n%%capture\n\n",
         "%matplotlib --list\n",
+        "%%time\n",
+        "\n%%time\n\n# text\n",
     ],
 )
 def test_lines_are_those_of_the_cell(kernel, head):
@@ -67,3 +69,15 @@ def test_a_call_by_a_magic_is_called_at_the_cell_s_line(kernel):
     kernel.run("# text\n\nreport = %hybrid_explain net x")
     number = kernel.number
     assert f"called at cell {number}, line 3" in kernel.run("print(report)").replace("\n          ", " ")
+
+
+TIMED = {"# text\n%time where()": 2, "%%timeit -n1 -r1\n\nwhere()": 3, "%%time\nwhere()": 2}
+
+
+@pytest.mark.parametrize("cell", TIMED)
+def test_timed_code_is_named_by_its_cell(kernel, cell):
+    kernel.run(
+        "import sys\nfrom hybrid_lab.diagnostics.location import Location\nfrom hybrid_lab.lab.places import located\n"
+        "def where():\n    frame = sys._getframe(1)\n    print(located(Location(frame.f_code, frame.f_lasti))['label'])"
+    )
+    assert f"cell {kernel.number + 1}, line {TIMED[cell]}" in kernel.run(cell)
