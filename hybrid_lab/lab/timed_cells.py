@@ -1,5 +1,5 @@
-"""The code of `%%time`, `%%timeit` and `%time`, which IPython compiles as `<timed exec>` and the like, gets a file name of
-its cell: messages, findings and tracebacks then name the cell and its line, and find its source.
+"""File names for the code of `%%time`, `%%timeit` and `%time`, which IPython compiles as `<timed exec>` and the like:
+messages, findings and tracebacks then name the cell and its line, and find its source.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class TimedCells:
     named : gives the file name for code that begins below so many lines of the cell
     """
 
-    def __init__(self, shell: InteractiveShell, cell: Callable[[], str | None], named: Callable[[str, int], str]) -> None:
+    def __init__(
+        self, shell: InteractiveShell, cell: Callable[[], str | None], named: Callable[[str, int], str]
+    ) -> None:
         self._compiler, self._cell, self._named = shell.compile, cell, named
         self._kind: type = type(self._compiler)
 
