@@ -42,12 +42,12 @@ def random_state(saved: object) -> tuple[Any, Any]:
     try:
         of_python, of_numpy = saved  # type: ignore[misc]
         of_numpy = of_numpy if isinstance(of_numpy, dict) else tuple(of_numpy)
-        random.Random().setstate(_tuples(of_python))
+        random.Random().setstate(_tuples(of_python))  # type: ignore[arg-type]
         np.random.RandomState().set_state(of_numpy)
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise HybridLabError("this is not a saved position of an iterator that draws random numbers") from error
     return _tuples(of_python), of_numpy
 
 
-def _tuples(value: object) -> Any:
+def _tuples(value: object) -> object:
     return tuple(map(_tuples, value)) if isinstance(value, (list, tuple)) else value
