@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -85,12 +86,18 @@ def _parameters(net: Block) -> dict[str, Parameter]:
 _last: dict[int, tuple[weakref.ref[Block], FileState]] = {}
 
 
+save_listeners: list[Callable[[Block, str], None]] = []
+"""Called with a model and the absolute path of the archive that it was just saved to, in the thread that saved it."""
+
+
 def note_file(net: Block, path: str, how: How) -> None:
     """Note that the model's values are now those of the file."""
     key = id(net)
     versions = {name: Versions.of(item) for name, item in _parameters(net).items()}
     state = FileState(path, how, time.time(), access.structure_version(net), versions)
     _last[key] = weakref.ref(net, lambda _: _last.pop(key, None)), state
+    for listener in save_listeners if how == "saved" else ():
+        listener(net, path)
 
 
 def last_file(net: Block) -> FileState | None:

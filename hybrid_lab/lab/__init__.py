@@ -15,20 +15,28 @@ if TYPE_CHECKING:
     from hybrid_lab.lab.every import reload_all as reload_all
     from hybrid_lab.lab.every import save_all as save_all
     from hybrid_lab.lab.loop import progress as progress
+    from hybrid_lab.lab.run_keeper import keep_runs as keep_runs
+    from hybrid_lab.lab.run_list import runs as runs
     from hybrid_lab.lab.sharing import share as share
     from hybrid_lab.lab.tracebacks import short_tracebacks as short_tracebacks
+    from hybrid_lab.lab.training_runs import new_run as new_run
+    from hybrid_lab.lab.training_runs import note as note
     from hybrid_lab.lab.widget import View
 
 
 __all__ = [
-    *("autosave", "load_ipython_extension", "progress", "reload_all", "save_all", "share", "short_tracebacks"),
-    *("unload_ipython_extension", "view"),
+    *("autosave", "keep_runs", "load_ipython_extension", "new_run", "note", "progress", "reload_all", "runs"),
+    *("save_all", "share", "short_tracebacks", "unload_ipython_extension", "view"),
 ]
 
 _MODULES = {
     "autosave": "hybrid_lab.lab.autosaves",
+    "keep_runs": "hybrid_lab.lab.run_keeper",
+    "new_run": "hybrid_lab.lab.training_runs",
+    "note": "hybrid_lab.lab.training_runs",
     "progress": "hybrid_lab.lab.loop",
     "reload_all": "hybrid_lab.lab.every",
+    "runs": "hybrid_lab.lab.run_list",
     "save_all": "hybrid_lab.lab.every",
     "share": "hybrid_lab.lab.sharing",
     "short_tracebacks": "hybrid_lab.lab.tracebacks",

@@ -12,7 +12,12 @@ from hybrid_lab.lab.training_words import not_finite, short
 
 COLORS = ("#2f7ed8", "#c76b15", "#2e9b57", "#a259d9")
 """Of the lines of one chart: each stands out from white and from a dark grey by 3 to 1."""
+MANY_COLORS = (*COLORS, "#d0496b", "#1f9a9a", "#94861a", "#7f7f8c")
+"""Of the runs of a comparison; beyond them lines are dashed."""
+_DASHES = ("none", "6 3", "2 2", "8 2 2 2")
 WIDTH, HEIGHT = 300, 150
+_WIDE, _HIGH, _ROW, _LEGEND = 560, 250, 16, 96
+"""Of a comparison: its size without the legend, the height of a row of the legend, and the characters of one."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 20, 18
 _EARLIER_POINTS = 60
 """Most points of the line of an earlier run."""
@@ -32,6 +37,57 @@ def charts(curves: Sequence[Curve], earlier: Sequence[Sequence[Curve]] = ()) -> 
         faint = [[curve for curve in run if curve["name"] in names] for run in earlier]
         parts.append(_chart(group, [curve for run in faint for curve in run]))
     return "".join(parts)
+
+
+def comparison(name: str, lines: Sequence[tuple[str, Curve]]) -> str:
+    """One chart of the curves of several runs, each with a label. Its legend has the last value of each."""
+    curves = [curve for _, curve in lines]
+    low, high = value_range(curves)
+    first = min((curve["starts"][0] for curve in curves if curve["starts"]), default=0)
+    last = max([curve["last_step"] for curve in curves] + [first + 1])
+    across, up = _WIDE - _LEFT - _RIGHT, _HIGH - _TOP - _BOTTOM
+
+    def x(step: float) -> float:
+        return round(_LEFT + (step - first) / (last - first) * across, 1)
+
+    def y(value: float) -> float:
+        return round(min(max(_TOP + (high - value) / (high - low) * up, _TOP - _OUTSIDE), _TOP + up + _OUTSIDE), 1)
+
+    marks = [(y(tick), short(tick)) for tick in ticks(low, high)]
+    parts = [_axes(marks, str(first), str(last), _WIDE, _HIGH)]
+    parts.append(f'<svg x="{_LEFT}" y="{_TOP}" width="{across}" height="{up}" viewBox="{_LEFT} {_TOP} {across} {up}">')
+    legend = []
+    for place, (label, curve) in enumerate(lines):
+        color, dash = MANY_COLORS[place % len(MANY_COLORS)], _DASHES[place // len(MANY_COLORS) % len(_DASHES)]
+        stroke = f'stroke="{color}" stroke-width="1.6" stroke-dasharray="{dash}"'
+        points = [(x(step), y(value)) for step, value in zip(curve["steps"], curve["means"], strict=True)]
+        if curve["highs"] != curve["lows"]:
+            band = [(x(step), y(value)) for step, value in zip(curve["steps"], curve["highs"], strict=True)]
+            band += [(x(step), y(value)) for step, value in zip(curve["steps"], curve["lows"], strict=True)][::-1]
+            parts.append(f'<path d="{_path(band)}Z" fill="{color}" fill-opacity=".12"/>')
+        if len(points) == 1:
+            parts.append(f'<circle cx="{points[0][0]}" cy="{points[0][1]}" r="2.5" fill="{color}"/>')
+        parts.append(f'<path d="{_path(points)}" fill="none" {stroke}/>')
+        for span in curve["bad"]:
+            title = f"<title>{html.escape(f'{label}: {not_finite([span], 0)}')}</title>"
+            place_of = f"M{x(span['first'])} {_TOP}V{_TOP + up}"
+            parts.append(f'<path d="{place_of}" stroke="{color}" stroke-dasharray="2 3">{title}</path>')
+        row = _HIGH + 6 + _ROW * place
+        bad = f", {bad_in_short(curve)}" if curve["bad"] else ""
+        text = f"{label}: {curve['latest']} at step {curve['last_step']}{bad}"
+        text = text if len(text) <= _LEGEND else text[: _LEGEND - 1] + "\N{HORIZONTAL ELLIPSIS}"
+        legend.append(
+            f'<path d="M{_LEFT} {row}h22" {stroke}/><text x="{_LEFT + 28}" y="{row + 4}">{html.escape(text)}</text>'
+        )
+    parts.append("</svg>")
+    height = _HIGH + 8 + _ROW * len(lines)
+    label = html.escape(f"{name}: " + "; ".join(f"{label}, {curve['text']}" for label, curve in lines), quote=True)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" width="{_WIDE}" height="{height}" '
+        f'viewBox="0 0 {_WIDE} {height}" font-family="system-ui,sans-serif" font-size="11" fill="currentColor" '
+        f'style="max-width:100%"><text x="4" y="13" font-weight="bold">{html.escape(name)}</text>'
+        f"{''.join(parts)}{''.join(legend)}</svg>"
+    )
 
 
 def grouped(curves: Iterable[Curve]) -> list[list[Curve]]:
@@ -117,8 +173,8 @@ def bad_in_short(curve: Curve) -> str:
     return curve["bad_text"]
 
 
-def _axes(marks: list[tuple[float, str]], first: str, last: str) -> str:
-    bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
+def _axes(marks: list[tuple[float, str]], first: str, last: str, width: int = WIDTH, height: int = HEIGHT) -> str:
+    bottom, right = height - _BOTTOM, width - _RIGHT
     lines = "".join(f"M{_LEFT} {place}H{right}" for place, _ in marks)
     texts = "".join(f'<text x="{_LEFT - 4}" y="{place + 3.5}" text-anchor="end">{text}</text>' for place, text in marks)
     return (

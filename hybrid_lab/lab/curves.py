@@ -24,6 +24,13 @@ def run_data(run: Run) -> TrainingRun:
         return _run(run)
 
 
+def exact_curves(run: Run) -> list[Curve]:
+    """The curves of a run with all digits."""
+    with run.lock:
+        run.take()
+        return _curves(run, exact=True)
+
+
 def _run(run: Run) -> TrainingRun:
     return {
         "number": run.number,
@@ -35,8 +42,12 @@ def _run(run: Run) -> TrainingRun:
         "note": run.note,
         "earlier_loops": run.earlier_loops,
         "loops": [_loop(loop) for loop in list(run.loops)],
-        "curves": [_curve(name, series, run.steps) for name, series in sorted(run.series.items(), key=_order)],
+        "curves": _curves(run),
     }
+
+
+def _curves(run: Run, exact: bool = False) -> list[Curve]:
+    return [_curve(name, series, run.steps, exact) for name, series in sorted(run.series.items(), key=_order)]
 
 
 def _loop(loop: Loop) -> LoopRow:
@@ -59,8 +70,9 @@ def _loop(loop: Loop) -> LoopRow:
     return row
 
 
-def _curve(name: str, series: Series, steps: int) -> Curve:
-    """steps : of the Trainer, where the curve has one value for each that was measured"""
+def _curve(name: str, series: Series, steps: int, exact: bool) -> Curve:
+    """steps : of the Trainer; exact : with all digits"""
+    digits = list if exact else _rounded
     last, unit = series.last if math.isfinite(series.last) else None, UNITS.get(name, "")
     buckets = series.buckets
     row: Curve = {
@@ -70,11 +82,11 @@ def _curve(name: str, series: Series, steps: int) -> Curve:
         "starts": [each.start for each in buckets],
         "steps": [each.step for each in buckets],
         "counts": [each.count for each in buckets],
-        "means": _rounded(each.mean for each in buckets),
+        "means": digits(each.mean for each in buckets),
         "lows": [each.low for each in buckets],
         "highs": [each.high for each in buckets],
-        "firsts": _rounded(each.first for each in buckets),
-        "lasts": _rounded(each.last for each in buckets),
+        "firsts": digits(each.first for each in buckets),
+        "lasts": digits(each.last for each in buckets),
         "last": last,
         "last_step": series.last_step,
         "bad": [NotFinite(what=what, first=first, last=last, count=n) for what, first, last, n in series.spans],

@@ -10,11 +10,13 @@ import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.lab.gradient_norm import gradient_norm
 from hybrid_lab.lab.logged import OnDevice, Ring, mean_of, number_of
@@ -24,6 +26,7 @@ from hybrid_lab.ndarray import NDArray
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.trainer import Trainer
+    from hybrid_lab.lab.run_keeper import RunKeeper
 
 RunState = Literal["running", "done", "stopped", "interrupted", "failed"]
 
@@ -101,6 +104,35 @@ class Loop:
             self.ended, self.state = perf_counter(), state
 
 
+@dataclass(frozen=True)
+class TrainerFacts:
+    """The settings of a Trainer's optimizer, and one of its parameters, by which its model is found."""
+
+    settings: dict[str, object]
+    parameter: Callable[[], object]
+
+    @staticmethod
+    def of(trainer: Trainer) -> TrainerFacts:
+        """Those of a Trainer that has ended its first step."""
+        optimizer = trainer.optimizer
+        known = {"lr": "learning_rate", "wd": "wd"}
+        settings: dict[str, object] = {"optimizer": type(optimizer).__name__}
+        for name, value in optimizer.hyperparameters().items():
+            if name not in _SAYS_NOTHING and value is not None:
+                settings[known.get(name, name)] = value
+        if optimizer.lr_scheduler is not None:
+            settings["lr_scheduler"] = type(optimizer.lr_scheduler).__name__
+        batch = 1 / optimizer.rescale_grad if optimizer.rescale_grad else 0.0
+        if batch >= 1 and abs(batch - round(batch)) < 1e-6 * batch:
+            settings["batch_size"] = round(batch)
+        trained = access.trainer_parameters(trainer)
+        return TrainerFacts(settings, weakref.ref(trained[0]) if trained else lambda: None)
+
+
+_SAYS_NOTHING = frozenset({"rescale_grad", "begin_num_update", "multi_precision", "lazy_update", "lr_scheduler"})
+"""Settings of optimizers by which trainings do not differ."""
+
+
 class Run:
     """One run.
 
@@ -109,6 +141,7 @@ class Run:
     lock : held while values are added and read
     steps : calls of `step` of the Trainer that the run follows, over which the curves are drawn
     overhead : seconds that reading from a GPU, norms and drawing took
+    trainer_facts : of the first Trainer; keeper : writes the run into a file; problem : why it is not kept, or ""
     """
 
     def __init__(self, number: int, label: str):
@@ -124,6 +157,9 @@ class Run:
         self.ended: float | None = None
         self.views: list[Callable[[Run], None]] = []
         self.logged = False
+        self.trainer_facts: TrainerFacts | None = None
+        self.keeper: RunKeeper | None = None
+        self.problem = ""
         self._waiting: deque[_Entry] = deque()
         self._on_device = Ring()
         self._draw, self._norm = Pace(SHARE, DRAW), Pace(NORM_SHARE)
@@ -194,6 +230,8 @@ class Run:
             self.take()
             self._trainer = self.trainer = weakref.ref(trainer)
             self._optimizer, self._last_step = trainer.optimizer, None
+            if self.trainer_facts is None:
+                self.trainer_facts = TrainerFacts.of(trainer)
             return True
 
     def _measure_norm(self, trainer: Trainer) -> None:
@@ -326,6 +364,8 @@ class Run:
         notes = []
         if self._on_device.values and self.ended is not None:
             notes.append(f"{count(len(self._on_device.values), 'value')} could not be read from the GPU.")
+        if self.problem:
+            notes.append(self.problem)
         if not self.left_out:
             return " ".join(notes)
         more = "at least " if len(self.left_out) == MORE_NAMES else ""

@@ -73,9 +73,10 @@ from hybrid_lab.lab.messages.saving import (
     UndoRequest,
 )
 from hybrid_lab.lab.messages.sharing import ShareReply
-from hybrid_lab.lab.messages.training import CurvesReply
+from hybrid_lab.lab.messages.training import CurvesReply, RunsReply, RunsRequest
 from hybrid_lab.lab.overlays import Data, overlay
 from hybrid_lab.lab.registry import LiveModel, Registry, model_data, saving_data
+from hybrid_lab.lab.run_list import runs_reply
 from hybrid_lab.lab.shared_page import page_file, write_page
 from hybrid_lab.lab.training_runs import runs
 from hybrid_lab.lab.tree import block_tree, changed_blocks
@@ -300,6 +301,9 @@ class Session:
 
     def _on_curves(self, body: EmptyRequest) -> CurvesReply:
         return {"runs": [run_data(run) for run in runs.all()]}
+
+    def _on_runs(self, body: RunsRequest) -> RunsReply:
+        return runs_reply(body["numbers"])
 
     def _on_share(self, body: ModelRequest) -> ShareReply:
         entry = self.registry.get(body["model"])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.lab.places import running_cell
 from hybrid_lab.lab.run import Run
+from hybrid_lab.lab.run_keeper import RunKeeper, setting
 from hybrid_lab.lab.shown import views_of
 from hybrid_lab.logger import logger
 
@@ -36,6 +38,7 @@ class Runs:
         self.watched = False
         self.pushes: list[Callable[[Run], None]] = []
         self._numbers = itertools.count(1)
+        self._outer: list[Run] = []
         self._lock = threading.Lock()
 
     def under_way(self, steps: int = 0) -> Run:
@@ -48,12 +51,38 @@ class Runs:
             with self._lock:
                 run = self.current
                 if run is None:
-                    run = Run(next(self._numbers), _cell())
+                    run = self._new(_cell())
                     run.steps = max(0, boundary.steps - boundary.steps_before_cell - steps)
                     self.current = run
-                    run.views = [*views_of(lambda: list(self.kept)), *self.pushes]
             boundary.listen(_stepped, True)
         return run
+
+    def _new(self, label: str, title: str = "", parameters: Mapping[str, object] | None = None) -> Run:
+        run = Run(next(self._numbers), label)
+        views = [*views_of(lambda: list(self.kept)), *self.pushes]
+        run.keeper = RunKeeper(run, title, parameters) if setting.is_on else None
+        if run.keeper is not None and "IPython" not in sys.modules:
+            atexit.unregister(self._exit)
+            atexit.register(self._exit)
+        run.views = views if run.keeper is None else [run.keeper, *views]
+        return run
+
+    def begin(self, title: str, parameters: Mapping[str, object]) -> Run:
+        """Start a run inside of the current one, which goes on when the new one ends."""
+        with self._lock:
+            if self.current is not None:
+                self._outer.append(self.current)
+            self.current = run = self._new(": ".join(filter(None, [_cell(), title])), title, parameters)
+        boundary.listen(_stepped, True)
+        return run
+
+    def end(self, run: Run, error: BaseException | None) -> None:
+        """End a run that `begin` started, with this error, and those that it left open."""
+        while self.current is not None and (self.current is run or run in self._outer):
+            ended = self.current
+            self._end(error)
+            if ended is run:
+                return
 
     def connect(self, push: Callable[[Run], None]) -> None:
         """Call `push` with each run, the current one included: a page may connect while a cell trains."""
@@ -77,23 +106,32 @@ class Runs:
     def all(self) -> list[Run]:
         """The kept runs and the current one, oldest first."""
         current = self.current
-        return [*self.kept, *([] if current is None else [current])]
+        return sorted([*self.kept, *self._outer, *([] if current is None else [current])], key=lambda run: run.number)
+
+    def _exit(self) -> None:
+        """The script ended, perhaps with an error that Python has printed."""
+        self.finish(getattr(sys, "last_value", None))
 
     def finish(self, error: BaseException | None = None) -> None:
         """The cell ended, with this error."""
-        run, self.current = self.current, None
+        while self.current is not None:
+            self._end(error)
         boundary.steps_before_cell = boundary.steps
-        boundary.listen(_stepped, self.watched)
-        if run is None:
-            return
-        if run.series:
-            self.kept.append(run)
+
+    def _end(self, error: BaseException | None) -> None:
+        with self._lock:
+            run, self.current = self.current, self._outer.pop() if self._outer else None
+        boundary.listen(_stepped, self.watched or self.current is not None)
+        boundary.steps_before_cell = boundary.steps
+        assert run is not None
         if error is None:
             run.finish("done")
         elif isinstance(error, KeyboardInterrupt):
             run.finish("interrupted")
         else:
             run.finish("failed", type(error).__name__)
+        if run.series:
+            self.kept.append(run)
 
 
 def _cell() -> str:
@@ -112,6 +150,35 @@ def _stepped(trainer: Trainer) -> None:
         (runs.current or runs.under_way(steps=1)).stepped(trainer)
     except Exception as error:  # a fault of this package must not end a training
         logger.debug("a training step could not be recorded", exc_info=error)
+
+
+class new_run:  # noqa: N801 - used as a function
+    """`with mx.lab.new_run("small step", learning_rate=0.01):` makes the block a run of its own, with these parameters:
+    of several trainings in one cell each has its curves, and `mx.lab.runs()` compares them.
+
+    title : by default the parameters as text
+    """
+
+    def __init__(self, title: str = "", /, **parameters: object):
+        self._title = title or ", ".join(f"{key}={value}" for key, value in parameters.items())[:100]
+        self._parameters = parameters
+        self._run: Run | None = None
+
+    def __enter__(self) -> None:
+        self._run = runs.begin(self._title, self._parameters)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._run is not None:
+            runs.end(self._run, error)
+
+
+def note(text: str = "", /, **parameters: object) -> None:
+    """`mx.lab.note("with warm-up", width=64)`: keep a remark and parameters with the current training run, or with the
+    one that starts here. `mx.lab.runs()` shows them. The optimizer's settings are kept without it.
+    """
+    keeper = runs.under_way().keeper
+    if keeper is not None:
+        keeper.note(text, parameters)
 
 
 def log(**values: Any) -> None:

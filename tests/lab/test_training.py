@@ -300,10 +300,17 @@ print("after")
 """
 
 
-def test_a_notebook_keeps_one_picture():
+def test_a_notebook_keeps_one_picture(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL), nbformat.v4.new_code_cell("1 / 0")])
-    nbclient.NotebookClient(notebook, kernel_name="python3", timeout=60, allow_errors=True).execute()
+    client = nbclient.NotebookClient(
+        notebook,
+        kernel_name="python3",
+        timeout=60,
+        allow_errors=True,
+        resources={"metadata": {"path": str(tmp_path)}},
+    )
+    client.execute()
     shown, printed = notebook.cells[0].outputs
     assert printed.text == "after\n" and "train: 5 steps in " in shown.data["text/plain"]
     ElementTree.fromstring(shown.data["text/html"])

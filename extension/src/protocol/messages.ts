@@ -671,6 +671,34 @@ export const curvesReply = record({
 });
 export type CurvesReply = Checked<typeof curvesReply>;
 
+export const keptRunRow = record({
+  number: integer,
+  label: text,
+  started: number,
+  place: text,
+  state: text,
+  model: text,
+  steps: integer,
+  time: text,
+  last: text,
+  details: list(text)
+});
+export type KeptRunRow = Checked<typeof keptRunRow>;
+
+export const keptCurves = record({
+  number: integer,
+  curves: list(curve)
+});
+export type KeptCurves = Checked<typeof keptCurves>;
+
+export const runsReply = record({
+  file: text,
+  problem: text,
+  runs: list(keptRunRow),
+  curves: list(keptCurves)
+});
+export type RunsReply = Checked<typeof runsReply>;
+
 export const watchReply = record({});
 export type WatchReply = Checked<typeof watchReply>;
 
@@ -811,6 +839,7 @@ export const REPLIES = {
   share: shareReply,
   asset: assetReply,
   curves: curvesReply,
+  runs: runsReply,
   watch: watchReply,
   static: staticReply
 } as const;
@@ -963,6 +992,9 @@ export interface Requests {
     name: 'graphviz';
   };
   curves: Record<string, never>;
+  runs: {
+    numbers: number[];
+  };
   watch: {
     visible: boolean;
   };

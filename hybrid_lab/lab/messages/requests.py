@@ -53,7 +53,7 @@ from .saving import (
     UndoRequest,
 )
 from .sharing import ShareReply
-from .training import CurvesReply
+from .training import CurvesReply, RunsReply, RunsRequest
 
 REQUESTS: dict[str, tuple[type, type]] = {
     "hello": (HelloRequest, HelloReply),
@@ -84,6 +84,7 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "share": (ModelRequest, ShareReply),
     "asset": (AssetRequest, AssetReply),
     "curves": (EmptyRequest, CurvesReply),
+    "runs": (RunsRequest, RunsReply),
     "watch": (WatchRequest, WatchReply),
     "static": (StaticRequest, StaticReply),
 }

@@ -74,3 +74,40 @@ class CurvesReply(TypedDict):
     """The training runs, oldest first; as a push the current run alone."""
 
     runs: list[TrainingRun]
+
+
+class KeptRunRow(TypedDict):
+    """A kept run, as it is listed."""
+
+    number: int
+    label: str
+    started: float
+    place: str
+    state: str
+    model: str
+    steps: int
+    time: str
+    last: str
+    details: list[str]
+
+
+class KeptCurves(TypedDict):
+    """The curves of a kept run."""
+
+    number: int
+    curves: list[Curve]
+
+
+class RunsRequest(TypedDict):
+    """The kept runs, and the curves of those with these numbers."""
+
+    numbers: list[int]
+
+
+class RunsReply(TypedDict):
+    """The kept runs of the folder, newest first; `problem` says why they cannot be read."""
+
+    file: str
+    problem: str
+    runs: list[KeptRunRow]
+    curves: list[KeptCurves]
