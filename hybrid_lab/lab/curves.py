@@ -81,7 +81,7 @@ def _curve(name: str, series: Series, steps: int, exact: bool) -> Curve:
         "count": series.count,
         "starts": [each.start for each in buckets],
         "steps": [each.step for each in buckets],
-        "counts": [each.count for each in buckets],
+        "counts": [each.number for each in buckets],
         "means": digits(each.mean for each in buckets),
         "lows": [each.low for each in buckets],
         "highs": [each.high for each in buckets],

@@ -90,7 +90,7 @@ class KeptRun:
         return next((each for each in self.curves if each["name"] == name), None)
 
 
-_FIELDS = {
+_FIELDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("state", "reason", "title", "notebook", "cell", "code", "model", "last", "host"), str),
     **dict.fromkeys(("seconds",), (int, float)),
     **dict.fromkeys(("steps", "process"), int),

@@ -16,12 +16,12 @@ NotFinite = Literal["NaN", "inf", "-inf"]
 class Bucket(NamedTuple):
     """Consecutive finite values.
 
-    start, step : of the first and of the last value; count : number of values; first, last : the values themselves
+    start, step : of the first and of the last value; number : how many values; first, last : the values themselves
     """
 
     start: int
     step: int
-    count: int
+    number: int
     mean: float
     low: float
     high: float
@@ -36,13 +36,13 @@ _Fields: TypeAlias = tuple[int, int, int, float, float, float, float, float]
 class Span(NamedTuple):
     """Consecutive values of one kind that are not finite, without a finite value between them.
 
-    first, last : steps of the first and of the last one; count : number of values
+    first, last : steps of the first and of the last one; number : how many values
     """
 
     what: NotFinite
     first: int
     last: int
-    count: int
+    number: int
 
 
 class Series:

@@ -53,11 +53,11 @@ def test_a_series_of_any_length_keeps_every_extreme_and_its_course(length):
     assert len(buckets) == len(series) <= LIMIT and (length < LIMIT or len(buckets) >= LIMIT / 2)
     place = 0
     for bucket in buckets:  # each bucket is what NumPy says of its values, and together they are all values
-        own = values[place : place + bucket.count]
-        assert (bucket.start, bucket.step) == (place + 1, place + bucket.count)
+        own = values[place : place + bucket.number]
+        assert (bucket.start, bucket.step) == (place + 1, place + bucket.number)
         assert (bucket.low, bucket.high, bucket.first, bucket.last) == (own.min(), own.max(), own[0], own[-1])
         assert bucket.mean == pytest.approx(own.mean(), rel=1e-9)
-        place += bucket.count
+        place += bucket.number
     assert place == length == series.count
 
 
