@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 FILE = ".hybrid_lab_runs.sqlite"
+"""In the kernel's working folder, which is the notebook's."""
 APPLICATION, VERSION = 0x686C7275, 1
 """What SQLite's header says of the file: whose it is (`hlru`), and the version of its tables."""
 STATES = ("running", "done", "stopped", "interrupted", "failed")
@@ -101,10 +102,12 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 
 
 class RunsFile:
-    """The file of a folder. Any number of kernels may use it at once; each call opens it anew."""
+    """The file of a folder, by default of the current one. Any number of kernels may use it at once; each call opens it
+    anew.
+    """
 
-    def __init__(self, path: str | os.PathLike[str]):
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str] = FILE):
+        self.path = Path(path).absolute()
 
     def write(self, run: KeptRun, patience: float = PATIENCE) -> int:
         """Write a run, or write it again; its number. Raises RunsFileError."""

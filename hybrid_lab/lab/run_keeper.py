@@ -21,9 +21,8 @@ from hybrid_lab.diagnostics.words import count, visible
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.saved import save_listeners
 from hybrid_lab.insight.states import class_name
-from hybrid_lab.lab import files
 from hybrid_lab.lab.curves import exact_curves
-from hybrid_lab.lab.kept_runs import FILE, PATIENCE, Archive, KeptRun, RunsFile, RunsFileError, alive
+from hybrid_lab.lab.kept_runs import PATIENCE, Archive, KeptRun, RunsFile, RunsFileError, alive
 from hybrid_lab.lab.run import Run
 from hybrid_lab.logger import logger
 
@@ -74,7 +73,7 @@ class RunKeeper:
 
     def __init__(self, run: Run, title: str = "", parameters: Mapping[str, object] | None = None):
         self._run = run
-        self._file = RunsFile(files.folder() / FILE)
+        self._file = RunsFile()
         self._due = time.monotonic() + FIRST
         self._own = {key: _plain(value) for key, value in (parameters or {}).items()}
         self.kept = KeptRun(uuid.uuid4().hex, time.time(), title=title)

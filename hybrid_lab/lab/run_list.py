@@ -13,10 +13,10 @@ from hybrid_lab.diagnostics.errors import InputError
 from hybrid_lab.diagnostics.words import count, visible
 from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.table import Column, Row, Table, folded, wrapped
-from hybrid_lab.lab import files, run_export
+from hybrid_lab.lab import run_export
 from hybrid_lab.lab.chart import comparison
 from hybrid_lab.lab.curves import TRAINER_CURVES
-from hybrid_lab.lab.kept_runs import FILE, KeptRun, RunsFile, RunsFileError
+from hybrid_lab.lab.kept_runs import KeptRun, RunsFile, RunsFileError
 from hybrid_lab.lab.messages.training import Curve, KeptRunRow, RunsReply
 from hybrid_lab.lab.training_words import clock, short
 
@@ -30,10 +30,11 @@ _PARAMETERS, _VALUES = 4, 2
 
 def runs_reply(numbers: Sequence[int]) -> RunsReply:
     """The protocol's reply to `runs`: all kept runs, newest first, and the curves of those with these numbers."""
-    path = files.folder() / FILE
+    file = RunsFile()
+    path = file.path
     try:
-        found = RunList(path, RunsFile(path).read(with_curves=False))
-        chosen = RunsFile(path).read(numbers) if numbers else []
+        found = RunList(path, file.read(with_curves=False))
+        chosen = file.read(numbers) if numbers else []
     except RunsFileError as error:
         return {"file": path.name, "problem": str(error), "runs": [], "curves": []}
     return {
@@ -238,8 +239,8 @@ def runs(*numbers: int) -> RunList:
     They are shown as a table and as charts that compare them. Each cell that logged a value is a run;
     `mx.lab.new_run` makes several of one cell. Raises RunsFileError where the file cannot be read.
     """
-    path = files.folder() / FILE
-    found = RunList(path, RunsFile(path).read())
+    file = RunsFile()
+    found = RunList(file.path, file.read())
     return found[numbers] if numbers else found
 
 
