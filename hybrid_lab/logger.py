@@ -55,7 +55,8 @@ def displayed(text: str) -> bool:
     """Whether the text could be shown as an output of the cell."""
     from IPython.display import display
 
-    style = "margin:0;padding:0;background:none;color:inherit;opacity:.7;white-space:pre-wrap"
+    # As Jupyter indents the text of other outputs; and lines break between words.
+    style = "margin:0;padding:0 1ch;background:none;color:inherit;opacity:.7;white-space:pre-wrap;word-break:normal"
     try:
         display({"text/plain": text, "text/html": f'<pre style="{style}">{html.escape(text)}</pre>'}, raw=True)
     except Exception:  # IPython's publisher may be replaced by anything; a line of the log never fails a cell

@@ -30,10 +30,10 @@ interface Tab {
 }
 
 /** The part of the room that the drawer has at first, and limits of it in pixels. */
-const FIRST = { right: 0.36, below: 0.55 } as const;
+const FIRST = { right: 0.4, below: 0.45 } as const;
 const LEAST = { right: 240, below: 90 } as const;
 /** Pixels of the graph's width from which the drawer is at the right, and the largest part of the room that it has. */
-const WIDE = 620;
+const WIDE = 540;
 const MOST = 0.9;
 /** Pixels that an arrow key moves the edge. */
 const STEP = 24;
