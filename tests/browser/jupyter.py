@@ -202,6 +202,30 @@ class NotebookPage:
         """A line of the panel's tree."""
         return self.panel.get_by_role("treeitem").filter(has=self.page.locator(".hl-row-name", has_text=exactly(name)))
 
+    def open_menu(self, name: str = "More actions", place: Locator | None = None) -> None:
+        """Unfold a menu of the panel, or of another view."""
+        button = (place or self.panel).get_by_role("button", name=name, exact=True)
+        if button.get_attribute("aria-expanded") != "true":
+            button.click()
+
+    def open_drawer(self, name: str, place: Locator | None = None) -> None:
+        """Open a tab of the panel's drawer, or of another view's."""
+        tab = (place or self.panel).get_by_role("tab", name=re.compile(f"^{name}"))
+        if tab.get_attribute("aria-selected") != "true":
+            tab.click()
+
+    def close_drawer(self, place: Locator | None = None) -> None:
+        """Close the drawer, which lies over the graph, where it is open."""
+        button = (place or self.panel).get_by_role("button", name="Close the drawer")
+        if button.is_visible():
+            button.click()
+
+    def name_file(self, name: str) -> None:
+        """The name of the file that the panel's buttons act on."""
+        self.open_menu()
+        self.panel.get_by_label(re.compile("file name")).fill(name)
+        self.page.keyboard.press("Escape")
+
     def click(self, button: str) -> None:
         self.panel.get_by_role("button", name=button, exact=True).click()
 

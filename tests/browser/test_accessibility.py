@@ -40,8 +40,14 @@ def test_panel_and_widget(with_axe, open_cells):
     notebook.run_all()
     expect(panel.locator("svg.hl-g .hl-g-shape").first).to_be_visible(timeout=30_000)
     notebook.row("0").click()
-    expect(panel.locator(".hl-details")).to_be_visible()
     check(notebook, panel)
+    for name in ("Details", "Findings", "Results", "Training", "Report"):
+        notebook.open_drawer(name)
+        check(notebook, panel)
+    for name in ("More actions", "More about the graph"):
+        notebook.open_menu(name)
+        check(notebook, panel)
+        notebook.page.keyboard.press("Escape")
     widget = notebook.page.locator(".jp-OutputArea .hl-root").last
     expect(widget.locator("svg.hl-g .hl-g-shape").first).to_be_visible(timeout=30_000)
     check(notebook, widget)

@@ -39,6 +39,7 @@ def test_fixes_in_cells(open_cells):
     notebook.expect_marks(1, ["mx.nd.relu(x)"])
 
     # All at once from the panel, which puts the cursor into the cell.
+    notebook.open_drawer("Findings")
     panel.get_by_role("button", name="Apply all 2 safe fixes").click()
     page.wait_for_function(f"() => ({SOURCE})(1).includes('F.relu') && ({SOURCE})(2).includes('F.tanh')")
     page.wait_for_function("() => document.activeElement.closest('.jp-Cell') !== null")
@@ -90,6 +91,7 @@ def test_the_call_of_a_function_with_a_finding_is_marked(open_cells):
     expect(notebook.show_cell(0).locator(".cm-content")).to_be_focused()
 
     # One finding in the list, with a link to the call.
+    notebook.open_drawer("Findings")
     expect(panel.locator(".hl-finding:visible")).to_have_count(1)
     panel.locator(".hl-finding-calls:visible").get_by_role("button", name="cell at position 3, line 3").click()
     expect(notebook.show_cell(2).locator(".cm-content")).to_be_focused()

@@ -30,16 +30,12 @@ def test_what_is_written_fits_its_place(open_cells):
     panel = notebook.show_panel()
     notebook.run_all()
     view = notebook.show_cell(3).locator(".hl-wide")
-    tree = view.locator(".hl-tree")
-    assert tree.evaluate("tree => getComputedStyle(tree).maxHeight") == "460px", "beside the graph there is room"
     for place in (panel, view):
         expect(place.locator("svg.hl-g")).to_contain_text("kernel=(5, 5)")
         found = place.evaluate(NODE_TEXTS)
         assert found and all(fits for _, fits in found), found
         assert "num_filter=6" in " ".join(place.locator("svg.hl-g title").all_text_contents())
-        summary = place.locator(".hl-graph-bar .hl-summary")
-        assert summary.evaluate("it => it.scrollWidth <= it.clientWidth")
-        place.get_by_role("tab", name="Report").click()
+        notebook.open_drawer("Report", place)
         report = place.locator(".hl-report")
         expect(report).to_contain_text("FullyConnected")
         styles = "it => [getComputedStyle(it).whiteSpace, getComputedStyle(it).wordBreak]"
@@ -48,12 +44,12 @@ def test_what_is_written_fits_its_place(open_cells):
     # Drawn again in a tab that is not shown: the next batch's program is the one that is shown.
     notebook.kernel("net(mx.nd.ones((3, 1, 28, 28)))")
     expect(panel.locator("svg.hl-g")).to_contain_text("f32[3,6,24,24]")
-    panel.get_by_role("tab", name="Graph").click()
+    notebook.close_drawer()
     expect(panel.locator("svg.hl-g .hl-g-node").filter(has_text="Convolution")).to_be_visible()
 
     # The notebook's other findings are listed, but not counted as the model's.
     expect(panel.get_by_role("tab", name="Findings")).to_have_text("Findings")
-    panel.get_by_role("tab", name="Findings").click()
+    notebook.open_drawer("Findings")
     expect(panel.locator(".hl-others .hl-finding")).to_have_count(2)
 
 
@@ -105,6 +101,7 @@ def test_a_kernel_is_a_box_that_shows_its_source(open_cells):
 
         # A click on its name shows the source, which can be reached and scrolled with the keyboard.
         kernel.locator(".hl-g-title").click()
+        notebook.open_drawer("Details", place)
         source = place.locator(".hl-details .hl-source")
         expect(source).to_contain_text("@triton.jit")
         expect(source).to_contain_text("tl.sum(")
@@ -121,6 +118,7 @@ def test_a_kernel_is_a_box_that_shows_its_source(open_cells):
         expect(kernel).to_have_class(re.compile("hl-g-selected"))
 
         # Closed by a key; the name and the second line can be read in both themes.
+        notebook.close_drawer(place)
         place.locator("svg.hl-g").focus()
         notebook.page.keyboard.press("Escape")
         expect(kernel).to_have_attribute("aria-expanded", "false")
@@ -170,7 +168,7 @@ def test_boxes_open_in_place_by_mouse_and_keys(open_cells):
     assert pane["x"] < place["x"] and place["x"] + place["width"] < pane["x"] + pane["width"]
 
     panel.get_by_role("combobox", name="Program").select_option(label="traced")
-    expect(panel.locator(".hl-graph-bar .hl-summary")).to_contain_text("shapes of predict")
+    expect(panel.locator(".hl-graph-caption")).to_contain_text("shapes of predict")
     fold = graph.locator(".hl-g-kind-fold")
     expect(fold).to_contain_text("12 × Cell")
 
@@ -200,13 +198,12 @@ def test_boxes_open_in_place_by_mouse_and_keys(open_cells):
 
     notebook.page.keyboard.press("ArrowDown")
 
-    # After the panel was scrolled a double-click still opens what is under the pointer.
-    panel.evaluate("it => it.scrollTo(0, 60)")
     cell = graph.locator("[aria-label^='Block 3, Cell']")
     cell.dblclick(position={"x": 60, "y": 12})
     expect(cell).to_have_attribute("aria-expanded", "true")
 
     # Search opens the boxes above a hit and goes there.
+    notebook.open_menu("More about the graph")
     panel.get_by_role("button", name="Close all").click()
     expect(fold).to_have_attribute("aria-expanded", "false")
     search = panel.get_by_role("searchbox", name=re.compile("^Search the graph"))
@@ -216,6 +213,7 @@ def test_boxes_open_in_place_by_mouse_and_keys(open_cells):
     expect(selected).to_be_visible()
 
     with notebook.page.expect_download() as download:
+        notebook.open_menu("More about the graph")
         panel.get_by_role("button", name="SVG", exact=True).click()
     text = download.value.path().read_text()
     assert text.startswith("<svg") and "12 × Cell" in text and "style=" not in text
@@ -230,6 +228,6 @@ def test_the_widget_fits_a_narrow_page(open_cells):
     notebook.run_all()
     view = notebook.show_cell(2).locator(".hl-wide")
     expect(view.locator("svg.hl-g .hl-g-node").first).to_be_visible()
-    cut = """root => [root, ...root.querySelectorAll('.hl-model-parts, .hl-tabs, .hl-graph-part, .hl-graph-bar')]
+    cut = """root => [root, ...root.querySelectorAll('.hl-toolbar, .hl-stage, .hl-graph-part, .hl-graph-bar')]
       .filter(it => it.scrollWidth > it.clientWidth + 1).map(it => it.className)"""
     assert view.evaluate(cut) == []

@@ -24,15 +24,16 @@ def test_the_tab_shows_tree_graph_and_details_side_by_side(open_cells):
     tab = page.locator("#hybrid-lab-tab")
     expect(tab.locator("[role=treeitem]").first).to_be_visible(timeout=30_000)
     expect(tab.locator("svg .hl-g-node").first).to_be_visible(timeout=30_000)
+    notebook.open_drawer("Details", tab)
     places = [tab.locator(part).bounding_box() for part in (".hl-tree", ".hl-canvas", ".hl-details")]
     assert places[0]["x"] < places[1]["x"] < places[2]["x"]
 
-    status = panel.locator(".hl-status")
-    before = status.bounding_box()["height"]
+    tree = panel.get_by_role("tree")
+    before = tree.bounding_box()
     page.locator(".jp-NotebookPanel .jp-CodeCell").nth(1).click()
     page.evaluate("window.jupyterapp.commands.execute('notebook:run-cell')")
     expect(panel.locator(".hl-notes")).to_contain_text("New model: other", timeout=30_000)
-    assert status.bounding_box()["height"] == before
+    assert tree.bounding_box() == before
 
 
 @IN_ONE_FRONT_END

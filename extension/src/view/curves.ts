@@ -1,5 +1,4 @@
 // The trainings of the notebook: bars of the loops, curves of the values, a table of them. Earlier runs are faint lines.
-// A run that is done folds, so that the tree and the graph have the panel again; its curves stay below its cell.
 
 import type { Curve, Loop, TrainingRun } from '../protocol/messages';
 import { h, replace } from './dom';
@@ -45,9 +44,6 @@ export class CurvesView {
       this.charts,
       this.values
     );
-    this.headline.addEventListener('click', () => {
-      this.isUsersChoice = true;
-    });
     this.clear();
   }
 
@@ -74,9 +70,6 @@ export class CurvesView {
   }
 
   private show(run: TrainingRun, earlier: readonly TrainingRun[]): void {
-    if (!this.isUsersChoice) {
-      this.element.open = run.state !== 'done';
-    }
     const place = run.label === '' ? 'Training' : `Training in ${run.label}`;
     this.headline.textContent = `${place}: ${run.ended || run.state}`;
     replace(
@@ -118,8 +111,6 @@ export class CurvesView {
   private readonly charts: HTMLElement;
   private readonly table: HTMLElement;
   private readonly values: HTMLElement;
-  /** Whether the user has folded or opened the part: then nothing else does. */
-  private isUsersChoice = false;
   private readonly runs = new Map<number, TrainingRun>();
   private readonly shown = new Map<string, LineChart>();
 }

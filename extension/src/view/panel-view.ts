@@ -176,6 +176,7 @@ export class PanelView {
       this.curves.update(state.curves.runs);
     }
     this.view.drawer.offer('training', !this.curves.element.hidden);
+    this.view.drawer.rename('training', isTraining(state.curves) ? 'Training …' : 'Training');
     this.showStatus(state);
     this.actions.connect(state.requester, state.text);
     this.actions.setPlace(state.place ?? null);
@@ -200,12 +201,15 @@ export class PanelView {
 
   private showStatus(state: KernelState): void {
     const { hello, kind, text, notebook = '' } = state;
-    const isOff = kind === 'off' || kind === 'problem';
     replace(
       this.status,
       h('span', { class: `hl-light hl-light-${kind}`, 'aria-hidden': 'true' }),
       notebook !== '' && h('span', { class: 'hl-notebook' }, notebook),
-      h('span', { class: isOff ? 'hl-visually-hidden' : 'hl-status-text' }, STATUS[kind])
+      h(
+        'span',
+        { class: kind === 'busy' ? 'hl-status-text' : 'hl-visually-hidden' },
+        kind === 'busy' ? (text.split(' — ')[0] ?? '') : STATUS[kind]
+      )
     );
     this.status.title = [notebook, text, hello && `${hello.host}: ${hello.folder}`]
       .filter(part => part)
@@ -428,6 +432,10 @@ export class PanelView {
       return [item];
     });
     this.view.showFindings(own, [...others]);
+    const loose = this.chosenId === null ? others.size : 0;
+    if (loose > 0) {
+      this.view.drawer.rename('findings', `Findings (${loose})`);
+    }
   }
 
   private readonly status: HTMLElement;
@@ -460,10 +468,14 @@ function optionText(model: Model): string {
   return `${model.name}: ${model.class}${model.held ? ` (${model.held})` : ''}`;
 }
 
+/** Whether one of the runs goes on. */
+function isTraining(curves: CurvesReply | null): boolean {
+  return curves?.runs.some(run => run.state === 'running') === true;
+}
+
 /** What the line says of the kernel; the light says the same by its colour. */
-const STATUS: Record<KernelState['kind'], string> = {
-  ready: '',
-  busy: 'running',
+const STATUS: Record<Exclude<KernelState['kind'], 'busy'>, string> = {
+  ready: 'ready',
   off: 'not connected',
   problem: 'problem'
 };

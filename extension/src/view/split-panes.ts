@@ -13,6 +13,8 @@ const FIRST = {
 } as const;
 /** Pixels that an arrow key moves the bar. */
 const STEP = 24;
+/** Milliseconds from a move to its being remembered. */
+const MOMENT = 100;
 
 export const splitPanes: MakePanes = (tree, graph, memory) => new SplitPanes(tree, graph, memory);
 
@@ -31,7 +33,7 @@ class SplitPanes implements Panes {
     this.split.addWidget(canvas);
     SplitPanel.setStretch(this.tree, 0);
     SplitPanel.setStretch(canvas, 1);
-    this.split.handleMoved.connect(() => this.remember());
+    this.split.handleMoved.connect(() => this.rememberSoon());
     this.handle = this.split.handles[0] as HTMLElement;
     this.handle.tabIndex = 0;
     this.handle.setAttribute('role', 'separator');
@@ -76,10 +78,8 @@ class SplitPanes implements Panes {
       this.orientation = orientation;
       this.split.orientation = orientation;
       this.handle.setAttribute('aria-orientation', orientation === 'horizontal' ? 'vertical' : 'horizontal');
-      this.place();
-    } else {
-      this.split.update();
     }
+    this.place();
   }
 
   /** Give the tree the share that it had, or its first one. */
@@ -97,6 +97,12 @@ class SplitPanes implements Panes {
   private set(share: number): void {
     this.split.setRelativeSizes([share, 1 - share]);
     this.handle.setAttribute('aria-valuenow', String(Math.round(share * 100)));
+  }
+
+  /** Lumino computes the sizes some moments after a move. */
+  private rememberSoon(): void {
+    clearTimeout(this.moving);
+    this.moving = setTimeout(() => this.remember(), MOMENT);
   }
 
   private remember(): void {
@@ -118,13 +124,14 @@ class SplitPanes implements Panes {
       event.stopPropagation();
       const at = isHorizontal ? this.handle.offsetLeft : this.handle.offsetTop;
       (this.split.layout as SplitLayout).moveHandle(0, at + way * STEP);
-      this.remember();
+      this.rememberSoon();
     }
   }
 
   private readonly split: SplitPanel;
   private readonly tree: Widget;
   private readonly handle: HTMLElement;
+  private moving: ReturnType<typeof setTimeout> | undefined;
   private orientation: 'horizontal' | 'vertical' | null = null;
 }
 
