@@ -57,6 +57,7 @@ class Program:
     prologue : the graph that runs before, when a parameter has changed; `hoisted` has the inputs of `graph` that stand
         for outputs of it
     marks : further attributes of the operators that compute these values
+    code : how many operators the graph of the code has that this one was compiled from
     """
 
     graph: Graph
@@ -67,6 +68,7 @@ class Program:
     prologue: Graph | None = None
     hoisted: dict[Value, Value] = field(default_factory=dict)
     marks: dict[Value, dict[str, str]] = field(default_factory=dict)
+    code: int = 0
 
 
 class Picture:

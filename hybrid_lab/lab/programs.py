@@ -137,7 +137,8 @@ class _Maker:
         elif graph is not neutral.graph and neutral.types is not None:
             summary += f", shapes of {', '.join(str(tuple(shape)) for shape, _ in neutral.types)}"
         root = root_scope(self.net, self.path, graph)
-        return Shown(Program(graph, inputs, _outputs(graph.outputs), root, Units(graph)), summary)
+        code = len(graph.operators)
+        return Shown(Program(graph, inputs, _outputs(graph.outputs), root, Units(graph), code=code), summary)
 
     # -- compiled programs --------------------------------------------------------------------------------------------
 
@@ -179,9 +180,10 @@ class _Maker:
             sources = [("input", index) for index in special.prologue_sources]
             inputs |= self._inputs(neutral, before, sources, states)
         root = root_scope(self.net, self.path, graph)
-        drawn = Program(graph, inputs, _outputs(graph.outputs[:results]), root, units, before, hoisted, marks)
+        code = len(neutral.graph.operators)
+        drawn = Program(graph, inputs, _outputs(graph.outputs[:results]), root, units, before, hoisted, marks, code)
         once = f"{len(before.operators)} more when parameters change, " if before is not None else ""
-        return Shown(drawn, _summary(units, program.forward.report, once))
+        return Shown(drawn, _summary(count(code, "operator"), code, units, program.forward.report, once))
 
     def _show_backward(self, item: Compilation, program: CompiledProgram) -> Shown:
         special, neutral = program.special, program.neutral
@@ -210,7 +212,9 @@ class _Maker:
             label = f"gradient of {role.label}"
             outputs.append((value, Role("output", label, inside=bool(role.path), attributes=where)))
         root = root_scope(self.net, self.path, program.forward.graph)
-        return Shown(Program(graph, inputs, outputs, root, units), _summary(units, program.backward.report))
+        code = count(len(neutral.graph.operators), "operator")
+        summary = _summary(f"gradients of {code}", -1, units, program.backward.report)
+        return Shown(Program(graph, inputs, outputs, root, units), summary)
 
     def _inputs(self, neutral: NeutralGraph, graph: Graph, sources: object, states: set[str]) -> dict[Value, Role]:
         """The roles of a graph's inputs; of those that a prologue computes there is none."""
@@ -311,15 +315,21 @@ def _outputs(values: tuple[Value, ...]) -> list[tuple[Value, Role]]:
     return [(value, Role("output", f"output {index}" if several else "output")) for index, value in enumerate(values)]
 
 
-def _summary(units: Units, report: Report, once: str = "") -> str:
-    """Operators, kernels and sessions of an executable, and where it runs. once : what the prologue has"""
+def _summary(words: str, code: int, units: Units, report: Report, once: str = "") -> str:
+    """What an executable computes and what it was compiled to: operators, kernels and sessions, and where it runs.
+
+    words, code : the operators of the code, whose number says how large the Block is; once : what the prologue has
+    """
     kinds: dict[str, int] = {}
     for unit in units.units:
         if unit.kind == "prologue":
             continue
         kinds[unit.kind] = kinds.get(unit.kind, 0) + 1
-    several = "".join(f"{count(number, kind)}, " for kind, number in kinds.items())
-    return f"{count(len(units.graph.operators), 'operator')}, {several}{once}{engines.find(report.runs_on).where()}"
+    several = " and ".join(count(number, kind) for kind, number in kinds.items())
+    compiled = len(units.graph.operators)
+    if compiled != code or several:
+        words += f", compiled to {compiled:,}" + (f" in {several}" if several else "")
+    return f"{words}, {once}{engines.find(report.runs_on).where()}"
 
 
 def with_shapes(graph: Graph, latest: Compilation | None) -> Graph:

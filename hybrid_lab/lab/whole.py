@@ -413,10 +413,13 @@ class Whole:
             picture.boxes = [records[box.id] for box in boxes if box.id in records]
 
     def _in_words(self, record: Record | None) -> str:
-        operators = count(sum(row["kind"] == "operator" and row["op"] != "" for row in self.nodes), "operator")
+        codes = {id(part.block): part.picture.program.code for part in reversed(self.parts)}
+        graphs = f"{count(len(codes), 'graph')}, {count(sum(codes.values()), 'operator')}"
         if record is None:
-            return f"{operators}; not called yet: the children in the order of the tree, without arrows"
-        words = f"{self._calls}{self._more} {'call' if self._calls == 1 else 'calls'}, {operators}"
+            return f"{graphs}; not called yet: the children in the order of the tree, without arrows"
+        words = f"{self._calls}{self._more} {'call' if self._calls == 1 else 'calls'} of {graphs}"
+        if self._operators:
+            words += f"; {count(self._operators, 'operator')} between them in eager mode"
         if not record.flows:
             words += "; what flowed between them is known from the next call on"
         if not record.is_whole:

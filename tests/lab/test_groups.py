@@ -73,7 +73,8 @@ def test_objects_with_blocks_as_attributes_are_models():
     slotted = Slotted()
     slotted.encoder, slotted.decoder = mlp(3), mlp(4)
     inside = Holder(nets=[mlp(3)], out=mlp(2), other=5)
-    held = Registry(lambda: {"t": Holder(encoder=mlp(3), decoder=mlp(4)), "s": slotted, "i": inside})
+    namespace = {"t": Holder(encoder=mlp(3), decoder=mlp(4)), "s": slotted, "i": inside}
+    held = Registry(lambda: namespace)
     found = {entry.name: children(entry) for entry in held.refresh()}
     assert found == {"t": ["encoder", "decoder"], "s": ["decoder", "encoder"], "i": ["nets_0", "out"]}
 
@@ -146,7 +147,7 @@ def test_the_picture_of_a_gan_is_how_a_cell_called_its_nets(shell, run):
     assert [box["label"] for box in reply["boxes"] if not box["parent"]] == [
         "gen, 5 calls", "dis, 5 calls", "dis (2), 5 calls",
     ]  # fmt: skip
-    assert reply["summary"] == "15 calls, 6 operators"
+    assert reply["summary"] == "15 calls of 2 graphs, 4 operators"
     boxes = {node["id"]: node["block"] for node in reply["nodes"]}
     flows = {(boxes[read["node"]], node["block"]) for node in reply["nodes"] for read in node["inputs"]}
     assert ("gen.1", "dis.0") in flows and ("dis.1", "gen.0") not in flows

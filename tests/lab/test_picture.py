@@ -1,11 +1,14 @@
 """The picture of a graph: boxes by Block call and by what runs together, badges, shapes of the chosen program."""
 
+import re
+
 import pytest
 
 import hybrid_lab as mx
-from hybrid_lab import gluon
+from hybrid_lab import autograd, gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.lab.graph_view import graph_view, picture_of
+from hybrid_lab.lab.registry import Registry
 from tests.lab.pictures import boxes_around, check_picture, operators
 from tests.triton_device import use_triton
 
@@ -226,3 +229,26 @@ def test_an_update_is_drawn_with_its_program():
     labels = {kind: {node["label"] for node in reply["nodes"] if node["kind"] == kind} for kind in ("input", "output")}
     assert labels["input"] >= {"weight", "grad", "mean", "var", "lr"}
     assert labels["output"] == {"new weight", "new mean", "new var"}
+
+
+def test_one_number_of_operators_says_how_large_a_block_is():
+    """The graph of the code has it; what a call was compiled to is another number with other words."""
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(4, 3), nn.BatchNorm(), nn.Activation("relu"), nn.Dense(3))
+    net.initialize()
+    net.hybridize(engine="numpy")
+    with autograd.record():
+        net(mx.nd.ones((2, 3, 8, 8))).sum().backward()
+    net(mx.nd.ones((2, 3, 8, 8)))
+    summaries = {item["half"]: graph_view(net, "", item["id"])["summary"] for item in graph_view(net, "")["programs"]}
+    for half in ("traced", "predict", "forward"):
+        assert summaries[half].startswith("4 operators"), summaries[half]
+    assert summaries["backward"].startswith("gradients of 4 operators, compiled to ")
+    assert re.match(r"4 operators, compiled to \d+, .*NumPy", summaries["forward"])
+    (entry,) = Registry(lambda: {"net": net}).refresh()
+    assert entry.facts.shown["summary"].startswith("1 graph, 4 operators, ")
+    plain = gluon.nn.Sequential()
+    plain.add(net)
+    assert "1 graph, 4 operators" in graph_view(plain, "")["summary"]
+    (entry,) = Registry(lambda: {"plain": plain}).refresh()
+    assert entry.facts.shown["summary"].startswith("1 graph, 4 operators, ")

@@ -83,7 +83,7 @@ def test_a_plain_block_over_hybrid_blocks(hybrid, program):
     assert drawn.boxes == ["first", "second"] and drawn.reply["missing"] == ""
     assert drawn.flows == [("input", "first"), ("first", "second"), ("second", "output")]
     assert drawn.box("first")["outputs"] == [{"shape": [2, 8], "dtype": "float32"}]
-    assert drawn.reply["summary"] == "2 calls, 3 operators"
+    assert drawn.reply["summary"] == "2 calls of 2 graphs, 3 operators"
     assert (drawn.box("first")["block"], drawn.box("first")["class"]) == ("first", "HybridSequential")
     assert {node["block"] for node in drawn.reply["nodes"] if node["op"]} == {"first.0", "first.1", "second"}
 
@@ -99,7 +99,7 @@ def test_operators_between_the_blocks_and_views_are_followed():
     labels = [node["label"] for node in drawn.reply["nodes"] if node["op"]]
     assert labels == ["FullyConnected", "broadcast_add", "relu", "FullyConnected", "broadcast_mul"]
     assert ("first", "broadcast_add") in drawn.flows and ("relu", "second") in drawn.flows
-    assert drawn.reply["summary"] == "2 calls, 5 operators"
+    assert drawn.reply["summary"] == "2 calls of 2 graphs, 2 operators; 3 operators between them in eager mode"
     (relu,) = (node for node in drawn.reply["nodes"] if node["op"] == "relu")
     line = code.__code__.co_firstlineno + 1
     assert drawn.reply["locations"][relu["location"]]["label"].endswith(f"test_whole.py, line {line}")
