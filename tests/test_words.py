@@ -1,6 +1,8 @@
 """Messages count in words a person would write: one operator, two operators."""
 
 import logging
+import re
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight.explain import Explanation, engine_choice
+from hybrid_lab.insight.table import milliseconds
 
 
 class Twice(gluon.HybridBlock):
@@ -112,3 +115,12 @@ def test_the_reason_says_why_the_chosen_engine_runs_nothing(choice):
     reason = "predictions run on ONNX Runtime" if choice else asked
     expected = f"numpy: {reason}, but ONNX Runtime runs none of the operators: too little work"
     assert engine_choice("onnxruntime", "onnxruntime", report) == expected
+
+
+def test_microseconds_have_their_sign():
+    """In what is printed; `us` is how they are spelled where a text must be ASCII."""
+    package = Path(mx.__file__).parent
+    texts = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    found = [path.name for path, text in texts.items() if re.search(r"""[}0-9] us\b|["']us["']""", text)]
+    assert found == []
+    assert milliseconds(3.2e-6) == "3.2 µs"

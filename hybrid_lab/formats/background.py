@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 WORTH_THREADS = 8 << 20
 """So many bytes in all take longer to hash (4 ms) than threads take to start."""
 WORTH_A_TASK = 128 << 10
-"""So many bytes of one item take longer to hash (70 us) than it takes to hand the item to a thread."""
+"""So many bytes of one item take longer to hash (70 µs) than it takes to hand the item to a thread."""
 MOST_THREADS = 4
 
 

@@ -7,7 +7,7 @@ boundary.
 
 from __future__ import annotations
 
-# The C module below `signal`: there every call converts numbers to enumeration members, 20 us instead of less than 1.
+# The C module below `signal`: there every call converts numbers to enumeration members, 20 µs instead of less than 1.
 import _signal
 import threading
 import time

@@ -185,7 +185,7 @@ def short_line(line: str) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """0.0123 -> "12.3 ms", 0.0000123 -> "12.3 us"."""
+    """0.0123 -> "12.3 ms", 0.0000123 -> "12.3 µs"."""
     if seconds < 1e-3:
-        return f"{seconds * 1e6:.1f} us"
+        return f"{seconds * 1e6:.1f} µs"
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

@@ -67,7 +67,7 @@ class KernelTuning(InsightReport):
 
     def _table(self) -> Table:
         titles = [Column("kernel", flexible=True), Column("kind"), Column("best", flexible=True)]
-        titles += [Column(title, right=True) for title in ("us", "rule's us", "gain")]
+        titles += [Column(title, right=True) for title in ("µs", "rule's µs", "gain")]
         table = Table([*titles, Column("left out", flexible=True)])
         for each in self.kernels:
             seconds = each.choice.seconds

@@ -112,7 +112,7 @@ def test_rows_are_tried_with_other_numbers_of_warps():
 def test_the_fastest_is_kept_and_used_from_then_on(monkeypatch):
     # The rule, then the candidates of the table, then torch.
     (found,) = tune(dense(), times=[1.0, 0.5, 0.9])
-    assert found.choice.way == TILES and found.gain == 2.0 and f"{found.best} 500000.0 us" in str(found)
+    assert found.choice.way == TILES and found.gain == 2.0 and f"{found.best} 500000.0 µs" in str(found)
     choices.forget()  # as a process that starts
     (again,) = tune(dense())
     assert not again.measured and again.choice == found.choice

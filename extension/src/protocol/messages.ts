@@ -593,14 +593,6 @@ export const archivesReply = record({
 });
 export type ArchivesReply = Checked<typeof archivesReply>;
 
-export const shareReply = record({
-  path: text,
-  bytes: integer,
-  graphs: integer,
-  left_out: integer
-});
-export type ShareReply = Checked<typeof shareReply>;
-
 export const assetReply = record({
   name: text,
   text: text
@@ -836,7 +828,6 @@ export const REPLIES = {
   autosave: autosaveReply,
   open: openReply,
   archives: archivesReply,
-  share: shareReply,
   asset: assetReply,
   curves: curvesReply,
   runs: runsReply,
@@ -985,9 +976,6 @@ export interface Requests {
     replace: boolean;
   };
   archives: Record<string, never>;
-  share: {
-    model: string;
-  };
   asset: {
     name: 'graphviz';
   };

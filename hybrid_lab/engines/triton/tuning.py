@@ -75,7 +75,7 @@ class TunedKernel:
         return seconds["rule"] / seconds[self.best] if seconds.get(self.best) else 1.0
 
     def __str__(self) -> str:
-        times = ", ".join(f"{name} {1e6 * each:.1f} us" for name, each in self.choice.seconds.items())
+        times = ", ".join(f"{name} {1e6 * each:.1f} µs" for name, each in self.choice.seconds.items())
         left = "".join(f"; left out {name}: {reason}" for name, reason in self.choice.left_out.items())
         return f"{self.name}: {self.best}, {self.gain:.2f} x the rule ({times}{left})"
 
