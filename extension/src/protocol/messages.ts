@@ -593,6 +593,14 @@ export const archivesReply = record({
 });
 export type ArchivesReply = Checked<typeof archivesReply>;
 
+export const shareReply = record({
+  path: text,
+  bytes: integer,
+  graphs: integer,
+  left_out: integer
+});
+export type ShareReply = Checked<typeof shareReply>;
+
 export const assetReply = record({
   name: text,
   text: text
@@ -828,6 +836,7 @@ export const REPLIES = {
   autosave: autosaveReply,
   open: openReply,
   archives: archivesReply,
+  share: shareReply,
   asset: assetReply,
   curves: curvesReply,
   runs: runsReply,
@@ -976,6 +985,9 @@ export interface Requests {
     replace: boolean;
   };
   archives: Record<string, never>;
+  share: {
+    model: string;
+  };
   asset: {
     name: 'graphviz';
   };
