@@ -7,7 +7,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
-from hybrid_lab.diagnostics.errors import ArrayIndexError, HybridLabError
+from hybrid_lab.diagnostics.errors import ArrayIndexError, HybridLabError, Unmappable
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from tests.ids import without_address
 
@@ -153,12 +153,26 @@ def test_keys_that_mxnet_can_express_are_exported(key, tmp_path):
     np.testing.assert_array_equal(loaded(array("nd", (2, 3, 4))).asnumpy(), wanted)
 
 
-def test_other_keys_are_refused_by_mxnets_format_alone(tmp_path):
-    net = Indexed((S(None), [0, 2]))
-    net.hybridize(engine="numpy")
-    net(array("nd", (2, 3, 4)))
-    with pytest.raises(HybridLabError, match="MXNet's files have no operator _index"):
-        net.export(tmp_path / "net")
+@pytest.mark.parametrize("front", ["nd", "np"])
+def test_mxnets_files_have_a_key_as_several_operators_or_refuse_it(front, tmp_path):
+    refused = []
+    for key in [*NUMBERS, *RANGES, *ADDED, *POSITIONS, *MASKS, *MIXED, *((..., part) for part in RANGES)]:
+        wanted = run(Indexed(key), array(front, (3, 3, 4)))
+        if isinstance(wanted, HybridLabError):
+            continue
+        net = Indexed(key)
+        net.hybridize(engine="numpy")
+        net(array(front, (3, 3, 4)))
+        try:
+            net.export(tmp_path / "net")
+        except Unmappable as error:
+            assert "MXNet's files have no operator _index" in str(error)
+            refused.append(repr(key))
+            continue
+        files = [str(tmp_path / name) for name in ("net-symbol.json", "net-0000.params")]
+        loaded = gluon.SymbolBlock.imports(files[0], ["data"], files[1])
+        assert_same(run(loaded, array(front, (3, 3, 4))), wanted, key)
+    assert repr(([0, 1], S(None), [1, 0])) in refused and len(refused) < 25, refused
 
 
 def test_other_positions_make_another_graph():

@@ -55,7 +55,7 @@ _LOOP = re.compile(r"\b(foreach|while_loop|cond)\(")
 _NO_ELEMENTS = re.compile(r"its shape \((\d+, )*0\b[\d, ]*\) is not known")
 
 #: Rules about what a trace meets, and what the method that they name must hold; lint tells other rules from the source.
-_AT_TRACE = {"HL101": r"\.(shape|ndim)\b", "HL174": "is_training", "HL175": "is_recording"}
+_AT_TRACE = {"HL101": r"\.(shape|ndim)\b", "HL142": r"\bxs\b", "HL174": "is_training", "HL175": "is_recording"}
 
 
 @dataclass
@@ -272,6 +272,8 @@ def _documented(text: str, eager: Run, hybrid: Run, index: int) -> str | None:
             return "no graph for this call in an archive opened without its code"
         if "run.pinned(" in before + after.partition("run.step(")[0]:
             return "no graph for this call in an archive whose graphs win over the code"
+        if isinstance(error.__cause__, HybridizeError) and _tells_its_place(error.__cause__, text):
+            return error.__cause__.code
     if str(found.value) == "DeferredInitializationError" or "not initialized" in (str(found.value), str(wanted.value)):
         if eager.errors and not any(seen.kind == "forward" for seen in eager.seen[:index]):  # no call came back
             return "initialized by calls that raised"

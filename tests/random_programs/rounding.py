@@ -41,6 +41,10 @@ _NORMALIZATIONS = {"norm", "group_norm", "_batch_norm_grad", "_layer_norm_grad"}
 #: Records that choose one of their inputs. Which zero they choose from 0 and -0 is the kernel's; docs/differences.md.
 _CHOICES = {"relu", "LeakyReLU", "broadcast_maximum", "broadcast_minimum"}
 
+#: Families and records that add up products or numbers. With numbers near the largest one, fused additions and another
+#: order give an infinity where others give the other infinity or NaN. A sum of zeros has the sign that the kernel starts with.
+_SUMS = {"reduce", "dot", "batch_dot", "FullyConnected", "Convolution", "Deconvolution", "linalg_gemm", "linalg_gemm2"}
+
 #: Records whose lowering compares numbers, which other roundings would make unequal, and gives an index or a bool.
 _INDICES = {"argmax", "argmin", "argmax_channel", "_ravel_multi_index", "_unravel_index", "all_finite"}
 
@@ -97,6 +101,10 @@ class Rounding:
         if self.snaps:
             other = np.where(np.abs(found) <= 2 * np.abs(moved - true), 0, other)
         other = np.where(rounded & (moved != true) & np.isfinite(found) & np.isfinite(moved), other, found)
+        if op.family in _SUMS or op.name in _SUMS:
+            overflows = ~np.isfinite(found) & np.isfinite(true)
+            other = np.where(overflows, self.random.choice([np.nan, np.inf, -np.inf], found.shape), other)
+            other = np.where((found == 0) & (true == 0), self.random.choice([0.0, -0.0], found.shape), other)
         if getattr(op, "plain", op).name in _CHOICES:
             either = np.all(np.broadcast_arrays(found == 0, *[item == 0 for item in inputs]), axis=0)
             other = np.where(either, self.random.choice([0.0, -0.0], found.shape), other)

@@ -21,6 +21,7 @@ from hybrid_lab.ops.framework.pointwise import is_scalar
 
 from . import control_flow, fused
 from .equal_shapes import Key, shape_classes
+from .index_steps import with_index_steps
 from .operator_names import ALWAYS_WRITTEN, EQUAL_SHAPE_FORMS, EQUIVALENTS, OUTPUT_COUNTS, REWRITTEN, SCALAR_FORMS
 
 MXNET_VERSION = 10901
@@ -51,7 +52,7 @@ class GraphWriter:
         self, graph: Graph, portable: bool = True, constants: dict[str, np.ndarray] | None = None,
         in_program_order: bool = False,
     ) -> None:  # fmt: skip
-        self.graph = graph
+        self.graph = with_index_steps(graph) if portable else graph
         self.portable = portable
         self.constants = constants
         self.in_program_order = in_program_order

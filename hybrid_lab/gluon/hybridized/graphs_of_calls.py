@@ -119,7 +119,7 @@ def predicting(block: HybridBlock) -> NeutralGraph:
                 continue
             refusal = cache.refusal_of(wanted)
             if refusal is not None:
-                raise MissingGraphError(f"{block.name} has no graph, its calls run eagerly: {refusal}")
+                raise MissingGraphError(f"{block.name} has no graph, its calls run eagerly: {refusal}") from refusal
             try:
                 return _told_of_earlier(trace(block, wanted, keep=access.is_active(block)), problem)
             except Exception as error:  # noqa: BLE001 - see above
