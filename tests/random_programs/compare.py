@@ -48,6 +48,40 @@ def has_dead_code(text: str) -> bool:
     return False
 
 
+def without_dead_code(text: str) -> str:
+    """The program without what its methods assign to variables that they never read."""
+    tree = ast.parse(text)
+    methods = [
+        method
+        for kind in tree.body
+        if isinstance(kind, ast.ClassDef)
+        for method in kind.body
+        if isinstance(method, ast.FunctionDef)
+    ]
+    for method in methods:
+        count = -1
+        while count != len(method.body):
+            count = len(method.body)
+            read = {
+                node.id for node in ast.walk(method) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+            }
+            method.body = [part for part in method.body if not _is_unread(part, read)]
+    return ast.unparse(tree)
+
+
+def _is_unread(statement: ast.stmt, read: set[str]) -> bool:
+    """Whether a statement assigns to variables alone, none of which is read."""
+    if not isinstance(statement, ast.Assign):
+        return False
+    targets = [node for target in statement.targets for node in ast.walk(target)]
+    names = {node.id for node in targets if isinstance(node, ast.Name)}
+    return (
+        bool(names)
+        and not names & read
+        and all(isinstance(node, (ast.Name, ast.Tuple, ast.List, ast.expr_context)) for node in targets)
+    )
+
+
 _IN_NO_GRAPH = "not in a computational graph"
 _LOOP = re.compile(r"\b(foreach|while_loop|cond)\(")
 
@@ -280,6 +314,12 @@ def _documented(text: str, eager: Run, hybrid: Run, index: int) -> str | None:
         return None
     if str(found.value).startswith("Hybridize") and found.label.endswith(": error") and hybrid.refused is not None:
         return hybrid.refused.code if _tells_its_place(hybrid.refused, text) else None
+    if wanted.label.endswith(": error") and not found.label.endswith(": error") and has_dead_code(text):
+        seen = run_text(without_dead_code(text)).seen
+        if step == _step_of(wanted)[0].partition(" ")[2] and not any(
+            one.label.partition(" ")[2] == f"{step}: error" for one in seen
+        ):
+            return "raised by code whose result is not used"
     for run, other in ((eager, hybrid), (hybrid, eager)):
         if run.seen[min(index, len(run.seen) - 1)].label.endswith(": error") and _gives_what_a_late_write_gives(
             text, run, other, index

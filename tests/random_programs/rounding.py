@@ -42,7 +42,8 @@ _NORMALIZATIONS = {"norm", "group_norm", "_batch_norm_grad", "_layer_norm_grad"}
 _CHOICES = {"relu", "LeakyReLU", "broadcast_maximum", "broadcast_minimum"}
 
 #: Families and records that add up products or numbers. With numbers near the largest one, fused additions and another
-#: order give an infinity where others give the other infinity or NaN. A sum of zeros has the sign that the kernel starts with.
+#: order give an infinity where others give the other infinity or NaN. The sign of a sum of zeros is that of the zero
+#: which the kernel starts with.
 _SUMS = {"reduce", "dot", "batch_dot", "FullyConnected", "Convolution", "Deconvolution", "linalg_gemm", "linalg_gemm2"}
 
 #: Records whose lowering compares numbers, which other roundings would make unequal, and gives an index or a bool.
