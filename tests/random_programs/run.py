@@ -325,10 +325,11 @@ class Run:
         if any(p._array is None for p in parameters):
             call()  # gives deferred parameters their values
         held = [(p, p.data().copy()) for p in parameters if p._array is not None]
+        start = mx.random.get_state()
         if self.engine is not None:
             with _values_of([(p.data(), value.asnumpy()) for p, value in held]) as whole:
                 call()
-            self._restore(numbers, held)
+            self._restore(start, held)
             with _interrupted(at):
                 call()
             found = [p.data().asnumpy() for p, _ in held]
