@@ -74,7 +74,7 @@ export function measuredOf(reply: OverlayReply, isBox: (id: string) => boolean):
     }
     if (isScale) {
       const from = quantity(low, reply.unit);
-      scales.push({ name, low: low > least ? `up to ${from}` : from, high: quantity(high, reply.unit) });
+      scales.push({ name, low: low > least ? `≤ ${from}` : from, high: quantity(high, reply.unit) });
     }
   }
   return {
@@ -107,7 +107,7 @@ function caution(reply: OverlayReply): string {
 
 /** `1.2 ms`, `3.1 MB`, `0.024`: a value with its unit. */
 function quantity(value: number, unit: string): string {
-  const digits = (number: number): string => String(parseFloat(number.toPrecision(2)));
+  const digits = (number: number): string => String(parseFloat(number.toPrecision(3)));
   if (unit === 's') {
     return value >= 1
       ? `${digits(value)} s`

@@ -74,7 +74,7 @@ export class OverlayBar {
           'The copies go when this is off, or with the model'
       },
       this.keep,
-      'Keep inputs of the next call',
+      'Keep inputs',
       this.keptText
     );
     this.headline = h('span', { class: 'hl-summary', role: 'status' });
@@ -90,7 +90,12 @@ export class OverlayBar {
       this.watch,
       ' Stop at NaN'
     );
-    this.measuring = h('div', { class: 'hl-overlay-ask' }, this.data, this.again, this.keepPart);
+    this.fold = button('▾', () => this.setFolded(!this.element.classList.contains('hl-folded')), {
+      class: 'hl-button hl-overlay-fold',
+      'aria-label': 'What was measured',
+      title: 'Fold this to one line, or unfold it'
+    });
+    this.measuring = h('div', { class: 'hl-overlay-ask' }, this.fold, this.data, this.again, this.keepPart);
     this.element = h(
       'div',
       { class: 'hl-overlay-bar' },
@@ -99,6 +104,7 @@ export class OverlayBar {
       this.marked,
       this.timeline
     );
+    this.setFolded(false);
     this.clear();
   }
 
@@ -114,6 +120,7 @@ export class OverlayBar {
   show(reply: OverlayReply, nameOf: (id: string) => string): void {
     this.headline.classList.remove('hl-alert');
     this.headline.textContent = reply.missing || reply.headline;
+    this.headline.title = this.headline.textContent;
     const items = new Map(reply.items.map(item => [item.id, item]));
     replace(
       this.marked,
@@ -124,7 +131,7 @@ export class OverlayBar {
           class: 'hl-link',
           title: item?.text ?? ''
         });
-        return h('span', {}, link, item && ` ${item.short}`);
+        return h('span', { class: 'hl-overlay-link' }, item && h('b', {}, item.short), link);
       })
     );
     const isWhole = (reply.step?.length ?? 0) > 2;
@@ -137,6 +144,7 @@ export class OverlayBar {
   /** While the kernel measures, and where it could not. */
   say(text: string, isError = false): void {
     this.headline.textContent = text;
+    this.headline.title = text;
     this.headline.classList.toggle('hl-alert', isError);
     replace(this.marked);
     replace(this.timeline);
@@ -175,6 +183,13 @@ export class OverlayBar {
     this.keepPart.hidden = this.data.hidden;
   }
 
+  /** Folded, the card is one line. */
+  private setFolded(isFolded: boolean): void {
+    this.element.classList.toggle('hl-folded', isFolded);
+    this.fold.setAttribute('aria-expanded', String(!isFolded));
+    this.fold.textContent = isFolded ? '▸' : '▾';
+  }
+
   private ask(): void {
     this.clear();
     this.events.onKind(this.kind, this.inputs);
@@ -193,6 +208,7 @@ export class OverlayBar {
   private readonly again: HTMLButtonElement;
   private readonly watch: HTMLInputElement;
   private readonly measuring: HTMLElement;
+  private readonly fold: HTMLButtonElement;
   private readonly keep: HTMLInputElement;
   private readonly keptText: HTMLElement;
   private readonly keepPart: HTMLElement;
