@@ -130,7 +130,8 @@ class Comm:
 
     comm_id = "page"
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: str) -> None:
+        self.kernel = kernel
         self.bytes = 0
         self.last: Mapping[str, Any] = {}
 
@@ -151,7 +152,7 @@ class Comm:
 
     def ask(self, kind: str, **body: object) -> None:
         """Send a request."""
-        data = envelope("r1", kind, body)
+        data = envelope("r1", kind, body) | {"kernel_id": self.kernel}
         self.request({"content": {"data": data}})
 
 
@@ -186,7 +187,7 @@ def measure(kind: str, blocks: int, rounds: int) -> dict[str, str]:
     hooks.register(shell)
     lab = hooks.lab_of(shell)
     assert lab is not None
-    page = Comm()
+    page = Comm(lab.session.kernel)
     lab.comms.opened(page, None)  # type: ignore[arg-type]
     rows = {}
     number = 0

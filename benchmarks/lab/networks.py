@@ -97,10 +97,86 @@ class Flat(gluon.HybridBlock):
         return x
 
 
-def flat(count: int) -> gluon.Block:
-    net = Flat(count)
+class ManyReaders(gluon.HybridBlock):
+    """So many operators in one Block: every second one reads one value, and each reads one from 60 operators before."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def forward(self, x):
+        shared, before = x * 0.5, [x]
+        for i in range(self.count // 2):
+            x = (x + before[max(0, i - 30)]) * 0.5
+            before.append(x)
+            x = x - shared
+        return x
+
+
+def flat(count: int, kind: type[gluon.HybridBlock] = Flat) -> gluon.Block:
+    net = kind(count)
     net.hybridize(engine="numpy")
     net(mx.nd.ones((4, 4))).wait_to_read()
+    return net
+
+
+class FivePlainNets(gluon.Block):
+    """A Block whose own code stays eager, over five nets with graphs of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nets = [getattr(vision, name)(classes=64) for name in ("resnet18_v1", "mobilenet0_25", "squeezenet1_1")]
+        self.nets += [nn.Dense(64), nn.LayerNorm()]
+        for number, net in enumerate(self.nets):
+            self.register_child(net, f"net{number}")
+
+    def forward(self, x):
+        images = sum(net(x) for net in self.nets[:3])
+        return self.nets[4](self.nets[3](images) + images)
+
+
+def five_plain_nets() -> gluon.Block:
+    net = FivePlainNets()
+    _call(net, (1, 3, 64, 64))
+    return net
+
+
+def imported_vit() -> gluon.Block:
+    """A vision transformer of 12 layers, written in torch and imported."""
+    import torch
+
+    class Layer(torch.nn.Module):
+        def __init__(self, width: int, heads: int) -> None:
+            super().__init__()
+            self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+            self.attention = torch.nn.MultiheadAttention(width, heads, batch_first=True)
+            self.mlp = torch.nn.Sequential(
+                torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width)
+            )
+
+        def forward(self, x):
+            y = self.norm1(x)
+            x = x + self.attention(y, y, y, need_weights=False)[0]
+            return x + self.mlp(self.norm2(x))
+
+    class ViT(torch.nn.Module):
+        def __init__(self, width: int = 192, heads: int = 3, layers: int = 12) -> None:
+            super().__init__()
+            self.patches = torch.nn.Conv2d(3, width, 16, 16)
+            self.first = torch.nn.Parameter(torch.zeros(1, 1, width))
+            self.positions = torch.nn.Parameter(torch.zeros(1, 197, width))
+            self.layers = torch.nn.Sequential(*(Layer(width, heads) for _ in range(layers)))
+            self.norm, self.head = torch.nn.LayerNorm(width), torch.nn.Linear(width, 1000)
+
+        def forward(self, x):
+            x = self.patches(x).flatten(2).transpose(1, 2)
+            x = torch.cat([self.first.expand(x.shape[0], -1, -1), x], 1) + self.positions
+            return self.head(self.norm(self.layers(x))[:, 0])
+
+    x = torch.rand(1, 3, 224, 224)
+    net = mx.torch.imports(ViT().eval(), x)
+    net.hybridize()
+    net(mx.nd.array(x.numpy())).wait_to_read()
     return net
 
 
@@ -115,8 +191,11 @@ NETWORKS: dict[str, Callable[[], gluon.Block]] = {
     "encoder of 6 layers": encoder,
     "LSTM of 2 layers": lstm,
     "a plain Block over hybrid ones": plain,
+    "a plain Block over five nets": five_plain_nets,
+    "a ViT imported from torch": imported_vit,
     "5,000 operators in one Block": lambda: flat(5_000),
     "50,000 operators in one Block": lambda: flat(50_000),
+    "50,000 operators, a value that half of them read": lambda: flat(33_333, ManyReaders),
 }
 
 

@@ -3,8 +3,9 @@
 import base from '../../extension/style/base.css';
 import graphStyles from '../../extension/style/graph.css';
 import { GraphPane } from '../../extension/src/graph/graph-pane';
+import { measuredOf } from '../../extension/src/graph/measured';
 import { workerLayout } from '../../extension/src/graph/worker';
-import { graphReply } from '../../extension/src/protocol/messages';
+import { graphReply, overlayReply } from '../../extension/src/protocol/messages';
 import { h } from '../../extension/src/view/dom';
 
 const frame = (): Promise<number> => new Promise(resolve => requestAnimationFrame(resolve));
@@ -29,6 +30,17 @@ const lab = {
     await pane.show(reply);
     await frame();
     boxes = reply.boxes.map(box => box.id);
+    return performance.now() - start;
+  },
+  /** Milliseconds from the text of an overlay to the picture that shows it. */
+  async measure(address: string): Promise<number> {
+    const text = await (await fetch(address)).text();
+    await pane.measure(null);
+    const start = performance.now();
+    const reply = overlayReply(JSON.parse(text), 'overlay');
+    const inside = new Set(boxes);
+    await pane.measure(measuredOf(reply, id => inside.has(id)));
+    await frame();
     return performance.now() - start;
   },
   /** Milliseconds from the double-click to the opened box on the page. */

@@ -86,7 +86,9 @@ def served(folder: Path) -> Iterator[str]:
 def measure(name: str, folder: Path, page: Page, rounds: int) -> list[str]:
     """One row: operators, bytes, milliseconds in the kernel and in the browser, of an opened box, frames a second."""
     session = Session(lambda net=NETWORKS[name](): {"net": net})  # type: ignore[misc]
-    request = envelope("r1", "graph", {"model": session.models()["models"][0]["id"], "path": "", "program": ""})
+    model = session.models()["models"][0]["id"]
+    body = {"model": model, "path": "", "program": ""}
+    request = envelope("r1", "graph", body) | {"kernel_id": session.kernel}
     kernel, texts = [], []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -97,6 +99,7 @@ def measure(name: str, folder: Path, page: Page, rounds: int) -> list[str]:
     (folder / "reply.json").write_text(text)
     drawn = [page.evaluate("lab.show('reply.json')") for _ in range(rounds)]
     opened = page.evaluate(OPEN, BOXES) or [0.0]
+    overlays = [overlay(kind, session, model, reply["program"], folder, page, rounds) for kind in ("memory", "values")]
     frames = page.evaluate(FRAMES)
     operators = sum(node["kind"] == "operator" for node in reply["nodes"])
     closed = statistics.median(kernel) + statistics.median(drawn)
@@ -108,10 +111,25 @@ def measure(name: str, folder: Path, page: Page, rounds: int) -> list[str]:
         f"{statistics.median(drawn):.0f} ms",
         f"{closed:.0f} ms",
         f"{statistics.median(opened):.0f} ms, at most {max(opened):.0f} ms",
+        *overlays,
         f"{frames:.0f}",
     ]
     print(" | ".join(row), flush=True)
     return row
+
+
+def overlay(kind: str, session: Session, model: str, program: str, folder: Path, page: Page, rounds: int) -> str:
+    """The time from the request of an overlay to the picture that shows it, with the boxes open that are open."""
+    body = {"model": model, "path": "", "program": program, "kind": kind, "data": ""}
+    request = envelope("r1", "overlay", body) | {"kernel_id": session.kernel}
+    texts, seconds = [], []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        handle(session, request, lambda message: texts.append(json.dumps(message, ensure_ascii=False)))
+        seconds.append((time.perf_counter() - start) * 1e3)
+    (folder / "overlay.json").write_text(json.dumps(json.loads(texts[-1])["body"]))
+    shown = [page.evaluate("lab.measure('overlay.json')") for _ in range(rounds)]
+    return f"{statistics.median(seconds):.0f} + {statistics.median(shown):.0f} ms"
 
 
 def main() -> None:
@@ -133,12 +151,14 @@ def main() -> None:
                 page.close()
         browser.close()
     if not chosen.only:
-        header = ["graph", "operators", "reply", "kernel", "browser", "drawn, closed", "a box opened", "frames/s"]
+        header = ["graph", "operators", "reply", "kernel", "browser", "drawn, closed", "a box opened"]
+        header += ["memory", "values", "frames/s"]
         notes = (
             f"Medians of {chosen.rounds}. Kernel: from the request to the text of the reply. Browser: from that text"
             " to the picture, in Chromium without a GPU. A box opened: from the double-click to the picture, for up"
-            f" to {BOXES} boxes of the graph one after the other, all of which stay open. Frames: the lowest rate of"
-            " panning and zooming with these boxes open; 60 is the most."
+            f" to {BOXES} boxes of the graph one after the other, all of which stay open. Memory, values: from the"
+            " request of the overlay to its text, the measurement included, + from that to the picture with these"
+            " boxes. Frames: the lowest rate of panning and zooming with these boxes open; 60 is the most."
         )
         command = [sys.executable, blocks.__file__, "--json", "--rounds", str(chosen.rounds)]
         cells = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()[-1]

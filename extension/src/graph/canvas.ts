@@ -33,6 +33,8 @@ export interface CanvasEvents {
   onKey(event: KeyboardEvent): void;
   /** A click on the parameter number `index` of a node, by the order of its badges. */
   onBadge?(id: string, index: number): void;
+  /** A click on the stub of an edge, which leads to this node. */
+  onStub?(id: string): void;
 }
 
 /** The ids of the marked nodes and boxes, and the keys of the marked edges. */
@@ -418,6 +420,7 @@ export class Canvas {
     const target = event.target as Element;
     const id = target.closest('[data-id]')?.getAttribute('data-id') ?? null;
     const toggles = target.closest('[data-toggle]') !== null;
+    const stub = target.closest('[data-stub]')?.getAttribute('data-stub') ?? null;
     const badge = target.closest('[data-badge]')?.getAttribute('data-badge') ?? null;
     const start = this.at(event);
     let isDrag = false;
@@ -455,7 +458,9 @@ export class Canvas {
       this.element.classList.remove('hl-dragging');
       if (!isDrag && ended.type === 'pointerup') {
         this.onClick(id, toggles, { x: event.clientX, y: event.clientY }, event.timeStamp);
-        if (id !== null && badge !== null) {
+        if (stub !== null) {
+          this.events.onStub?.(stub);
+        } else if (id !== null && badge !== null) {
           this.events.onBadge?.(id, Number(badge));
         }
       }

@@ -30,6 +30,14 @@ export interface Chip {
   x: number;
   y: number;
   width: number;
+  /** Of a stub: the node or box that it leads to. */
+  to?: string;
+}
+
+/** The place of a value that is named at its reader. */
+export interface Stub {
+  text: string;
+  to: string;
 }
 
 export interface Card {
@@ -112,13 +120,13 @@ export function boxDetail(box: GraphBox): string {
   return box.kind === 'prologue' ? `${text}, when parameters change` : text;
 }
 
-export function boxCard(box: GraphBox, measure: Measure): Card {
+export function boxCard(box: GraphBox, measure: Measure, stubs: readonly Stub[] = []): Card {
   const { title, aside } = boxTitle(box);
-  return card(title, aside, boxDetail(box), [], TOGGLE.inset + TOGGLE.side + 6, measure);
+  return card(title, aside, boxDetail(box), stubs.map(stubChip), TOGGLE.inset + TOGGLE.side + 6, measure);
 }
 
 /** A node with its parameters, and what the prologue prepared of them. */
-export function nodeCard(node: GraphNode, scene: Scene, measure: Measure): Card {
+export function nodeCard(node: GraphNode, scene: Scene, measure: Measure, stubs: readonly Stub[] = []): Card {
   const only = scene.only(node.id);
   const attributes = Object.entries(node.attributes)
     .map(([name, value]) => `${name}=${value}`)
@@ -131,7 +139,8 @@ export function nodeCard(node: GraphNode, scene: Scene, measure: Measure): Card 
         scene.nodes.get(read.node)?.outputs[read.output]?.shape ?? null
       ),
       kind: 'prepared'
-    }))
+    })),
+    ...stubs.map(stubChip)
   ];
   if (node.kind === 'input' || node.kind === 'output') {
     const pill = card(node.label || node.kind, '', '', chips, PAD, measure);
@@ -142,6 +151,10 @@ export function nodeCard(node: GraphNode, scene: Scene, measure: Measure): Card 
     ? [only.label, only.class].filter((part, i, all) => part && all.indexOf(part) === i).join(' ')
     : '';
   return card(node.label || node.op || node.kind, aside, detail, chips, PAD + 2, measure);
+}
+
+function stubChip({ text, to }: Stub): { text: string; kind: string; to: string } {
+  return { text: `← ${text}`, kind: 'stub', to };
 }
 
 /** Where an overlay's text begins behind the name of an opened box. */
@@ -172,7 +185,7 @@ function card(
   wholeTitle: string,
   wholeAside: string,
   wholeDetail: string,
-  badges: { text: string; kind: string }[],
+  badges: { text: string; kind: string; to?: string }[],
   titleX: number,
   measure: Measure
 ): Card {
@@ -209,7 +222,14 @@ function card(
       x = titleX;
       y += CHIP.height + CHIP.gap;
     }
-    chips.push({ text, kind: badge.kind, x, y, width: chipWidth });
+    chips.push({
+      text,
+      kind: badge.kind,
+      x,
+      y,
+      width: chipWidth,
+      ...(badge.to !== undefined && { to: badge.to })
+    });
     x += chipWidth + CHIP.gap;
     width = Math.max(width, x - CHIP.gap + PAD);
   }

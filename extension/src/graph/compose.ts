@@ -1,12 +1,14 @@
 // The picture of a scene with some boxes open: every opened layer is laid out by itself, the innermost first.
 
 import type { Tensor } from '../protocol/messages';
+import { plural } from '../view/words';
 import {
   Card,
   HEADER,
   Measure,
   SIZES,
   STRIP,
+  Stub,
   boxCard,
   nodeCard,
   openWidth,
@@ -15,6 +17,7 @@ import {
 } from './card';
 import { Item, LayerInput, LayerPlan, Point, Port, layerDot, readPlan, stackPlan } from './layer';
 import { LayerEdge, Scene, edgeKey } from './scene';
+import { Stubs, stubsOf } from './stubs';
 import { Aborted, Layout } from './worker';
 
 export interface Rect {
@@ -87,6 +90,8 @@ const KEPT = 400;
 interface Plan {
   box: string;
   input: LayerInput;
+  /** The edges of the input. */
+  edges: LayerEdge[];
   plan: LayerPlan;
   cards: Card[];
   types: TypeLabel[][];
@@ -106,7 +111,7 @@ export class Composer {
     if (signal?.aborted) {
       throw new Aborted();
     }
-    return place(scene, root);
+    return place(root);
   }
 
   /** Short texts of an overlay by id, which the next pictures show on their members. */
@@ -134,6 +139,7 @@ export class Composer {
         }
       })
     );
+    const stubs = this.stubs(scene, box);
     const leaving = new Map<string, string[]>();
     for (const edge of layer.edges) {
       if (edge.from !== null) {
@@ -146,7 +152,7 @@ export class Composer {
     const cards: Card[] = [];
     const types: TypeLabel[][] = [];
     layer.members.forEach((id, i) => {
-      const card = this.card(scene, id);
+      const card = this.card(scene, id, stubs.read.get(id));
       const opened = inner.get(i);
       cards.push(card);
       if (opened) {
@@ -154,32 +160,44 @@ export class Composer {
         types.push([]);
       } else {
         const values = leaving.get(id) ?? [];
-        const { item, labels } = this.closed(scene, id, card, values);
+        const { item, labels } = this.closed(scene, card, id, values, stubs);
         items.push(item);
         types.push(labels);
       }
     });
     const input: LayerInput = {
       items,
-      enters: layer.enters,
-      leaves: layer.leaves,
-      edges: layer.edges.map(edge => ({
+      enters: stubs.enters,
+      leaves: stubs.leaves,
+      edges: stubs.edges.map(edge => ({
         value: edge.value,
         from: edge.from === null ? null : (index.get(edge.from) ?? null),
         to: edge.to === null ? null : (index.get(edge.to) ?? null)
       }))
     };
-    return { box, input, plan: await this.positions(input, signal), cards, types, inner };
+    return { box, input, edges: stubs.edges, plan: await this.positions(input, signal), cards, types, inner };
   }
 
-  private card(scene: Scene, id: string): Card {
+  private stubs(scene: Scene, box: string): Stubs {
+    const known = this.stubbed.get(scene) ?? new Map<string, Stubs>();
+    this.stubbed.set(scene, known);
+    let stubs = known.get(box);
+    if (!stubs) {
+      stubs = stubsOf(scene.layer(box));
+      known.set(box, stubs);
+    }
+    return stubs;
+  }
+
+  private card(scene: Scene, id: string, read: readonly string[] = []): Card {
     const cards = this.cards.get(scene) ?? new Map<string, Card>();
     this.cards.set(scene, cards);
     let card = cards.get(id);
     if (!card) {
       const box = scene.box(id);
       const node = scene.nodes.get(id);
-      card = box ? boxCard(box, this.measure) : nodeCard(node!, scene, this.measure);
+      const stubs = read.map(value => stubOf(scene, value));
+      card = box ? boxCard(box, this.measure, stubs) : nodeCard(node!, scene, this.measure, stubs);
       const text = this.texts.get(id);
       card = text ? withMeasured(card, text, this.measure) : card;
       cards.set(id, card);
@@ -189,11 +207,14 @@ export class Composer {
 
   private closed(
     scene: Scene,
-    id: string,
     card: Card,
-    values: readonly string[]
+    id: string,
+    values: readonly string[],
+    stubs: Stubs
   ): { item: Item; labels: TypeLabel[] } {
-    const texts = typeTexts(values.map(value => tensorOf(scene, value)));
+    const texts = typeTexts(values.map(value => tensorOf(scene, value))).map(
+      (text, i) => `${text}${readersText(stubs.readers.get(values[i] ?? ''))}`
+    );
     const widths = texts.map(text => Math.max(this.measure(text, SIZES.type, false) + 10, 14));
     const needed = widths.reduce((sum, width) => sum + width, 0);
     const width = Math.ceil(Math.max(card.width, needed));
@@ -262,7 +283,20 @@ export class Composer {
   problem = '';
   private readonly plans = new Map<string, LayerPlan>();
   private cards = new WeakMap<Scene, Map<string, Card>>();
+  private readonly stubbed = new WeakMap<Scene, Map<string, Stubs>>();
   private texts: ReadonlyMap<string, string> = new Map();
+}
+
+/** The stub of a value: the name of the node that computes it. */
+function stubOf(scene: Scene, value: string): Stub {
+  const to = value.slice(0, value.lastIndexOf(':'));
+  const node = scene.nodes.get(to);
+  return { text: node?.label || node?.op || to, to };
+}
+
+/** Behind the type of a value whose readers have stubs. */
+function readersText(count: number | undefined): string {
+  return count === undefined ? '' : count === 0 ? '  → elsewhere' : `  → ${plural(count, 'stub')}`;
 }
 
 /** The type of a value, as its node declares it. */
@@ -272,7 +306,7 @@ export function tensorOf(scene: Scene, value: string): Tensor | undefined {
 }
 
 /** From plans, each in its own coordinates, to one picture. */
-function place(scene: Scene, root: Plan): Picture {
+function place(root: Plan): Picture {
   const layers: DrawnLayer[] = [];
   const items = new Map<string, DrawnItem>();
   const visit = (plan: Plan, frame: DrawnItem | null, origin: Point, depth: number): void => {
@@ -331,13 +365,12 @@ function place(scene: Scene, root: Plan): Picture {
         });
       });
     }
-    const edges = scene.layer(plan.box).edges;
     plan.input.edges.forEach((ends, i) => {
       const curve = (plan.plan.curves[i] ?? []).map(point => ({
         x: origin.x + point.x,
         y: origin.y + point.y
       }));
-      const edge = edges[i];
+      const edge = plan.edges[i];
       if (!edge || curve.length < 2) {
         return;
       }

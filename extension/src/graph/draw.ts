@@ -170,7 +170,8 @@ function chips(item: DrawnItem): SVGElement[] {
     : item.card.chips.map(chip =>
         svg(
           'g',
-          { class: `hl-g-chip hl-g-chip-${chip.kind}` },
+          { class: `hl-g-chip hl-g-chip-${chip.kind}`, 'data-stub': chip.to },
+          chip.to !== undefined && svg('title', {}, `${chip.text}: go to what computes it`),
           svg('rect', { x: chip.x, y: chip.y, width: chip.width, height: CHIP.height, rx: CHIP.height / 2 }),
           svg(
             'text',

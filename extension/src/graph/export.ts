@@ -44,6 +44,7 @@ const PAINT: readonly [string, Record<string, string>][] = [
   ['hl-g-toggle path', { fill: 'none', stroke: INK, 'stroke-width': '1.5' }],
   ['hl-g-chip rect', { fill: '#eff1f3', stroke: '#c8ccd1' }],
   ['hl-g-chip-prepared rect', { fill: '#fbf4e2', stroke: '#9a6700' }],
+  ['hl-g-chip-stub rect', { fill: '#ffffff', stroke: '#0969da' }],
   ['hl-g-chip text', { fill: SOFT }]
 ];
 

@@ -63,6 +63,7 @@ export class GraphPane {
     this.canvas = new Canvas({
       onPick: id => this.pick(id),
       onToggle: id => void this.toggle(id),
+      onStub: id => void this.select(id),
       onKey: event => this.onKey(event)
     });
     this.bar = new GraphBar({
