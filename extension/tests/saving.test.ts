@@ -605,15 +605,12 @@ const kept = (file: string, changes: Partial<KeptSave> = {}): KeptSave => ({
   ...changes
 });
 
-/** An action bar whose earlier saves are unfolded. */
+/** The saves of an action bar's model, where they are seen. */
 async function withHistory(kernel: TableKernel): Promise<HTMLElement> {
   const view = bar(kernel);
-  const details = [...view.element.querySelectorAll('details')].find(each => /Earlier/.test(text(each)));
-  assert.ok(details);
-  details.open = true;
-  details.dispatchEvent(new Event('toggle'));
-  await settle();
-  return details;
+  document.body.append(view.saves);
+  await view.showSaves();
+  return view.saves;
 }
 
 test('saves stand in the order of time, and one is compared, reloaded, restored and noted', async () => {
@@ -706,12 +703,13 @@ test('the strip of saves is one Tab stop with arrow keys; the file itself cannot
 test('a save whose note is changed elsewhere, or that is gone, does not stay chosen', async () => {
   let saves = [kept('a.hlab')];
   const kernel = new TableKernel({ history: () => ({ folder: '', current: null, saves }) });
-  const details = await withHistory(kernel);
-  details.querySelector<HTMLElement>('[role=option]')?.click();
+  const view = bar(kernel);
+  document.body.append(view.saves);
+  await view.showSaves();
+  view.saves.querySelector<HTMLElement>('[role=option]')?.click();
   saves = [];
-  details.dispatchEvent(new Event('toggle'));
-  await settle();
-  assert.match(text(details), /No saves of net\.hlab yet/);
+  await view.showSaves();
+  assert.match(text(view.saves), /No saves of net\.hlab yet/);
 });
 
 test('the autosave is set here, and its failure is an alert', async () => {

@@ -62,8 +62,7 @@ def test_what_changed_since_the_last_save(open_cells):
     # The next save keeps the file that it replaces; the list of earlier saves leads back to it.
     notebook.click("Save net")
     notebook.result("is in the history")
-    notebook.open_menu()
-    panel.get_by_text("Earlier saves").click()
+    panel.get_by_role("tab", name="Saves").click()
     panel.locator(".hl-save-card").first.click()
     panel.get_by_role("button", name=re.compile("^Reload the save of")).click()
     notebook.result("Undo takes them back")

@@ -22,6 +22,8 @@ export interface ActionBarOptions {
   onChanged(model: Model | null): void;
   /** Show a Block in the graph, with these operators marked; without it differences have no button for it. */
   onShowInGraph?: (block: string, marks: GraphMark[]) => void;
+  /** Open the tab of earlier saves; without it the menu has no entry for them. */
+  onSaves?: () => void;
   /** Called when `outcome` shows something that the user has to see: a question, a form, a result, an error. */
   onOutcome?: () => void;
 }
@@ -31,6 +33,8 @@ export class ActionBar {
   readonly buttons: HTMLElement;
   /** What is wanted less often, for a menu: every model, another file, a Block alone, earlier saves, the autosave. */
   readonly more: HTMLElement;
+  /** The saves of the model's file, for a place of their own; `showSaves` when it is opened. */
+  readonly saves: HTMLElement;
   /** Forms, questions, results and errors, for a place where they move nothing else. */
   readonly outcome: HTMLElement;
 
@@ -95,9 +99,17 @@ export class ActionBar {
       ),
       this.file.element,
       this.blockButtons,
-      this.history.element,
+      options.onSaves &&
+        h(
+          'div',
+          { class: 'hl-buttons' },
+          button('Earlier saves', () => options.onSaves?.(), {
+            title: 'Compare earlier saves of the file, reload or restore one'
+          })
+        ),
       this.autosave.element
     );
+    this.saves = this.history.element;
     this.outcome = h('div', { class: 'hl-actions' }, this.opening.element, this.results, this.autosave.alert);
     this.enable();
   }
@@ -281,6 +293,11 @@ export class ActionBar {
     undoable: readonly Undoable[]
   ): HTMLButtonElement {
     return button(text, () => void this.undoAll(requester, EVERY, undoable));
+  }
+
+  /** Bring the saves of the model's file up to date. */
+  showSaves(): Promise<void> {
+    return this.history.load();
   }
 
   /** Unfold the form of "Open without code". */

@@ -15,7 +15,7 @@ export interface HistoryOptions {
 }
 
 export class HistoryPart {
-  readonly element: HTMLDetailsElement;
+  readonly element: HTMLElement;
 
   constructor(private readonly options: HistoryOptions) {
     this.strip = h('div', {
@@ -25,18 +25,11 @@ export class HistoryPart {
       onkeydown: event => this.onKey(event as KeyboardEvent)
     });
     this.chosen = h('div', { class: 'hl-save-chosen' });
-    this.element = h(
-      'details',
-      { class: 'hl-more', ontoggle: () => void this.load() },
-      h('summary', {}, 'Earlier saves'),
-      this.strip,
-      this.chosen
-    );
+    this.element = h('section', { class: 'hl-saves-tab' }, this.strip, this.chosen);
   }
 
   /** Whose history it is; null for none. */
   show(requester: Requester | null, model: Model | null, file: string): void {
-    this.element.hidden = requester === null || model === null;
     if (requester !== this.requester || model?.id !== this.model?.id || file !== this.file) {
       this.requester = requester;
       this.file = file;
@@ -49,10 +42,11 @@ export class HistoryPart {
     this.model = model;
   }
 
-  /** Ask again, where the list is open. */
+  /** Ask again, where the strip is seen. */
   async load(): Promise<void> {
     const { requester, model, file } = this;
-    if (!this.element.open || !requester || !model) {
+    const isSeen = this.element.isConnected && !this.element.closest('[hidden]');
+    if (!isSeen || !requester || !model) {
       return;
     }
     const isLatest = (): boolean =>
@@ -98,8 +92,10 @@ export class HistoryPart {
     if (save) {
       this.describe(save);
     } else {
-      const hint = saves.length > 0 ? '' : `No saves of ${this.file} yet.`;
-      replace(this.chosen, h('p', { class: 'hl-empty' }, problem || hint || 'Choose a save.'));
+      const hint = this.file === '' ? 'No model.' : `No saves of ${this.file} yet.`;
+      const choose =
+        'Choose a save to compare it with the model or with another save, to reload it, or to restore it.';
+      replace(this.chosen, h('p', { class: 'hl-empty' }, problem || (saves.length > 0 ? choose : hint)));
     }
   }
 

@@ -41,6 +41,8 @@ export interface ViewTab {
   id: string;
   name: string;
   content: HTMLElement;
+  /** Called when it is opened. */
+  onShow?(): void;
 }
 
 /** What the user looks at: names of model, Block and opened boxes, the program, and the scale of the picture. */
@@ -448,6 +450,7 @@ export class ModelView {
     if (id === 'report') {
       void this.loadReport();
     }
+    this.options.tabs?.find(tab => tab.id === id)?.onShow?.();
   }
 
   private async loadReport(): Promise<void> {

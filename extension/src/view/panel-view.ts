@@ -93,6 +93,10 @@ export class PanelView {
         void this.refresh();
       },
       onShowInGraph: (block, marks) => this.view.showDifference(block, marks),
+      onSaves: () => {
+        this.menu.close();
+        this.view.drawer.open('saves');
+      },
       onOutcome: () => {
         this.menu.close();
         this.view.drawer.open('results');
@@ -111,6 +115,12 @@ export class PanelView {
       ...(options.sizes && { sizes: options.sizes }),
       tabs: [
         { id: 'results', name: 'Results', content: results },
+        {
+          id: 'saves',
+          name: 'Saves',
+          content: this.actions.saves,
+          onShow: () => void this.actions.showSaves()
+        },
         { id: 'training', name: 'Training', content: this.curves.element }
       ],
       onLocation: options.onLocation,

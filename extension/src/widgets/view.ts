@@ -54,11 +54,15 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   channel.onMalformed = complain;
 
   const results = h('div', {});
+  const saves = h('div', {});
   const layout = workerLayout(async () => (await channel.request('asset', { name: 'graphviz' })).text);
   const view = new ModelView({
     layout,
     panes: splitPanes,
-    tabs: [{ id: 'results', name: 'Results', content: results }],
+    tabs: [
+      { id: 'results', name: 'Results', content: results },
+      { id: 'saves', name: 'Saves', content: saves, onShow: () => void actions.showSaves() }
+    ],
     onSelect: path => {
       actions.setBlock(path);
       model.set('selected', path);
@@ -83,12 +87,17 @@ function render({ model, el }: RenderProps<Traits>): () => void {
     withOpen: false,
     onChanged: () => void refresh(),
     onShowInGraph: (block, marks) => view.showDifference(block, marks),
+    onSaves: () => {
+      menu.close();
+      view.drawer.open('saves');
+    },
     onOutcome: () => {
       menu.close();
       view.drawer.open('results');
     }
   });
   results.append(actions.outcome);
+  saves.append(actions.saves);
   const menu = new Popover('⋯', 'More actions', actions.more);
   const tools = h('div', { class: 'hl-toolbar' }, view.headline, actions.buttons, menu.button);
   toolbar(tools, 'Hybrid Lab');
