@@ -165,6 +165,8 @@ def _file(name: str, entry: LiveModel | None, folder: str | PathLike[str] | None
 def _models(models: Mapping[str, Block] | None) -> list[tuple[str, Block, LiveModel | None]]:
     """(name, model, its entry in the panel)."""
     if models is not None:
+        if not isinstance(models, Mapping):
+            raise SettingError("models= takes a dict of names and Blocks, such as {'net': net}")
         for name, net in models.items():
             if not isinstance(name, str) or not name or os.path.basename(name) != name or not isinstance(net, Block):
                 raise SettingError("models= takes a dict of names and Blocks, such as {'net': net}")

@@ -25,6 +25,7 @@ def bodies(model):
         "graph": own | {"path": "", "program": ""},
         "overlay": own | {"path": "", "program": "", "kind": "memory", "data": ""},
         "values": own | {"path": "head", "name": "weight", "what": "data"},
+        "keep_inputs": own | {"on": True},
         "watch_nan": own | {"on": True},
         "answers": own,
         "findings": own,
@@ -44,6 +45,8 @@ def bodies(model):
         "archives": {},
         "asset": {"name": "graphviz"},
         "curves": {},
+        "runs": {"numbers": []},
+        "share": own,
         "watch": {"visible": True},
         "static": {"view": "0"},
     }

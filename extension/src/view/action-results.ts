@@ -52,6 +52,7 @@ export class ActionResults {
 
   begin(text: string): void {
     this.isBusy = true;
+    this.doing = text;
     this.onBusy();
     replace(this.alerts);
     replace(this.results, h('p', {}, text));
@@ -97,6 +98,7 @@ export class ActionResults {
       }
       this.answer = agreed => {
         this.answer = null;
+        replace(this.results, h('p', {}, this.doing));
         resolve(agreed);
       };
       const go = button(yes, () => this.answer?.(true), { class: 'hl-button hl-primary' });
@@ -130,6 +132,7 @@ export class ActionResults {
   private readonly alerts: HTMLElement;
   private isBusy = false;
   private isGone = false;
+  private doing = '';
   private answer: ((agreed: boolean) => void) | null = null;
   private patience: ReturnType<typeof setTimeout> | undefined;
 }
