@@ -45,7 +45,7 @@ STATE = """() => {
       text: each.textContent,
       asks: each.querySelector('.hl-confirm') !== null,
       done: each.querySelector('.hl-dismiss, .hl-alert') !== null,
-      saved: [...each.querySelectorAll('.hl-saved tr')].map(row => row.querySelector('code').textContent),
+      saved: [...each.querySelectorAll('.hl-saved li')].map(row => row.querySelector('code').textContent),
       unsaved: [...each.querySelectorAll('p')].map(line => line.textContent).filter(text => /was not saved/.test(text))
     }))
   };

@@ -100,7 +100,7 @@ def test_the_toolbar_saves_every_model_and_writes_nothing_into_a_running_cell(op
     notebook.page.locator('.jp-Toolbar [data-jp-item-name="hybrid-lab-save-all"] >> jp-button, button').first.click()
     result = notebook.result("Saved 2 models")
     expect(result).to_contain_text("Left out: loss (a loss function)")
-    expect(result.locator("tr")).to_contain_text(["net.hlab", "big.hlab"])
+    expect(result.locator(".hl-saved li")).to_contain_text(["net.hlab", "big.hlab"])
     assert notebook.is_running(3)
     notebook.wait_run()
     files = sorted(path.name for path in notebook.server.folder.glob("*.hlab"))

@@ -287,12 +287,12 @@ export class ActionBar {
     });
   }
 
-  private undoAllButton(
-    requester: Requester,
-    text: string,
-    undoable: readonly Undoable[]
-  ): HTMLButtonElement {
-    return button(text, () => void this.undoAll(requester, EVERY, undoable));
+  private undoAllButton(requester: Requester, text: string, undoable: readonly Undoable[]): HTMLElement {
+    return h(
+      'div',
+      { class: 'hl-buttons' },
+      button(text, () => void this.undoAll(requester, EVERY, undoable))
+    );
   }
 
   /** Bring the saves of the model's file up to date. */
@@ -359,6 +359,9 @@ export class ActionBar {
       return;
     }
     const model = this.models.find(each => each.id === place) ?? null;
+    if (requester === this.requester) {
+      this.clearOthers(place);
+    }
     results.begin(doing);
     try {
       results.finish(await step(results, progress => results.showProgress(progress)));
@@ -367,6 +370,15 @@ export class ActionBar {
       results.fail(asRequestError(caught));
     }
     this.changed(requester, model);
+  }
+
+  /** What is shown beside the outcome of a new action, and is done, goes: the newest is what counts. */
+  private clearOthers(place: string): void {
+    for (const other of [EVERY, this.model?.id ?? EVERY]) {
+      if (other !== place) {
+        this.scope?.of(other).clear();
+      }
+    }
   }
 
   /** A model of this kernel changed, or all may have: of another kernel than the one in front nothing is shown. */

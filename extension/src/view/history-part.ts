@@ -3,7 +3,7 @@
 
 import { Requester, asRequestError } from '../protocol/channel';
 import type { KeptSave, Model } from '../protocol/messages';
-import { Child, button, h, replace } from './dom';
+import { button, h, replace } from './dom';
 import { facts } from './save-part';
 import { agoText, bytesText } from './words';
 
@@ -58,9 +58,13 @@ export class HistoryPart {
         { timeout: 10_000 }
       );
       if (isLatest()) {
+        const before = this.saves.length;
         this.current = current?.file ?? null;
         this.saves = [...[...saves].reverse(), ...(current ? [current] : [])];
         this.draw();
+        if (this.saves.length !== before) {
+          this.strip.scrollLeft = this.strip.scrollWidth; // the newest is at the end
+        }
       }
     } catch (error) {
       if (isLatest()) {
@@ -116,7 +120,9 @@ export class HistoryPart {
         { class: 'hl-save-when' },
         isCurrent ? 'the file now' : agoText(save.modified, Date.now() / 1000)
       ),
-      h('span', { class: 'hl-save-loss' }, save.problem ? 'damaged' : trainingText(save)),
+      ...(save.problem ? ['damaged'] : trainingTexts(save)).map(text =>
+        h('span', { class: 'hl-save-loss' }, text)
+      ),
       h('span', { class: 'hl-save-size' }, bytesText(save.bytes)),
       save.note !== '' && h('span', { class: 'hl-save-note' }, save.note)
     );
@@ -161,7 +167,7 @@ export class HistoryPart {
         h(
           'option',
           { value: each.file },
-          each.file === this.current ? 'the file now' : `${whenText(each)}, ${trainingText(each)}`
+          each.file === this.current ? 'the file now' : [whenText(each), ...trainingTexts(each)].join(', ')
         )
       )
     );
@@ -179,7 +185,7 @@ export class HistoryPart {
       h(
         'p',
         { class: 'hl-summary' },
-        save.problem || [whenText(save), trainingText(save), facts(save)].join(', ')
+        save.problem || [whenText(save), ...trainingTexts(save), facts(save)].join(', ')
       ),
       note,
       h(
@@ -235,15 +241,14 @@ function whenText(save: KeptSave): string {
   return new Date(save.modified * 1000).toLocaleString();
 }
 
-/** `step 1200, loss 0.31`, as far as they are known. */
-export function trainingText({
+/** `step 1200` and `loss 0.31`, as far as they are known. */
+function trainingTexts({
   step,
   loss,
   loss_name: name
-}: Pick<KeptSave, 'step' | 'loss' | 'loss_name'>): string {
-  const parts: Child[] = [
-    step !== null && `step ${step.toLocaleString('en')}`,
-    loss !== null && `${name || 'loss'} ${Number(loss.toPrecision(4))}`
+}: Pick<KeptSave, 'step' | 'loss' | 'loss_name'>): string[] {
+  return [
+    ...(step !== null ? [`step ${step.toLocaleString('en')}`] : []),
+    ...(loss !== null ? [`${name || 'loss'} ${Number(loss.toPrecision(4))}`] : [])
   ];
-  return parts.filter(part => part).join(', ') || 'no training';
 }

@@ -116,17 +116,31 @@ export async function saveEvery(
         { class: 'hl-result' },
         h('p', {}, `Saved ${plural(replies.length, 'model')}.`),
         h(
-          'table',
+          'ul',
           { class: 'hl-saved' },
           ...replies.map(([{ model }, reply]) =>
             h(
-              'tr',
+              'li',
               {},
-              h('td', {}, h('b', {}, model.name)),
-              h('td', {}, h('code', { title: `${reply.path} on ${reply.host}` }, reply.file)),
-              h('td', {}, graphWords(reply.graphs.map(graph => graph.path))),
-              h('td', {}, bytesText(reply.bytes)),
-              h('td', {}, [reply.kept && 'replaced', reply.note].filter(text => text).join('; '))
+              h(
+                'p',
+                {},
+                h('b', {}, model.name),
+                ' → ',
+                h('code', { title: `${reply.path} on ${reply.host}` }, reply.file)
+              ),
+              h(
+                'p',
+                { class: 'hl-summary' },
+                [
+                  graphWords(reply.graphs.map(graph => graph.path)),
+                  bytesText(reply.bytes),
+                  reply.kept && 'what was there is in the history',
+                  reply.note
+                ]
+                  .filter(text => text)
+                  .join(', ')
+              )
             )
           )
         ),
@@ -235,7 +249,12 @@ export function saved(
     reply.note !== '' && h('p', {}, reply.note),
     graphs.length > 0 &&
       h('details', {}, h('summary', {}, 'Graphs'), h('ul', {}, ...graphs.map(line => h('li', {}, line)))),
-    reply.undo !== '' && button('Undo this save', () => onUndo(reply.undo))
+    reply.undo !== '' &&
+      h(
+        'div',
+        { class: 'hl-buttons' },
+        button('Undo this save', () => onUndo(reply.undo))
+      )
   );
 }
 
