@@ -39,14 +39,16 @@ def generator_at(state: object) -> np.random.Generator:
 
 def random_state(saved: object) -> tuple[Any, Any]:
     """The states of Python's and NumPy's random numbers. Raises HybridLabError for anything else."""
+    if not isinstance(saved, (tuple, list)) or len(saved) != 2:
+        raise HybridLabError("this is not a saved position of an iterator that draws random numbers")
+    of_python: Any = _tuples(saved[0])
     try:
-        of_python, of_numpy = saved  # type: ignore[misc]
-        of_numpy = of_numpy if isinstance(of_numpy, dict) else tuple(of_numpy)
-        random.Random().setstate(_tuples(of_python))  # type: ignore[arg-type]
+        of_numpy: Any = saved[1] if isinstance(saved[1], dict) else tuple(saved[1])
+        random.Random().setstate(of_python)
         np.random.RandomState().set_state(of_numpy)
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise HybridLabError("this is not a saved position of an iterator that draws random numbers") from error
-    return _tuples(of_python), of_numpy
+    return of_python, of_numpy
 
 
 def _tuples(value: object) -> object:

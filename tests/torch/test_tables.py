@@ -156,6 +156,22 @@ OPEN = {
     "solve_triangular": (lambda x: torch.linalg.solve_triangular(_regular(x), x, upper=True), _random((3, 3))),
     "det": (lambda x: torch.linalg.det(_regular(x)), _random((3, 3))),
     "slogdet": (lambda x: torch.linalg.slogdet(_regular(x))[1], _random((3, 3))),
+    "cholesky_solve": (
+        lambda x: torch.cholesky_solve(x, torch.linalg.cholesky(x @ x.mT + torch.eye(3))),
+        _random((3, 3)),
+    ),
+    **{
+        f"cdist {p}": (lambda x, y, p=p: torch.cdist(x, y, p=p), _random((4, 5), (3, 5)))
+        for p in (0.0, 1.0, 2.0, 3.0, float("inf"))
+    },
+    "kthvalue": (lambda x: tuple(x.kthvalue(2, 1)), _random((6,))),
+    "kthvalue with its axis": (lambda x: x.kthvalue(6, -1, keepdim=True)[0], _random((6,))),
+    "median": (lambda x: tuple(x.median(1)), _random((5,))),
+    "median of an even number": (lambda x: x.median(1)[0], _random((6,))),
+    "median with NaN": (lambda x: torch.where(x > 0.8, x * float("nan"), x).median(1)[0], _random((6,))),
+    "digamma": (lambda x: torch.digamma(x + 0.5), _random((6,))),
+    "polygamma": (lambda x: torch.polygamma(2, x + 0.5), _random((6,))),
+    "erfinv": (torch.erfinv, _random((6,))),
     "bilinear": (lambda x, y: TF.bilinear(x, y, torch.ones(3, 6, 6)), _random((6,), (6,))),
     "rrelu": (lambda x: TF.rrelu(x - 0.5), _random((6,))),
     "max_pool2d with places": (lambda x: TF.max_pool2d(x, 2, return_indices=True), _random((2, 6, 6))),

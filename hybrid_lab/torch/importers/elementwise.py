@@ -13,7 +13,7 @@ _FUNCTIONS = {
     "floor": "floor", "log": "log", "log10": "log10", "log1p": "log1p", "log2": "log2", "neg": "negative",
     "reciprocal": "reciprocal", "relu": "relu", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sign": "sign", "sin": "sin",
     "sinh": "sinh", "sqrt": "sqrt", "square": "square", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
-    "fix": "trunc", "lgamma": "gammaln",
+    "fix": "trunc", "lgamma": "gammaln", "digamma": "_digamma", "erfinv": "erfinv",
 }  # fmt: skip
 """ATen operator -> record, for which whole numbers become floating where torch's do."""
 _COMPARISONS = {
@@ -51,6 +51,12 @@ def _round(F: Functions, x: Tensor, *, decimals: int = 0) -> Tensor:
     if not x.is_floating:
         return x
     return F.to_even(x * 10.0**decimals) / 10.0**decimals if decimals else F.to_even(x)
+
+
+@aten("polygamma")
+def _polygamma(F: Functions, n: int, x: Tensor) -> Tensor:
+    (x,) = F.promoted(x)
+    return F._digamma(x) if n == 0 else F._polygamma(x, order=n)
 
 
 @aten("logical_not")

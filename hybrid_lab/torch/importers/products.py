@@ -145,6 +145,29 @@ def _solve_triangular(
     return F._linalg_trsm(a, b, rightside=not left, lower=not upper)
 
 
+@aten("cholesky_solve")
+def _cholesky_solve(F: Functions, b: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
+    if b.rank != factor.rank:
+        raise F.unsupported("broadcast matrices are not supported")
+    lower = _flipped(F, factor) if upper else factor
+    return F._linalg_trsm(lower, F._linalg_trsm(lower, b), transpose=True)
+
+
+@aten("_cdist_forward", "cdist")
+def _distances(F: Functions, a: Tensor, b: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+    """The distance of each row of `a` from each row of `b`."""
+    difference = F.abs(F.expand_dims(a, axis=-2) - F.expand_dims(b, axis=b.rank - 2))
+    if p == 0:
+        return F.reduced("sum", F.cast(F.truth(difference), a.dtype), (-1,), False)
+    if p == 1:
+        return F.reduced("sum", difference, (-1,), False)
+    if p == float("inf"):
+        return F.reduced("max", difference, (-1,), False)
+    if p == 2:
+        return F.sqrt(F.reduced("sum", F.square(difference), (-1,), False))
+    return F.reduced("sum", difference**p, (-1,), False) ** (1.0 / p)
+
+
 @aten("_linalg_det")
 def _det(F: Functions, a: Tensor) -> Result:
     return F.reshape_to(F._linalg_det(a), a.shape[:-2]), None, None

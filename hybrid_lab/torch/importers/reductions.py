@@ -197,6 +197,37 @@ def _sort(F: Functions, x: Tensor, dim: int = -1, descending: bool = False, **_:
     return values, places
 
 
+def _ranked(F: Functions, x: Tensor, place: int, dim: int, keepdim: bool) -> Result:
+    """The value at a place of the sorted ones along an axis, and where it stands."""
+    axis = F.axis(dim, x.rank)
+
+    def chosen(values: Tensor) -> Tensor:
+        part = F.slice_axis(values, axis=axis, begin=place, end=place + 1)
+        return part if keepdim else F.reshape_to(part, x.shape[:axis] + x.shape[axis + 1 :])
+
+    places = chosen(F.argsort(x, axis=axis, is_ascend=True, dtype="int64")) if 1 in F.used else None
+    return chosen(F.sort(x, axis=axis, is_ascend=True)), places
+
+
+@aten("median")
+def _median(F: Functions, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Result:
+    """The lower one of two in the middle; NaN where there is one."""
+    if dim is None:
+        return _median(F, F.Reshape(x, shape=(-1,)), 0)[0]  # type: ignore[index]
+    if isinstance(x.shape[dim], SymbolicSize):
+        raise F.unsupported("the median along an axis whose size is open is not supported")
+    values, places = _ranked(F, x, (x.shape[dim] - 1) // 2, dim, keepdim)  # type: ignore[misc]
+    if x.is_floating:
+        has_nan = F.truth(F.reduced("max", F._contrib_isnan(x), (dim,), keepdim))
+        values = F.select(has_nan, F.like(float("nan"), values), values)
+    return values, places
+
+
+@aten("kthvalue")
+def _kth_value(F: Functions, x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Result:
+    return _ranked(F, x, k - 1, dim, keepdim)
+
+
 @aten("argsort")
 def _argsort(F: Functions, x: Tensor, dim: int = -1, descending: bool = False, **_: object) -> Tensor:
     return F.argsort(x, axis=F.axis(dim, x.rank), is_ascend=not descending, dtype="int64")
