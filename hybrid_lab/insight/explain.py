@@ -76,7 +76,7 @@ class ProgramRow:
 class GraphRow:
     """One neutral graph.
 
-    structure : of the arguments; source : "code" or "file"; guard : the condition under which it is valid, or ""
+    structure : of the arguments; source : "code", "file" or "module"; guard : the condition under which it is valid, or ""
     """
 
     structure: str
@@ -109,7 +109,7 @@ class BlockRow:
     @property
     def own_graphs(self) -> list[GraphRow]:
         """The graphs that calls of this Block run; empty for a Block that runs inside the graph of another one."""
-        return self.graphs if self.state in ("active", "file") else []
+        return self.graphs if self.state in ("active", "file", "imported") else []
 
 
 @dataclass(repr=False)
@@ -364,7 +364,8 @@ def _graph_row(neutral: NeutralGraph) -> GraphRow:
     if observation.recording is not None:
         parts.append("recorded calls" if observation.recording else "calls that are not recorded")
     count = len(neutral.graph.operators)
-    return GraphRow(describe(neutral.in_spec), count, neutral.source, " and ".join(parts), repr(neutral.graph))
+    source = "module" if neutral.module else neutral.source
+    return GraphRow(describe(neutral.in_spec), count, source, " and ".join(parts), repr(neutral.graph))
 
 
 def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramRow, Callable[[], Passes]]:

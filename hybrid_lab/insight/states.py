@@ -11,7 +11,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hooks import has_hooks
 from hybrid_lab.gluon.hybrid import HybridBlock
 
-State = Literal["active", "inlined", "waiting", "eager", "plain", "failed", "file"]
+State = Literal["active", "inlined", "waiting", "eager", "plain", "failed", "file", "imported"]
 
 
 class Wording(NamedTuple):
@@ -29,6 +29,7 @@ STATES: dict[State, Wording] = {
     "plain": Wording("plain", "is not hybrid: a Block that is no HybridBlock has no graph"),
     "failed": Wording("failed", "does not hybridize: its last call could not be traced or compiled"),
     "file": Wording("from file", "runs a graph that was loaded from a file"),
+    "imported": Wording("imported", "runs the graph of a module of PyTorch"),
 }
 """The vocabulary of panel, view, `mx.explain`, static HTML and docs."""
 
@@ -102,6 +103,8 @@ def block_state(block: Block, inner: bool = True) -> BlockState:
             "its HybridBlock children can be graphs",
         )
     graphs = access.graphs(block)
+    if graphs.pinned and all(neutral.module for neutral in tuple(graphs.pinned.values())):
+        return BlockState("imported", "runs the graph of the PyTorch module that it was made from")
     if graphs.pinned:
         return BlockState("file", "runs a graph from a file instead of its code")
     if not access.is_active(block):

@@ -226,6 +226,9 @@ def _parts(parent: Box, members: list[Box | Item]) -> Iterator[Box]:
         piece = members[number * len(members) // pieces : (number + 1) * len(members) // pieces]
         operators = sum(member.operators for member in piece)
         label = f"operators {before + 1:,} to {before + operators:,}" if operators else f"part {number + 1} of {pieces}"
+        blocks = [member for member in piece if isinstance(member, Box) and member.kind in ("block", "fold")]
+        if len(blocks) * 2 > len(piece):
+            label = _names(blocks)
         part = Box("part", label, parent, operators=operators, order=piece[-1].order, members=piece)
         before += operators
         for member in piece:
@@ -234,6 +237,12 @@ def _parts(parent: Box, members: list[Box | Item]) -> Iterator[Box]:
             else:
                 member.box = part
         yield part
+
+
+def _names(blocks: list[Box]) -> str:
+    """`layer0 to layer149`: the names of the first and the last of Blocks in a row."""
+    first, last = blocks[0].label.partition(" to ")[0], blocks[-1].label.rpartition(" to ")[2]
+    return first if first == last else f"{first} to {last}"
 
 
 def _children_first(box: Box) -> list[Box]:

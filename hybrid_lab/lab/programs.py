@@ -131,7 +131,7 @@ class _Maker:
         graph = with_shapes(neutral.graph, latest) if latest is not None else with_saved_shapes(neutral)
         states = {value.node.name for value in graph.states}
         inputs = self._inputs(neutral, graph, [("input", index) for index in range(len(graph.inputs))], states)
-        summary = count(len(graph.operators), "operator") + (", from a file" if neutral.source == "file" else "")
+        summary = count(len(graph.operators), "operator") + _from_where(neutral)
         if graph is not neutral.graph and latest is not None:
             summary += f", shapes of {_label(latest)}"
         elif graph is not neutral.graph and neutral.types is not None:
@@ -308,6 +308,12 @@ def _label(item: Compilation, half: str = "forward") -> str:
     if item.precision is not None:
         mode += f" in {item.precision.target.name}"
     return f"{mode} {shapes}".rstrip()
+
+
+def _from_where(neutral: NeutralGraph) -> str:
+    if neutral.source != "file":
+        return ""
+    return ", of a module of PyTorch" if neutral.module else ", from a file"
 
 
 def _outputs(values: tuple[Value, ...]) -> list[tuple[Value, Role]]:

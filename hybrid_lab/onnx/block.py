@@ -53,7 +53,15 @@ class ImportedGraph(SymbolBlock):
             variables = each.graph.inputs[len(each.inputs) :]
             parameters = tuple([known[value.node.name] for value in variables])
             neutrals.append(
-                NeutralGraph(each.graph, each.structure, each.results, parameters, observation, source="file")
+                NeutralGraph(
+                    each.graph,
+                    each.structure,
+                    each.results,
+                    parameters,
+                    observation,
+                    source="file",
+                    module=each.source == "torch",
+                )  # fmt: skip
             )
         composed_graphs = [composed] if training is None else [composed, training]
         classes = composed.classes | (training.classes if training else {})

@@ -307,7 +307,6 @@ class _Composer:
                 found.append(self.F.open_size())
         return found
 
-
     def _named_size(self, name: str) -> Size:
         """The open size of a name: one size wherever the name stands."""
         if name not in self.open:

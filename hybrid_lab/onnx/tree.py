@@ -92,7 +92,10 @@ def _neutral(
             names[: len(data)], [imported.shapes[value] for value in data], [None] * len(data), imported.conditions
         )  # fmt: skip
         graph = checked(graph, declared, imported.source)
-    return NeutralGraph(graph, ("tuple", (LEAF,) * len(data)), out_spec, parameters, observation, source="file")
+    return NeutralGraph(
+        graph, ("tuple", (LEAF,) * len(data)), out_spec, parameters, observation, source="file",
+        module=imported.source == "torch",
+    )  # fmt: skip
 
 
 def place(parameter: Parameter, blocks: Mapping[str, Block]) -> None:

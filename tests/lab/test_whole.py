@@ -387,3 +387,20 @@ def test_the_text_has_a_line_for_each_call():
     assert [line.split("  ")[1] for line in graph_view(net, "")["text"].splitlines()] == [
         "a: HybridSequential", "relu", "b: HybridSequential",
     ]  # fmt: skip
+
+
+def test_parts_of_many_blocks_have_the_names_of_the_first_and_the_last():
+    children = {f"layer{number}": nn.Dense(3 + number % 2, in_units=3 + (number + 1) % 2) for number in range(200)}
+
+    def code(self, x):
+        for number in range(200):
+            x = getattr(self, f"layer{number}")(x)
+        return x
+
+    net = ready(Plain(code, **children))
+    net(nd.ones((2, 4)))
+    parts = [box["label"] for box in graph_view(net, "")["boxes"] if box["kind"] == "part"]
+    assert parts == ["layer0 to layer98", "layer99 to layer199"] or parts == [
+        "layer0 to layer99",
+        "layer100 to layer199",
+    ]

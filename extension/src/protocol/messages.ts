@@ -112,7 +112,7 @@ export const blockNode = tree(
     attr: text,
     name: text,
     hybrid: flag,
-    state: oneOf('plain', 'eager', 'waiting', 'active', 'inlined', 'failed', 'file'),
+    state: oneOf('plain', 'eager', 'waiting', 'active', 'inlined', 'failed', 'file', 'imported'),
     why: text,
     repr: text,
     parameters: list(parameter),
@@ -139,7 +139,7 @@ export const changedBlock = record({
   attr: text,
   name: text,
   hybrid: flag,
-  state: oneOf('plain', 'eager', 'waiting', 'active', 'inlined', 'failed', 'file'),
+  state: oneOf('plain', 'eager', 'waiting', 'active', 'inlined', 'failed', 'file', 'imported'),
   why: text,
   repr: text,
   parameters: list(parameter),
@@ -852,7 +852,8 @@ export const STATES: Record<BlockNode['state'], { word: string; meaning: string 
   eager: { word: 'eager', meaning: 'is a HybridBlock that was not hybridized' },
   plain: { word: 'plain', meaning: 'is not hybrid: a Block that is no HybridBlock has no graph' },
   failed: { word: 'failed', meaning: 'does not hybridize: its last call could not be traced or compiled' },
-  file: { word: 'from file', meaning: 'runs a graph that was loaded from a file' }
+  file: { word: 'from file', meaning: 'runs a graph that was loaded from a file' },
+  imported: { word: 'imported', meaning: 'runs the graph of a module of PyTorch' }
 };
 
 export type RequestType = keyof typeof REPLIES;

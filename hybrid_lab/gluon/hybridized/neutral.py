@@ -85,6 +85,7 @@ class NeutralGraph:
     parameters : the Parameters behind these variables, in order
     in_spec, out_spec : structure of the arguments and of the result
     source : "code" (a trace) or "file" (loaded; wins over the code)
+    module : whether it was not in a file, but is that of a module of PyTorch
     types : (shape, dtype name) of the input tensors at the trace, or None
     bound : whether the operators are those of one mode, with no states to update
     unused : what the code computes and does not return, if states or shapes of parameters depend on it
@@ -102,6 +103,7 @@ class NeutralGraph:
     origin: tuple[Value, ...] | None = None
     bound: bool = False
     unused: tuple[Value, ...] = ()
+    module: bool = False
 
     @cached_property
     def form(self) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from .common import Location, ModelRequest, Shape, Tensor, WithClass
 
-State = Literal["plain", "eager", "waiting", "active", "inlined", "failed", "file"]
+State = Literal["plain", "eager", "waiting", "active", "inlined", "failed", "file", "imported"]
 
 
 class AutosaveState(TypedDict):
