@@ -142,7 +142,9 @@ export class GraphPane {
     const before = this.scene;
     const samePath = this.scenePath === graph.path;
     const scene = new Scene(graph);
-    const open = this.touched && samePath && view === this.view ? new Set<string>() : firstOpen(scene);
+    const isOfCalls = graph.programs.some(program => program.id === 'calls');
+    const open =
+      this.touched && samePath && view === this.view ? new Set<string>() : firstOpen(scene, isOfCalls);
     if (this.touched && samePath && before) {
       // What the user has opened stays open; in another program what opens there by itself opens besides.
       const names = new Set([...this.open].map(id => nameOf(before, id)));

@@ -9,12 +9,15 @@ const FEW = 40;
 
 const FRAMES: ReadonlySet<string> = new Set(['kernel', 'session', 'prologue']);
 
-/** The boxes that are open in a graph that nobody has opened or closed a box of. */
-export function firstOpen(scene: Scene): Set<string> {
+/**
+ * The boxes that are open in a graph that nobody has opened or closed a box of. `isOfCalls`: each box at the top is a
+ * graph of its own, so that what is to be seen first is how these were called.
+ */
+export function firstOpen(scene: Scene, isOfCalls = false): Set<string> {
   const open = new Set<string>();
   const isLater = (id: string): boolean => scene.box(id)?.kind === 'prologue';
   const running = [...scene.nodes.keys()].filter(id => !scene.above(id).some(isLater));
-  if (running.length <= SMALL) {
+  if (running.length <= SMALL && !isOfCalls) {
     scene.boxes.forEach((_, id) => {
       if (![id, ...scene.above(id)].some(isLater)) {
         open.add(id);
