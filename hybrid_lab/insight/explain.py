@@ -76,7 +76,8 @@ class ProgramRow:
 class GraphRow:
     """One neutral graph.
 
-    structure : of the arguments; source : "code", "file" or "module"; guard : the condition under which it is valid, or ""
+    structure : of the arguments; source : "code", "file" or "module"
+    guard : the condition under which it is valid, or ""
     """
 
     structure: str
