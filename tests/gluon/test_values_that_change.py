@@ -805,3 +805,53 @@ def test_a_file_that_is_only_written_to_is_no_iterator(tmp_path):
         net.hybridize(engine="numpy")
         assert net(mx.nd.ones((1,))).asscalar() == net(mx.nd.ones((1,))).asscalar() == 2
     assert (tmp_path / "log").read_text() == "traced\n"
+
+
+class Scaling:
+    def scale(self):
+        return 2
+
+
+class Scaled(Scaling, HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.body = mx.gluon.nn.Dense(2, in_units=2)
+
+    def hybrid_forward(self, F, x):
+        return self.body(x) * self.scale()
+
+
+def _times_seven(self, F, x, weight, bias=None):
+    return F.dot(x, weight) * 7
+
+
+#: What is replaced: (owner, name, value) for a Block.
+REPLACED = {
+    "a method of a mixin": lambda net: (Scaling, "scale", lambda self: 5),
+    "the class of a Block": lambda net: (net, "__class__", type("Below", (Scaled,), {"scale": lambda self: 9})),
+    "hybrid_forward": lambda net: (Scaled, "hybrid_forward", lambda self, F, x: self.body(x) - 1),
+    "a forward where there was none": lambda net: (Scaled, "forward", lambda self, x: self.body(x) + 10),
+    "the code of a layer": lambda net: (mx.gluon.nn.Dense, "hybrid_forward", _times_seven),
+}
+
+
+@pytest.mark.parametrize("replaced", REPLACED)
+def test_code_that_is_replaced_between_two_calls(replaced, monkeypatch):
+    net, x = Scaled(), mx.nd.ones((1, 2))
+    net.initialize()
+    net.hybridize(engine="numpy")
+    before = net(x).asnumpy()
+    owner, name, value = REPLACED[replaced](net)
+    monkeypatch.setattr(owner, name, value, raising=False)
+    after = net(x).asnumpy()
+    net.hybridize(False)
+    assert (after == net(x).asnumpy()).all() and (after != before).any()
+
+
+def test_the_settings_of_a_layer_are_compared():
+    net, x = mx.gluon.nn.HybridSequential(), mx.nd.ones((1, 1, 6))
+    net.add(mx.gluon.nn.MaxPool1D(2))
+    net.hybridize(engine="numpy")
+    assert net(x).shape == (1, 1, 3)
+    net[0]._kwargs["stride"] = (1,)
+    assert net(x).shape == (1, 1, 5)
