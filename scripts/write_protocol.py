@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from hybrid_lab.insight.states import STATES
-from hybrid_lab.lab.messages import common, connection, findings, requests
+from hybrid_lab.lab.messages import common, connection, errors, findings, requests
 
 TARGET = Path(__file__).resolve().parent.parent / "extension" / "src" / "protocol" / "messages.ts"
 
@@ -143,7 +143,7 @@ def page() -> str:
     found: dict[type, None] = {}
     for _, reply in (requests.REQUESTS | requests.DOCUMENT_REQUESTS).values():
         records(reply, found)
-    for kind in (connection.ErrorBody, connection.Progress, connection.Envelope):
+    for kind in (connection.ErrorBody, connection.Progress, connection.Envelope, errors.CellError):
         records(kind, found)
     parts = [
         f"export const PROTOCOL = {connection.PROTOCOL};\nexport const TARGET = '{connection.TARGET}';\n",

@@ -6,7 +6,8 @@ import { test } from 'node:test';
 import { staticSvg, svgText } from '../src/graph/export';
 import { GraphPane, GraphPaneEvents } from '../src/graph/graph-pane';
 import { Layout } from '../src/graph/worker';
-import type { GraphReply } from '../src/protocol/messages';
+import { nodesOfLines } from '../src/graph/graph-text';
+import type { GraphReply, Location } from '../src/protocol/messages';
 import { ModelView } from '../src/view/model-view';
 import { safeSvg } from '../src/view/safe-svg';
 import { deep, pictureOf } from './layouts';
@@ -205,6 +206,97 @@ test('a graph that is missing says why; its text does not stay when the next one
   assert.deepEqual([text.hidden, canvas.hidden], [false, true]);
   await view.show(graph({ path: 'a', text: '' }));
   assert.deepEqual([text.hidden, canvas.hidden], [true, false]);
+});
+
+test('a Block leads to its box, and one that is one operator to that', async () => {
+  const { pane: view, told } = pane();
+  await view.show(deep());
+  assert.equal(await view.showBlock('cells.4'), true);
+  assert.equal(told.at(-1), 'c4');
+  assert.ok(found(view.element, 'c4').classList.contains('hl-g-selected'));
+  assert.equal(await view.showBlock('nowhere'), false);
+  await view.show(graph({ path: 'other' }));
+  assert.equal(await view.showBlock('output'), true);
+  assert.equal(told.at(-1), 'n4', 'its box is dissolved');
+});
+
+test('lines of code mark their operators, or the closed boxes around them', async () => {
+  const { pane: view } = pane();
+  const place = (line: number): Location => ({
+    ...{ file: '', label: '', cell: 3, cell_id: 'a', line, end_line: line, col: 0, end_col: 4 }
+  });
+  const reply = graph();
+  const nodes = reply.nodes.map(item => ({
+    ...item,
+    location: item.id === 'n1' ? 0 : item.id === 'n3' ? 1 : null
+  }));
+  await view.show({ ...reply, nodes, locations: [place(4), place(7)] });
+  const marked = (): (string | null)[] =>
+    [...view.element.querySelectorAll('.hl-g-code')].map(item => item.getAttribute('data-id'));
+  assert.equal(
+    view.markCode(location => location.line === 4),
+    1
+  );
+  assert.deepEqual(marked(), ['n1']);
+  buttonOf(view.element, 'Close all').click();
+  await settle();
+  assert.deepEqual(marked(), ['b0'], 'the box that holds it');
+  assert.equal(
+    view.markCode(location => location.line === 7),
+    1
+  );
+  assert.deepEqual(marked(), ['n3']);
+  assert.equal(
+    view.markCode(() => false),
+    0
+  );
+  assert.deepEqual(marked(), []);
+});
+
+test('a line of the text leads to its node, by click and by keys; the selected node has its line', async () => {
+  const { pane: view, told } = pane();
+  const text = [
+    'graph (%data: f32[2,10]):',
+    '  %0: f32[2,10] = Convolution(%data)   # net.features',
+    '    body:',
+    '      graph (%x: f32[2]):',
+    '        %0: f32[2] = relu(%x)',
+    '  %1: f32[2,10] = relu(%0)',
+    '  %2: f32[2,10] = broadcast_add(%1, %data)',
+    '  %3: f32[2,10] = FullyConnected(%2)',
+    '  return %3'
+  ].join('\n');
+  await view.show(graph({ text }));
+  assert.deepEqual(nodesOfLines(graph({ text })), [null, 'n1', 'n1', 'n1', 'n1', 'n2', 'n3', 'n4', null]);
+  const lines = [...view.element.querySelectorAll<HTMLElement>('.hl-text-line')];
+  buttonOf(view.element, 'Text').click();
+  lines[4]!.click();
+  await settle(20);
+  assert.equal(told.at(-1), 'n1');
+  assert.equal(lines[1]!.getAttribute('aria-selected'), 'true');
+  const whole = view.element.querySelector('.hl-graph-text')!;
+  assert.equal(whole.getAttribute('aria-activedescendant'), lines[1]!.id);
+  press(whole, 'ArrowDown');
+  press(whole, 'ArrowDown');
+  press(whole, 'ArrowDown');
+  press(whole, 'ArrowDown');
+  press(whole, 'Enter');
+  await settle(20);
+  assert.equal(told.at(-1), 'n2');
+});
+
+test('a click on a parameter of an operator asks for its numbers', async () => {
+  const told: string[] = [];
+  const view = new GraphPane(noLayout, {
+    onNode: item => told.push(item.id),
+    onBox: () => undefined,
+    onProgram: () => undefined,
+    onParameter: badge => told.push(badge.path)
+  });
+  mount(view.element);
+  await view.show(graph());
+  point(view.element.querySelector('[data-badge]')!);
+  assert.deepEqual(told, ['n4', 'output.weight']);
 });
 
 test('the partial graph of a failed trace names the line that ended it', async () => {

@@ -61,7 +61,7 @@ export function itemElement(item: DrawnItem, scene: Scene, idOf?: (id: string) =
       svg('path', { class: 'hl-g-stripe', d: `M4 ${RADIUS.node}V${short(item.height - RADIUS.node)}` })
     );
   }
-  group.append(...cardText(item, box), ...chips(item));
+  group.append(...cardText(item, box), ...chips(item, node?.badges.length ?? 0));
   if (box) {
     group.append(toggle(item));
   }
@@ -164,13 +164,18 @@ function openAside(box: GraphBox): string {
   return boxTitle(box).aside;
 }
 
-function chips(item: DrawnItem): SVGElement[] {
+/** The first `badges` chips are parameters; `data-badge` is what a click on one looks for. */
+function chips(item: DrawnItem, badges: number): SVGElement[] {
   return item.isOpen
     ? []
-    : item.card.chips.map(chip =>
+    : item.card.chips.map((chip, index) =>
         svg(
           'g',
-          { class: `hl-g-chip hl-g-chip-${chip.kind}`, 'data-stub': chip.to },
+          {
+            class: `hl-g-chip hl-g-chip-${chip.kind}`,
+            'data-badge': index < badges && chip.kind !== 'more' ? index : undefined,
+            'data-stub': chip.to
+          },
           chip.to !== undefined && svg('title', {}, `${chip.text}: go to what computes it`),
           svg('rect', { x: chip.x, y: chip.y, width: chip.width, height: CHIP.height, rx: CHIP.height / 2 }),
           svg(

@@ -97,8 +97,8 @@ export function staticSvg(
     });
   }
   root.querySelectorAll('.hl-g-toggle, .hl-g-gap').forEach(element => element.remove());
-  root.querySelectorAll('[data-id], [data-edge]').forEach(element => {
-    for (const name of ['data-id', 'data-edge', 'aria-expanded', 'role']) {
+  root.querySelectorAll('[data-id], [data-edge], [data-badge]').forEach(element => {
+    for (const name of ['data-id', 'data-edge', 'data-badge', 'aria-expanded', 'role']) {
       element.removeAttribute(name);
     }
   });

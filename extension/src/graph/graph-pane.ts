@@ -11,7 +11,9 @@ import { boxTitle, pageMeasure } from './card';
 import { Composer, Picture } from './compose';
 import { spoken } from './draw';
 import { saveAs, staticSvg, svgText } from './export';
+import { GraphText } from './graph-text';
 import type { Measured } from './measured';
+
 import { Hit, HitList } from './hit-list';
 import { DRAWN, depthOf, firstOpen, nameOf, openedTo, openedWith, withNames } from './opening';
 import { Scene, edgeKey } from './scene';
@@ -25,6 +27,8 @@ export interface GraphPaneEvents {
   /** Nothing is selected any more. */
   onNothing?(): void;
   onProgram(id: string): void;
+  /** A click on a parameter of a node. */
+  onParameter?(parameter: GraphNode['badges'][number]): void;
   onLocation?: ((location: Location) => void) | undefined;
   /** The picture as SVG that needs nothing else, for the static fallback. */
   onPicture?(svg: string): void;
@@ -64,7 +68,13 @@ export class GraphPane {
       onPick: id => this.pick(id),
       onToggle: id => void this.toggle(id),
       onStub: id => void this.select(id),
-      onKey: event => this.onKey(event)
+      onKey: event => this.onKey(event),
+      onBadge: (id, index) => {
+        const badge = this.scene?.nodes.get(id)?.badges[index];
+        if (badge) {
+          events.onParameter?.(badge);
+        }
+      }
     });
     this.bar = new GraphBar({
       onProgram: id => events.onProgram(id),
@@ -78,7 +88,8 @@ export class GraphPane {
       onSearch: (text, way) => void this.search(text, way),
       onSave: kind => void this.save(kind)
     });
-    this.asText = h('pre', { class: 'hl-graph-text', tabindex: 0, 'aria-label': 'The graph as text' });
+    this.text = new GraphText(id => void this.select(id));
+    this.asText = this.text.element;
     this.asText.hidden = true;
     this.note = h('p', { class: 'hl-graph-note', role: 'status' });
     this.failed = h('p', { class: 'hl-alert', role: 'status' });
@@ -127,7 +138,7 @@ export class GraphPane {
     const picture = graph.nodes.length <= COMPARED ? JSON.stringify([graph.nodes, graph.boxes]) : '';
     this.bar.show(graph);
     this.showFailed(graph.failed);
-    this.asText.textContent = graph.text;
+    this.text.show(graph);
     this.bar.enable({ text: graph.text !== '' });
     if (graph.text === '') {
       this.showText(false);
@@ -157,6 +168,8 @@ export class GraphPane {
     }
     this.touched = (this.touched && samePath) || (recalled?.open.length ?? 0) > 0;
     this.scene = scene;
+    this.locations = graph.locations;
+    this.code = [];
     this.scenePath = graph.path;
     this.findHits(scene, this.bar.searchText);
     this.bar.tell('');
@@ -229,6 +242,36 @@ export class GraphPane {
       this.pick(target);
       this.canvas.centre(target);
     }
+  }
+
+  /** Bring the box of a Block into the middle and select it; false where the picture has none. */
+  async showBlock(path: string): Promise<boolean> {
+    const { scene } = this;
+    const boxes = scene ? [...scene.boxes.values()].filter(box => box.block === path) : [];
+    const ids = boxes.length > 0 ? boxes.map(box => box.id) : scene ? scene.standingFor(path) : [];
+    const id = ids.find(each => each === this.selected) ?? ids[0];
+    if (id === undefined) {
+      return false;
+    }
+    await this.select(id);
+    return true;
+  }
+
+  /** Mark the nodes that are computed by a piece of code, or the closed boxes around them; the first comes into view. */
+  markCode(isThere: (location: Location) => boolean): number {
+    const { scene } = this;
+    const spots = new Set(this.locations.flatMap((location, index) => (isThere(location) ? [index] : [])));
+    const nodes = scene
+      ? [...scene.nodes.values()].filter(({ location }) => location !== null && spots.has(location))
+      : [];
+    this.code = nodes.map(node => node.id);
+    this.mark();
+    const shown = scene ? this.code.map(id => scene.shown(id, this.open)) : [];
+    const [one] = shown;
+    if (one !== undefined && !shown.some(id => this.canvas.shows(id))) {
+      this.canvas.centre(one);
+    }
+    return nodes.length;
   }
 
   /** An overlay on what is drawn, or none. Its numbers need room: what is in the middle of the pane, or selected, stays. */
@@ -409,7 +452,9 @@ export class GraphPane {
 
   private mark(): void {
     const { scene, selected } = this;
-    const marks: Marks = { ...NO_MARKS, selected, hits: new Set(this.hits) };
+    const code = new Set(scene ? this.code.map(id => scene.shown(id, this.open)) : []);
+    const marks: Marks = { ...NO_MARKS, selected, hits: new Set(this.hits), code };
+    this.text.mark(selected);
     if (scene && selected !== null && this.isTracing) {
       Object.assign(marks, trace(scene, selected), { isTracing: true });
     } else if (scene && selected !== null) {
@@ -608,6 +653,7 @@ export class GraphPane {
 
   private readonly composer: Composer;
   private readonly bar: GraphBar;
+  private readonly text: GraphText;
   private readonly asText: HTMLElement;
   private readonly note: HTMLElement;
   private readonly failed: HTMLElement;
@@ -625,6 +671,9 @@ export class GraphPane {
   private measured: Measured | null = null;
   private selected: string | null = null;
   private isTracing = false;
+  private locations: readonly Location[] = [];
+  /** Nodes of the line of code in which the cursor stands. */
+  private code: string[] = [];
   private hits: string[] = [];
   private hit = -1;
   private running: AbortController | null = null;

@@ -50,6 +50,8 @@ export class Scene {
   readonly parent = new Map<string, string>();
   private readonly layers = new Map<string, Layer>();
   private readonly depth = new Map<string, number>([['', 0]]);
+  /** Node -> the path of a Block of which it is all. */
+  private readonly dissolvedBlocks: [string, string | null][] = [];
   private readonly dissolved = new Map<string, string>();
   private readonly onlyIn = new Map<string, GraphBox>();
   /** The prologue and all boxes in it. */
@@ -96,6 +98,11 @@ export class Scene {
   /** The outermost dissolved box of which a node is all. */
   only(node: string): GraphBox | undefined {
     return this.onlyIn.get(node);
+  }
+
+  /** Nodes that stand in the place of the dissolved boxes of a Block: it is one operator. */
+  standingFor(path: string): string[] {
+    return [...this.dissolvedBlocks].filter(([, block]) => block === path).map(([node]) => node);
   }
 
   /** The node that stands in the place of a dissolved box; any other id as it is; undefined if it is not in the scene. */
@@ -228,6 +235,7 @@ export class Scene {
       let box = node.kind === 'operator' ? boxes.get(node.box) : undefined;
       while (box?.kind === 'block' && members.get(box.id) === 1) {
         this.dissolved.set(box.id, node.id);
+        this.dissolvedBlocks.push([node.id, box.block]);
         this.onlyIn.set(node.id, box);
         box = boxes.get(box.parent);
       }

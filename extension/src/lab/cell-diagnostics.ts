@@ -12,6 +12,7 @@ import { changesOf } from '../lint/positions';
 import type { Diagnostic, Fix } from '../protocol/messages';
 import { ListedFinding, ListedFix, ListedPlace, fixTitle } from '../view/findings-list';
 import { MarkedEditor, callMarks, marksExtension } from './editor-marks';
+import { Lines, lineMarks, markLines, showLine } from './line-marks';
 import { mentionsHybridLab } from './link';
 import { jumpToCell } from './jump';
 
@@ -22,6 +23,21 @@ export interface CellDiagnosticsSettings {
   /** `mxnet`: also what MXNet itself cannot do. */
   target: LintTarget;
 }
+
+/** Lines of a cell, from 1, both included. */
+export interface CellLines extends Lines {
+  cellId: string;
+}
+
+/** Where the user has put the cursor. */
+export interface Cursor extends CellLines {
+  panel: NotebookPanel;
+  /** The execution number of the cell. */
+  cell: number | null;
+}
+
+/** Milliseconds that the cursor must rest before it is told of. */
+const CURSOR_REST = 150;
 
 interface NotebookState {
   client: LintClient;
@@ -39,6 +55,49 @@ export class CellDiagnosticsService {
   /** Emitted with a notebook whose findings changed. */
   get changed(): ISignal<this, NotebookPanel> {
     return this._changed;
+  }
+
+  /** Emitted when the user has put the cursor on other lines of a cell. */
+  get cursorMoved(): ISignal<this, Cursor> {
+    return this._cursorMoved;
+  }
+
+  /** Mark lines of one cell softly, and no others, and scroll to them; neither cursor nor focus moves. */
+  async mark(panel: NotebookPanel, lines: CellLines | null): Promise<void> {
+    this.marked = lines && { panel, lines };
+    const index = panel.content.widgets.findIndex(widget => widget.model.id === lines?.cellId);
+    const cell = panel.content.widgets[index];
+    this.showMarked();
+    if (lines === null || !cell) {
+      return;
+    }
+    if (!cell.editor || !cell.inViewport) {
+      await panel.content.scrollToItem(index, 'smart');
+      await cell.ready;
+      this.showMarked();
+    }
+    const editor = [...this.editors].find(([, model]) => model === cell.model)?.[0];
+    if (editor && this.marked?.lines === lines) {
+      showLine(editor.view, lines.first);
+    }
+  }
+
+  private showMarked(): void {
+    for (const [editor, model] of this.editors) {
+      const isThere = this.marked !== null && (model as Partial<ICellModel>).id === this.marked.lines.cellId;
+      markLines(editor.view, isThere && this.marked ? this.marked.lines : null);
+    }
+  }
+
+  private moved(model: CodeEditor.IModel, lines: Lines): void {
+    clearTimeout(this.cursorTimer);
+    this.cursorTimer = setTimeout(() => {
+      const panel = this.tracker.currentWidget;
+      const cell = [...(panel?.content.model?.cells ?? [])].find(each => each === model);
+      if (panel && cell) {
+        this._cursorMoved.emit({ panel, cellId: cell.id, cell: executionCount(cell), ...lines });
+      }
+    }, CURSOR_REST);
   }
 
   configure(settings: CellDiagnosticsSettings): void {
@@ -128,7 +187,7 @@ export class CellDiagnosticsService {
   }
 
   private extension(model: CodeEditor.IModel): Extension {
-    return marksExtension(
+    const marks = marksExtension(
       editor => {
         this.editors.set(editor, model);
         this.touch(model);
@@ -136,6 +195,7 @@ export class CellDiagnosticsService {
       editor => this.editors.delete(editor),
       () => this.touch(model)
     );
+    return [marks, lineMarks(lines => this.moved(model, lines))];
   }
 
   /** Note that a cell is new or edited; its notebook is checked when the typing rests. */
@@ -204,6 +264,9 @@ export class CellDiagnosticsService {
   private touched = new Set<CodeEditor.IModel>();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private readonly _changed = new Signal<this, NotebookPanel>(this);
+  private readonly _cursorMoved = new Signal<this, Cursor>(this);
+  private marked: { panel: NotebookPanel; lines: CellLines } | null = null;
+  private cursorTimer: ReturnType<typeof setTimeout> | undefined;
 }
 
 /** Gives places in the cells of a notebook, as the list shows them. */

@@ -809,6 +809,16 @@ export const envelope = record({
 });
 export type Envelope = Checked<typeof envelope>;
 
+export const cellError = record({
+  error: text,
+  model: text,
+  block: nullable(text),
+  name: text,
+  places: list(location),
+  hidden: integer
+});
+export type CellError = Checked<typeof cellError>;
+
 /** The checks of the replies, by type of request. */
 export const REPLIES = {
   hello: helloReply,

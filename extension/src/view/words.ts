@@ -57,6 +57,14 @@ export function agoText(then: number, now: number): string {
   return new Date(then * 1000).toLocaleString();
 }
 
+/** `at 14:05`, and the day where that is not today's. Seconds since 1970. */
+export function timeText(then: number, now: Date): string {
+  const date = new Date(then * 1000);
+  const time = date.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
+  const isToday = date.toDateString() === now.toDateString();
+  return isToday ? `at ${time}` : `on ${date.toLocaleDateString()} at ${time}`;
+}
+
 /** The Block's path as code: `net.features.0`. */
 export function accessPath(modelName: string, path: string): string {
   return path

@@ -1,0 +1,438 @@
+// One line that answers four questions unasked: which Blocks do not run as graphs, where NaN is, what is slow, and what
+// changed since the last save. Each answer leads to its place. Nothing is guessed: what is not known is not said.
+
+import { Requester, asRequestError } from '../protocol/channel';
+import type {
+  AnswersReply,
+  BlockNode,
+  ChangeAnswer,
+  GraphReply,
+  NanAnswer,
+  OverlayReply
+} from '../protocol/messages';
+import { first } from './block-index';
+import { button, h, keepFocus, replace } from './dom';
+import { plural, timeText } from './words';
+
+/** The slowest operator that was measured. */
+export interface Slowest {
+  /** The Block whose graph was measured, the program, and the node of its picture. */
+  path: string;
+  program: string;
+  node: string;
+  name: string;
+  share: number;
+  /** All in words. */
+  text: string;
+}
+
+export interface BannerEvents {
+  /** Show a Block: its row, and why it is in this state. */
+  onBlock(path: string): void;
+  /** Show where NaN is. */
+  onNan(nan: NanAnswer): void;
+  /** Show the times of the operators, and the slowest of them; null: measure them first. */
+  onSlowest(slowest: Slowest | null): void;
+  /** Compare the model with the file of this name, "" for its own. */
+  onCompare(file: string): void;
+  /** Blocks failed that had not failed before. */
+  onFailed?(path: string): void;
+}
+
+/** Milliseconds of rest before a small model is measured. */
+const REST = 1500;
+/** Characters of a reason that are shown; its title has all. */
+const REASON = 70;
+
+type Tone = 'bad' | 'note' | 'calm';
+
+interface Item {
+  key: string;
+  tone: Tone;
+  text: string;
+  title: string;
+  /** What a click does; null: nothing to go to. */
+  act: (() => void) | null;
+}
+
+/** How many Blocks are in which state. */
+interface States {
+  blocks: number;
+  /** Blocks whose own code failed, else all that failed. */
+  failed: BlockNode[];
+  eager: BlockNode[];
+  plain: BlockNode[];
+  waiting: number;
+}
+
+export class Banner {
+  readonly element: HTMLElement;
+
+  /** `isSeen`: whether somebody can see it, without which nothing is measured. */
+  constructor(
+    private readonly events: BannerEvents,
+    private readonly isSeen: () => boolean = () => this.element.getClientRects().length > 0
+  ) {
+    this.list = h('ul', { class: 'hl-answers', 'aria-label': 'State of the model' });
+    this.spoken = h('span', { class: 'hl-visually-hidden', role: 'status' });
+    this.element = h('div', { class: 'hl-answers-part' }, this.list, this.spoken);
+    this.element.hidden = true;
+  }
+
+  connect(requester: Requester | null): void {
+    if (requester !== this.requester) {
+      this.requester = requester;
+      this.slowest = new Map();
+      this.asked = '';
+    }
+  }
+
+  /** No model is shown. */
+  clear(): void {
+    this.model = '';
+    this.root = null;
+    this.answers = null;
+    this.failedBefore = null;
+    this.element.hidden = true;
+    clearTimeout(this.resting);
+  }
+
+  /** The tree of a model as it is now; `compiled` changes when its programs do. */
+  showTree(model: string, root: BlockNode, compiled: string): void {
+    if (model !== this.model) {
+      this.clear();
+      this.model = model;
+    }
+    this.root = root;
+    this.compiled = compiled;
+    this.tellFailures();
+    this.render();
+  }
+
+  /** Ask what the kernel knows of the model: after each cell. */
+  async refresh(): Promise<void> {
+    const { requester, model } = this;
+    if (!requester || model === '') {
+      return;
+    }
+    try {
+      const answers = await requester.request('answers', { model });
+      if (model === this.model && requester === this.requester) {
+        this.answers = answers;
+        this.render();
+        this.measureSoon();
+      }
+    } catch {
+      // An older kernel does not know the request; the states of the Blocks are told all the same.
+    }
+  }
+
+  /** Somebody measured the times of a graph. */
+  measured(model: string, reply: OverlayReply, graph: GraphReply): void {
+    const [node] = reply.marked;
+    const item = reply.items.find(each => each.id === node);
+    const found = graph.nodes.find(each => each.id === node);
+    if (reply.kind !== 'time' || node === undefined || !item || !found) {
+      return;
+    }
+    const name = [found.block, found.op || found.label].filter(text => text !== '').join(' ');
+    const { path } = graph;
+    this.slowest.set(model, {
+      path,
+      program: reply.program,
+      node,
+      name,
+      share: item.share,
+      text: `${item.text}\n${reply.headline}`
+    });
+    this.render();
+  }
+
+  // -- measuring ------------------------------------------------------------------------------------------------------
+
+  private measureSoon(): void {
+    clearTimeout(this.resting);
+    const key = `${this.model}|${this.compiled}`;
+    if (this.answers?.measurable && key !== this.asked && !this.slowest.has(this.model)) {
+      this.resting = setTimeout(() => void this.measure(key), REST);
+    }
+  }
+
+  /** Time the operators of a small model, where the kernel is idle. */
+  private async measure(key: string): Promise<void> {
+    const { requester, model, root } = this;
+    const start = root && first(root, node => node.graphs > 0);
+    if (!requester || !start || key !== `${model}|${this.compiled}` || !this.isSeen()) {
+      return;
+    }
+    this.asked = key;
+    const { path } = start;
+    try {
+      const program = '';
+      const reply = await requester.request('overlay', { model, path, program, kind: 'time', data: '' });
+      const graph = await requester.request('graph', { model, path, program: reply.program });
+      this.measured(model, reply, graph);
+    } catch (error) {
+      if (asRequestError(error).code === 'busy') {
+        this.asked = ''; // a cell began; after it there is another chance
+      }
+    }
+  }
+
+  // -- what it says ---------------------------------------------------------------------------------------------------
+
+  private items(): Item[] {
+    const { root } = this;
+    if (!root) {
+      return [];
+    }
+    const states = statesOf(root);
+    const nan = this.answers?.nan ?? null;
+    const change = this.answers?.change ?? null;
+    return [
+      ...this.failures(states),
+      ...(nan ? [this.nanItem(nan)] : []),
+      ...this.others(states),
+      ...this.speed(states),
+      ...(this.answers ? [this.changeItem(change)] : [])
+    ];
+  }
+
+  private failures({ failed }: States): Item[] {
+    const [culprit] = failed;
+    if (!culprit) {
+      return [];
+    }
+    const name = culprit.path === '' ? culprit.attr : culprit.path;
+    const reason = culprit.why.length > REASON ? `${culprit.why.slice(0, REASON - 1)}…` : culprit.why;
+    return [
+      {
+        key: 'failed',
+        tone: 'bad',
+        text: `${plural(failed.length, 'Block')} failed: ${name}${reason === '' ? '' : ` – ${reason}`}`,
+        title: failed.map(({ path, attr, why }) => `${path || attr}: ${why}`).join('\n'),
+        act: () => this.events.onBlock(culprit.path)
+      }
+    ];
+  }
+
+  /** Blocks that run as Python, or that all run as graphs. */
+  private others({ blocks, failed, eager, plain, waiting }: States): Item[] {
+    const items: Item[] = [];
+    const listed = (key: string, nodes: BlockNode[], word: string): void => {
+      const [one] = nodes;
+      if (one) {
+        const names = nodes.slice(0, 10).map(({ path, attr, why }) => `${path || attr}: ${why}`);
+        items.push({
+          key,
+          tone: 'note',
+          text: `${plural(nodes.length, 'Block')} ${word}`,
+          title: [...names, nodes.length > 10 ? `and ${nodes.length - 10} more` : ''].join('\n').trim(),
+          act: () => this.events.onBlock(one.path)
+        });
+      }
+    };
+    listed('eager', eager, 'not hybridized');
+    listed('plain', plain, 'plain');
+    if (failed.length === 0 && items.length === 0) {
+      const isWaiting = waiting === blocks;
+      items.push({
+        key: 'hybrid',
+        tone: 'calm',
+        text: isWaiting
+          ? `${plural(blocks, 'Block')} hybridized, not called yet`
+          : blocks === 1
+            ? 'The Block is hybrid'
+            : `All ${blocks} Blocks hybrid`,
+        title: 'Every Block runs as a graph, its own or that of a Block around it',
+        act: null
+      });
+    }
+    return items;
+  }
+
+  private nanItem(nan: NanAnswer): Item {
+    const base = { key: 'nan', tone: 'bad' as const, title: nan.text };
+    if (nan.source === 'logged') {
+      const text = `${nan.name} not finite at step ${nan.step ?? '?'}`;
+      return this.isWatching === this.model
+        ? { ...base, text: `${text}: run the cell again, it stops there`, act: null }
+        : { ...base, text: `${text}: find where`, act: () => void this.watch(nan) };
+    }
+    const what = nan.part === 'backward' ? 'NaN first in the backward of' : 'NaN first in';
+    const where = nan.path === null || nan.path === '' ? nan.name : nan.path;
+    const text =
+      nan.source === 'watched'
+        ? `${what} ${where}${nan.operator === '' ? '' : ` (${nan.operator})`}`
+        : `${plural(nan.count, 'parameter')} with NaN: ${nan.name}`;
+    return { ...base, text, act: () => this.events.onNan(nan) };
+  }
+
+  /** Stop at the operator that makes the NaN, when the cell runs again. */
+  private async watch(nan: NanAnswer): Promise<void> {
+    const { requester, model } = this;
+    try {
+      await requester?.request('watch_nan', { model, on: true });
+      this.isWatching = model;
+      this.render();
+      this.say('Stop at NaN is on. Run the cell again: it stops at the operator.');
+    } catch (error) {
+      this.say(asRequestError(error).message);
+    }
+    this.events.onNan(nan);
+  }
+
+  private speed({ blocks, waiting, eager, plain }: States): Item[] {
+    const slowest = this.slowest.get(this.model);
+    if (slowest) {
+      const share =
+        slowest.share < 0.1 ? (100 * slowest.share).toFixed(1) : String(Math.round(100 * slowest.share));
+      return [
+        {
+          key: 'slow',
+          tone: 'calm',
+          text: `slowest: ${slowest.name} ${share}%`,
+          title: slowest.text,
+          act: () => this.events.onSlowest(slowest)
+        }
+      ];
+    }
+    const hasGraph = this.root !== null && first(this.root, node => node.graphs > 0) !== null;
+    if (!hasGraph || !this.requester || waiting + eager.length + plain.length >= blocks) {
+      return [];
+    }
+    return [
+      {
+        key: 'slow',
+        tone: 'calm',
+        text: 'find the slowest operator',
+        title: 'Measure the operators of the graph, on random numbers of the shapes of the last call',
+        act: () => this.events.onSlowest(null)
+      }
+    ];
+  }
+
+  private changeItem(change: ChangeAnswer | null): Item {
+    const key = 'change';
+    if (change === null) {
+      const title = 'This kernel has neither saved nor loaded the model';
+      return { key, tone: 'calm', text: 'not saved yet', title, act: null };
+    }
+    const when = timeText(change.when, new Date());
+    const title = `${change.path}, ${change.how === 'loaded' ? 'loaded' : 'saved'} ${when}`;
+    const compare = change.reachable ? (): void => this.events.onCompare(change.file) : null;
+    if (change.how === 'unknown') {
+      const text = `${change.file} ${when}: compare`;
+      return { key, tone: 'calm', text, title: `${title}; not by this kernel`, act: compare };
+    }
+    const since = change.how === 'saved' ? 'since the save' : 'since it was loaded';
+    const parts = [
+      change.structure ? 'Blocks or parameters' : '',
+      change.changed > 0 ? plural(change.changed, 'tensor') : ''
+    ].filter(text => text !== '');
+    if (parts.length > 0) {
+      const text = `${parts.join(' and ')} changed ${since}`;
+      return { key, tone: 'note', text, title: `${title}. Written values count as changed`, act: compare };
+    }
+    const unsure =
+      change.unsure > 0 ? `. ${plural(change.unsure, 'tensor')} other programs may have written to` : '';
+    const text = `${change.how} ${when}`;
+    return { key, tone: 'calm', text, title: `${title}: nothing changed since${unsure}`, act: compare };
+  }
+
+  // -- on the page ----------------------------------------------------------------------------------------------------
+
+  private render(): void {
+    const items = this.items();
+    this.element.hidden = items.length === 0;
+    this.write(items);
+    const bad = items
+      .filter(item => item.tone === 'bad')
+      .map(item => item.text)
+      .join('. ');
+    if (bad !== this.badBefore) {
+      // What is bad from the start is read where it stands; what comes later is said.
+      if (this.badBefore !== null && this.modelSaid === this.model) {
+        this.say(bad === '' ? 'All is well again.' : bad);
+      }
+      this.badBefore = bad;
+    }
+    this.modelSaid = this.model;
+  }
+
+  private write(items: readonly Item[]): void {
+    const written = JSON.stringify(
+      items.map(({ key, tone, text, title, act }) => [key, tone, text, title, act !== null])
+    );
+    this.shown = new Map(items.map(item => [item.key, item]));
+    if (written === this.written) {
+      return;
+    }
+    this.written = written;
+    keepFocus(this.list, () =>
+      replace(
+        this.list,
+        ...items.map(({ key, tone, text, title, act }) =>
+          h(
+            'li',
+            { class: `hl-answer hl-answer-${tone}` },
+            act
+              ? button(text, () => this.shown.get(key)?.act?.(), { class: 'hl-link', title, 'data-key': key })
+              : h('span', { title }, text)
+          )
+        )
+      )
+    );
+  }
+
+  private say(text: string): void {
+    this.spoken.textContent = text;
+  }
+
+  /** Tell of the first Block that has failed since the tree was shown last. */
+  private tellFailures(): void {
+    const failed = this.root ? statesOf(this.root).failed.map(node => node.path) : [];
+    const before = this.failedBefore;
+    this.failedBefore = new Set(failed);
+    const newly = before && failed.find(path => !before.has(path));
+    if (newly !== null && newly !== undefined) {
+      this.events.onFailed?.(newly);
+    }
+  }
+
+  private readonly list: HTMLElement;
+  private readonly spoken: HTMLElement;
+  private requester: Requester | null = null;
+  private model = '';
+  private root: BlockNode | null = null;
+  private compiled = '';
+  private answers: AnswersReply | null = null;
+  private slowest = new Map<string, Slowest>();
+  private asked = '';
+  private isWatching = '';
+  private failedBefore: ReadonlySet<string> | null = null;
+  private badBefore: string | null = null;
+  private modelSaid = '';
+  private written = '';
+  private shown = new Map<string, Item>();
+  private resting: ReturnType<typeof setTimeout> | undefined;
+}
+
+/** Each Block once; of those that failed the ones whose own code did, where that is known. */
+function statesOf(root: BlockNode): States {
+  const states: States = { blocks: 0, failed: [], eager: [], plain: [], waiting: 0 };
+  const waiting = [root];
+  for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
+    if (node.shared_with === null) {
+      states.blocks++;
+      if (node.state === 'failed' || node.state === 'eager' || node.state === 'plain') {
+        states[node.state].push(node);
+      }
+      states.waiting += node.state === 'waiting' ? 1 : 0;
+    }
+    waiting.push(...[...node.children].reverse());
+  }
+  const own = states.failed.filter(node => !node.why.startsWith('its graph failed in '));
+  states.failed = own.length > 0 ? own : states.failed;
+  return states;
+}

@@ -1,0 +1,261 @@
+// The banner: what it says of a model, where each answer leads, when it is quiet, and what it asks the kernel.
+
+import { buttonOf, click, mount, settle } from './page';
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { AnswersReply, BlockNode, NanAnswer, OverlayReply } from '../src/protocol/messages';
+import { Banner } from '../src/view/banner';
+import { timeText } from '../src/view/words';
+import { TableKernel, block, graph, network } from './records';
+
+const NOW = Date.now() / 1000;
+
+const nan = (changes: Partial<NanAnswer> = {}): NanAnswer => ({
+  source: 'watched',
+  path: 'features.0',
+  operator: 'log',
+  part: 'forward',
+  name: 'net.features.0',
+  step: null,
+  count: 0,
+  text: 'log gives 3 NaN',
+  location: null,
+  ...changes
+});
+
+const answers = (changes: Partial<AnswersReply> = {}): AnswersReply => ({
+  model: 'm1',
+  nan: null,
+  change: {
+    how: 'saved',
+    file: 'net.hlab',
+    path: '/home/net.hlab',
+    reachable: true,
+    when: NOW,
+    changed: 0,
+    unsure: 0,
+    parameters: 4,
+    structure: false
+  },
+  measurable: false,
+  ...changes
+});
+
+const times = (): OverlayReply => ({
+  kind: 'time',
+  program: 'p1',
+  unit: 's',
+  headline: 'forward: 3 ms, on random numbers',
+  missing: '',
+  items: [
+    { id: 'n1', value: 0.002, share: 0.055, text: '2 ms (5.5%)', bad: false },
+    { id: 'n2', value: 0.001, share: 0.02, text: '1 ms (2%)', bad: false }
+  ],
+  marked: ['n1', 'n2'],
+  timeline: [],
+  step: []
+});
+
+/** As the banner writes it. */
+const today = timeText(NOW, new Date());
+
+function banner(reply: AnswersReply, isSeen = true): { banner: Banner; told: string[]; kernel: TableKernel } {
+  const told: string[] = [];
+  const kernel = new TableKernel({
+    answers: () => reply,
+    overlay: () => times(),
+    graph: () => graph({ program: 'p1' }),
+    watch_nan: () => ({ on: true })
+  });
+  const made = new Banner(
+    {
+      onBlock: path => told.push(`block ${path}`),
+      onNan: item => told.push(`nan ${item.source}`),
+      onSlowest: found =>
+        told.push(found ? `slowest ${found.path}|${found.program}|${found.node}` : 'measure'),
+      onCompare: file => told.push(`compare ${file}`),
+      onFailed: path => told.push(`failed ${path}`)
+    },
+    () => isSeen
+  );
+  made.connect(kernel);
+  mount(made.element);
+  return { banner: made, told, kernel };
+}
+
+const texts = (made: Banner): string[] =>
+  [...made.element.querySelectorAll('.hl-answer')].map(item => item.textContent ?? '');
+const status = (made: Banner): string => made.element.querySelector('[role=status]')?.textContent ?? '';
+
+function broken(): BlockNode {
+  const root = network();
+  const [features] = root.children;
+  features!.state = root.state = 'failed';
+  features!.why = 'HL101: reads x.shape (cell 4, line 12)';
+  root.why = 'its graph failed in features: HL101: reads x.shape (cell 4, line 12)';
+  return root;
+}
+
+test('a model where all is well has one calm line', async () => {
+  const { banner: made, told } = banner(answers());
+  made.showTree('m1', network(), '');
+  await made.refresh();
+  assert.deepEqual(texts(made), ['All 5 Blocks hybrid', 'find the slowest operator', `saved ${today}`]);
+  assert.equal(made.element.querySelectorAll('.hl-answer-bad, .hl-answer-note').length, 0);
+  assert.equal(status(made), '');
+  click(buttonOf(made.element, `saved ${today}`));
+  click(buttonOf(made.element, 'find the slowest operator'));
+  assert.deepEqual(told, ['compare net.hlab', 'measure']);
+});
+
+test('each answer leads to its place', async () => {
+  const change = { ...answers().change!, changed: 12 };
+  const { banner: made, told } = banner(answers({ nan: nan(), change }));
+  made.showTree('m1', broken(), '');
+  await made.refresh();
+  made.measured('m1', times(), graph({ program: 'p1' }));
+  assert.deepEqual(texts(made), [
+    '1 Block failed: features – HL101: reads x.shape (cell 4, line 12)',
+    'NaN first in features.0 (log)',
+    'slowest: Convolution 5.5%',
+    '12 tensors changed since the save'
+  ]);
+  made.element.querySelectorAll<HTMLElement>('button').forEach(click);
+  assert.deepEqual(told, ['block features', 'nan watched', 'slowest |p1|n1', 'compare net.hlab']);
+});
+
+test('Blocks that run as Python are counted by their state', async () => {
+  const { banner: made } = banner(answers({ change: null }));
+  const root = block('', {
+    state: 'plain',
+    hybrid: false,
+    children: [
+      block('a', { state: 'eager' }),
+      block('b', { state: 'eager' }),
+      block('c', { state: 'active', graphs: 1 })
+    ]
+  });
+  made.showTree('m1', root, '');
+  await made.refresh();
+  assert.deepEqual(texts(made).slice(0, 2), ['2 Blocks not hybridized', '1 Block plain']);
+  assert.equal(texts(made).at(-1), 'not saved yet');
+  const waiting = block('', { state: 'waiting' });
+  made.showTree('m2', waiting, '');
+  assert.deepEqual(texts(made), ['1 Block hybridized, not called yet']);
+});
+
+test('NaN is told by where it comes from', async () => {
+  const cases: [Partial<NanAnswer>, string][] = [
+    [{ part: 'backward', path: 'a.b', operator: '' }, 'NaN first in the backward of a.b'],
+    [{ path: '', operator: 'exp', name: 'net' }, 'NaN first in net (exp)'],
+    [{ source: 'parameters', count: 3, name: 'a.weight' }, '3 parameters with NaN: a.weight'],
+    [{ source: 'logged', name: 'loss', step: 57, path: null }, 'loss not finite at step 57: find where']
+  ];
+  for (const [changes, text] of cases) {
+    const { banner: made } = banner(answers({ nan: nan(changes) }));
+    made.showTree('m1', network(), '');
+    await made.refresh();
+    assert.equal(texts(made)[0], text);
+  }
+});
+
+test('a logged NaN is found by one click: the watch is on, and the cell is to run again', async () => {
+  const { banner: made, kernel } = banner(
+    answers({ nan: nan({ source: 'logged', name: 'loss', step: 57, path: null }) })
+  );
+  made.showTree('m1', network(), '');
+  await made.refresh();
+  click(buttonOf(made.element, 'loss not finite at step 57: find where'));
+  await settle();
+  assert.deepEqual(kernel.asked.at(-1), { type: 'watch_nan', body: { model: 'm1', on: true } });
+  assert.equal(texts(made)[0], 'loss not finite at step 57: run the cell again, it stops there');
+  assert.match(status(made), /Run the cell again/);
+});
+
+test('what is said politely is what is new', async () => {
+  const reply = answers();
+  const { banner: made } = banner(reply);
+  made.showTree('m1', network(), '');
+  await made.refresh();
+  assert.equal(status(made), '');
+  reply.nan = nan();
+  await made.refresh();
+  assert.equal(status(made), 'NaN first in features.0 (log)');
+  reply.nan = null;
+  await made.refresh();
+  assert.equal(status(made), 'All is well again.');
+});
+
+test('a Block that fails now is told of once, and none that had failed before', () => {
+  const { banner: made, told } = banner(answers());
+  made.showTree('m1', broken(), '');
+  assert.deepEqual(told, [], 'it had failed when the model was shown first');
+  made.showTree('m2', network(), '');
+  made.showTree('m2', broken(), '');
+  made.showTree('m2', broken(), '');
+  assert.deepEqual(told, ['failed features']);
+});
+
+test('changes: by hand, of the structure, of files of another kernel', async () => {
+  const change = answers().change!;
+  const cases: [Partial<typeof change>, string][] = [
+    [{ changed: 1 }, '1 tensor changed since the save'],
+    [{ changed: 2, how: 'loaded' }, '2 tensors changed since it was loaded'],
+    [{ changed: 2, structure: true }, 'Blocks or parameters and 2 tensors changed since the save'],
+    [{ how: 'unknown' }, `net.hlab ${today}: compare`]
+  ];
+  for (const [changes, text] of cases) {
+    const { banner: made } = banner(answers({ change: { ...change, ...changes } }));
+    made.showTree('m1', network(), '');
+    await made.refresh();
+    assert.equal(texts(made).at(-1), text);
+  }
+  const far = banner(answers({ change: { ...change, changed: 1, reachable: false } })).banner;
+  far.showTree('m1', network(), '');
+  await far.refresh();
+  assert.equal(far.element.querySelectorAll('[data-key=change]').length, 0, 'compare would not find it');
+});
+
+test('a small model is measured unasked, once, where somebody sees it', async context => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  const { banner: made, kernel } = banner(answers({ measurable: true }));
+  made.showTree('m1', network(), 'a');
+  await made.refresh();
+  context.mock.timers.tick(1000);
+  assert.equal(kernel.asked.filter(({ type }) => type === 'overlay').length, 0);
+  context.mock.timers.tick(1000);
+  for (let i = 0; i < 10; i++) {
+    await Promise.resolve();
+  }
+  assert.equal(kernel.asked.filter(({ type }) => type === 'overlay').length, 1);
+  await made.refresh();
+  context.mock.timers.tick(5000);
+  assert.equal(kernel.asked.filter(({ type }) => type === 'overlay').length, 1);
+  assert.ok(texts(made).includes('slowest: Convolution 5.5%'));
+
+  const unseen = banner(answers({ measurable: true }), false);
+  unseen.banner.showTree('m1', network(), 'a');
+  await unseen.banner.refresh();
+  context.mock.timers.tick(5000);
+  assert.equal(unseen.kernel.asked.filter(({ type }) => type === 'overlay').length, 0);
+});
+
+test('names of models are text, and a kernel without the request is told of its Blocks all the same', async () => {
+  const made = new Banner(
+    {
+      onBlock: () => undefined,
+      onNan: () => undefined,
+      onSlowest: () => undefined,
+      onCompare: () => undefined
+    },
+    () => false
+  );
+  made.connect(new TableKernel({}));
+  mount(made.element);
+  const root = broken();
+  root.children[0]!.path = '<img src=x onerror=alert(1)>';
+  made.showTree('m1', root, '');
+  await made.refresh();
+  assert.equal(made.element.querySelector('img'), null);
+  assert.match(texts(made)[0]!, /1 Block failed: <img/);
+});
