@@ -11,8 +11,10 @@ import { documents } from './documents/plugin';
 import { workerLayout } from './graph/worker';
 import { CellDiagnosticsService } from './lab/cell-diagnostics';
 import { COMMANDS, addCommands } from './lab/commands';
+import { registerErrorOutput } from './lab/error-output';
 import { FileDiagnosticsService } from './lab/file-diagnostics';
 import { labIcon } from './lab/icon';
+import { cellIdOf, jumpToCell } from './lab/jump';
 import { KernelLink, mentionsHybridLab } from './lab/link';
 import { SizeMemory, ViewMemory, browserStore } from './lab/memory';
 import { HybridPanel } from './lab/panel';
@@ -138,9 +140,29 @@ const plugin: JupyterFrontEndPlugin<void> = {
         }
       });
     };
+    const showErrors = (notebook: NotebookPanel): void => {
+      registerErrorOutput({
+        rendermime: notebook.content.rendermime,
+        onLocation: location => {
+          const cellId = cellIdOf(notebook, location);
+          if (cellId !== null) {
+            void jumpToCell(notebook, { cellId, line: location.line, col: location.col });
+          }
+        },
+        onBlock: (model, path, name) => {
+          const shown = tabs.currentWidget?.content.isVisible ? tabs.currentWidget.content : panel;
+          if (!shown.isVisible) {
+            app.shell.activateById(panel.id);
+          }
+          void shown.upToDate.then(() => shown.view.reveal(model, path, name));
+        }
+      });
+    };
     tracker.forEach(showViews);
+    tracker.forEach(showErrors);
     tracker.widgetAdded.connect((_, notebook) => {
       showViews(notebook);
+      showErrors(notebook);
       const link = linkOf(notebook);
       let connected = false;
       link.changed.connect(() => {

@@ -9,7 +9,7 @@ import type { Location } from '../protocol/messages';
 import type { PaneMemory } from '../view/panes';
 import { KernelState, PanelView } from '../view/panel-view';
 import { splitPanes } from '../view/split-panes';
-import type { CellDiagnosticsService } from './cell-diagnostics';
+import type { CellDiagnosticsService, Cursor } from './cell-diagnostics';
 import { labIcon } from './icon';
 import { cellIdOf, jumpToCell } from './jump';
 import { KernelLink } from './link';
@@ -56,6 +56,7 @@ export class HybridPanel extends Widget {
       sizes: options.sizes,
       isTab: options.isTab,
       onLocation: location => void this.jump(location),
+      onCode: location => void this.mark(location),
       onConnect: () => void this.link?.connect(),
       ...(options.onTab && { onTab: options.onTab }),
       memory: {
@@ -67,6 +68,7 @@ export class HybridPanel extends Widget {
     this.node.append(this.view.element);
     options.tracker.currentChanged.connect(this.follow, this);
     options.diagnostics.changed.connect(this.onFindings, this);
+    options.diagnostics.cursorMoved.connect(this.onCursor, this);
     this.follow();
   }
 
@@ -106,6 +108,7 @@ export class HybridPanel extends Widget {
     void this.link?.setVisible(this, false);
     this.options.tracker.currentChanged.disconnect(this.follow, this);
     this.options.diagnostics.changed.disconnect(this.onFindings, this);
+    this.options.diagnostics.cursorMoved.disconnect(this.onCursor, this);
     super.dispose();
   }
 
@@ -163,6 +166,33 @@ export class HybridPanel extends Widget {
   private onFindings(_: unknown, panel: NotebookPanel): void {
     if (panel === this.current) {
       this.view.setCellFindings(this.options.diagnostics.findings(panel));
+    }
+  }
+
+  /** Mark the line of what is selected in the graph, without going there. */
+  private async mark(location: Location | null): Promise<void> {
+    const panel = this.current;
+    const cellId = panel && location && cellIdOf(panel, location);
+    if (panel) {
+      const { diagnostics } = this.options;
+      const isThere = cellId !== null && location !== null;
+      await diagnostics.mark(
+        panel,
+        isThere ? { cellId, first: location.line, last: location.end_line } : null
+      );
+    }
+  }
+
+  private onCursor(_: unknown, { panel, cellId, cell, first, last }: Cursor): void {
+    if (panel === this.current && this.isVisible) {
+      this.view.markCode(
+        location =>
+          (location.cell_id === ''
+            ? location.cell !== null && location.cell === cell
+            : location.cell_id === cellId) &&
+          location.line <= last &&
+          location.end_line >= first
+      );
     }
   }
 

@@ -35,7 +35,7 @@ export interface BannerEvents {
   onSlowest(slowest: Slowest | null): void;
   /** Compare the model with the file of this name, "" for its own. */
   onCompare(file: string): void;
-  /** Blocks failed that had not failed before. */
+  /** A Block failed that had not failed before, or had when the model was shown first. */
   onFailed?(path: string): void;
 }
 
@@ -394,8 +394,8 @@ export class Banner {
     const failed = this.root ? statesOf(this.root).failed.map(node => node.path) : [];
     const before = this.failedBefore;
     this.failedBefore = new Set(failed);
-    const newly = before && failed.find(path => !before.has(path));
-    if (newly !== null && newly !== undefined) {
+    const newly = failed.find(path => !before?.has(path));
+    if (newly !== undefined) {
       this.events.onFailed?.(newly);
     }
   }

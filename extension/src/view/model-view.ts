@@ -4,7 +4,17 @@
 import { GraphPane } from '../graph/graph-pane';
 import type { Layout } from '../graph/worker';
 import { Requester, RequestError, asRequestError } from '../protocol/channel';
-import type { BlockNode, GraphBox, GraphReply, Location, Parameter, TreeReply } from '../protocol/messages';
+import { STATES } from '../protocol/messages';
+import type {
+  BlockNode,
+  GraphBox,
+  GraphReply,
+  Location,
+  NanAnswer,
+  Parameter,
+  TreeReply
+} from '../protocol/messages';
+import { Banner, Slowest } from './banner';
 import { first } from './block-index';
 import { BlockTree } from './block-tree';
 import { Details } from './details';
@@ -30,6 +40,10 @@ export interface ModelViewOptions {
   isFile?: boolean;
   /** Go to a place in a cell. */
   onLocation?(location: Location): void;
+  /** The code of what is selected in the graph, null where it has none; it is shown without going there. */
+  onCode?(location: Location | null): void;
+  /** Compare the model with the file of this name. */
+  onCompare?(file: string): void;
   /** The Block the user selected. */
   onSelect?(path: string): void;
   /** A picture was drawn: cleaned SVG, for the static fallback. */
@@ -49,6 +63,8 @@ export interface ViewTab {
 export interface Looked {
   model: string;
   block: string;
+  /** The Block whose graph is drawn, where that is another one. */
+  graph?: string;
   program: string;
   open: string[];
   scale: number;
@@ -69,6 +85,8 @@ export class ModelView {
   readonly drawer: Drawer;
   /** Sentences that come and go. */
   readonly notices = new Notices();
+  /** The four questions, answered in one line. */
+  readonly banner: Banner;
   /** Whether the user has picked this model among others. */
   isPicked = false;
   /** The contents of the tab of findings. */
@@ -77,22 +95,38 @@ export class ModelView {
   constructor(private readonly options: ModelViewOptions) {
     this.tree = new BlockTree({
       onSelect: node => this.onSelect(node),
-      onOpen: () => this.drawer.open('details')
+      onOpen: node => {
+        this.drawGraphOf(node.path);
+        this.drawer.open('details');
+      }
     });
+    this.banner = new Banner(
+      {
+        onBlock: path => this.reveal(path),
+        onNan: nan => void this.showNan(nan),
+        onSlowest: slowest => void this.showSlowest(slowest),
+        onCompare: file => options.onCompare?.(file),
+        onFailed: path => this.showFailed(path)
+      },
+      () => this.element.getClientRects().length > 0
+    );
     this.graph = new GraphPane(options.layout, {
       onNode: node => {
         this.showsNode = true;
         this.peekAt([node.label || node.op, ...node.outputs.map(tensorText)].join(' '));
         this.details.showNode(node, this.framesOf(node.box), this.name);
         this.details.add('Measured', this.overlays.textOf(node.id));
+        this.follow(node.block, node.location);
       },
       onBox: box => {
         this.showsNode = true;
         this.peekAt([box.label, ...box.outputs.map(tensorText)].join(' '));
         this.details.showBox(box, this.framesOf(box.parent), this.operatorsIn(box), this.name);
         this.details.add('Measured', this.overlays.textOf(box.id));
+        this.follow(box.block, box.location);
       },
       onNothing: () => {
+        options.onCode?.(null);
         this.showsNode = false;
         this.peekAt('');
         const selected = this.selectedNode();
@@ -107,8 +141,11 @@ export class ModelView {
         void this.draw();
       },
       onLocation: options.onLocation,
+      ...(!options.isFile && {
+        onParameter: ({ path }) => void this.showParameter(path)
+      }),
       ...(options.onPicture && {
-        onPicture: (svg: string) => options.onPicture?.(svg, this.tree.selected ?? '')
+        onPicture: (svg: string) => options.onPicture?.(svg, this.shown?.path ?? '')
       })
     });
     this.details = new Details({
@@ -120,6 +157,15 @@ export class ModelView {
       })
     });
     this.overlays = new Overlays(this.graph, blocks => this.tree.measure(blocks));
+    this.overlays.onMeasured = reply => {
+      if (this.shown && this.current) {
+        this.banner.measured(this.current.model.id, reply, this.shown);
+      }
+    };
+    this.graph.stateOf = path => {
+      const node = this.tree.node(path);
+      return node ? STATES[node.state].word : '';
+    };
     this.findings = new FindingsList();
     this.others = new FindingsList();
     this.othersSection = h(
@@ -235,6 +281,7 @@ export class ModelView {
       this.graph.warm();
       this.requester = requester;
       this.overlays.connect(this.options.isFile ? null : requester);
+      this.banner.connect(this.options.isFile ? null : requester);
       this.drawnKey = '';
       void this.draw();
       this.onTab(this.drawer.current);
@@ -246,7 +293,10 @@ export class ModelView {
     const { open, scale } = this.graph.looked;
     const block = this.tree.selected;
     return (this.isChosen || this.isPicked) && block !== null
-      ? { model: this.name, block, program: this.program, open: open.slice(0, OPEN), scale }
+      ? {
+          ...{ model: this.name, block, program: this.program, open: open.slice(0, OPEN), scale },
+          ...(this.graphPath !== block && { graph: this.graphPath })
+        }
       : null;
   }
 
@@ -285,6 +335,8 @@ export class ModelView {
       this.recalled = null;
       this.isChosen = true;
       this.program = recalled.program;
+      this.graphPath =
+        recalled.graph !== undefined && this.tree.node(recalled.graph) ? recalled.graph : recalled.block;
       this.graph.recall(recalled);
     }
     let moved = isNew;
@@ -298,6 +350,7 @@ export class ModelView {
         moved = true;
         this.tree.select(start.path);
       }
+      this.graphPath = start.path;
     }
     const selected = this.selectedNode();
     if (selected && (moved || !this.showsNode)) {
@@ -305,12 +358,19 @@ export class ModelView {
       this.peekAt('');
       this.details.showBlock(selected, model.name);
     }
-    if (graph && graph.path === selected?.path) {
-      this.present(graph);
+    if (!this.tree.node(this.graphPath)) {
+      this.graphPath = selected?.path ?? '';
+    }
+    if (graph && graph.path === this.graphPath) {
+      void this.present(graph);
     } else {
       void this.draw();
     }
     this.onTab(this.drawer.current);
+    if (!this.options.isFile) {
+      this.banner.showTree(model.id, root, model.summary);
+      void this.banner.refresh();
+    }
   }
 
   /** The tab counts the model's own `findings`, as the tree does; `others` are listed below them. */
@@ -339,34 +399,137 @@ export class ModelView {
   showDifference(block: string, marks: readonly GraphMark[]): void {
     this.marked = { block, marks };
     this.program = 'traced';
-    if (block === this.tree.selected) {
-      this.drawnKey = '';
-      void this.draw();
-    } else {
-      this.select(block);
+    this.graphPath = block;
+    this.drawnKey = '';
+    if (this.tree.select(block)) {
+      const node = this.selectedNode();
+      if (node) {
+        this.isChosen = true;
+        this.details.showBlock(node, this.name);
+      }
     }
+    void this.draw();
+  }
+
+  /** Mark what a piece of code computes in the graph; returns how many operators that are. */
+  markCode(isThere: (location: Location) => boolean): number {
+    return this.graph.markCode(isThere);
+  }
+
+  /** Show a Block: its row, its box in the graph, and why it is in its state. */
+  reveal(path: string): void {
+    if (this.tree.select(path)) {
+      const node = this.selectedNode();
+      if (node) {
+        this.onSelect(node);
+      }
+      this.drawer.open('details');
+    }
+  }
+
+  /** A Block failed just now: show its row, unless the user is at work here. */
+  private showFailed(path: string): void {
+    const isInUse = this.element.matches(':hover') || this.element.contains(document.activeElement);
+    if (!isInUse && this.tree.select(path)) {
+      const node = this.selectedNode();
+      if (node) {
+        this.onSelect(node);
+      }
+    }
+  }
+
+  /** Show the Block and the operator where NaN came first, and its line. */
+  private async showNan(nan: NanAnswer): Promise<void> {
+    if (nan.source === 'logged') {
+      this.drawer.open('training');
+      return;
+    }
+    if (nan.path !== null) {
+      this.reveal(nan.path);
+      await this.drawing;
+      const node = this.shown?.nodes.find(({ block, op }) => block === nan.path && op === nan.operator);
+      if (node) {
+        await this.graph.select(node.id);
+      }
+    }
+    if (nan.source === 'parameters') {
+      await this.showParameter(nan.name);
+    }
+    if (nan.location) {
+      this.options.onCode?.(nan.location);
+    }
+  }
+
+  /** Show the times of operators, measured now where they are not yet, and the slowest of them. */
+  private async showSlowest(slowest: Slowest | null): Promise<void> {
+    if (slowest && (this.shown?.path !== slowest.path || this.shown.program !== slowest.program)) {
+      this.isChosen = true;
+      this.program = slowest.program;
+      this.drawGraphOf(slowest.path);
+      await this.drawing;
+    }
+    const reply = await this.overlays.choose('time');
+    const id = slowest?.node ?? reply?.marked[0];
+    if (id !== undefined) {
+      await this.graph.select(id);
+    }
+  }
+
+  /** What is selected in the graph has its row in the tree, and its line of code marked. */
+  private follow(block: string | null, location: number | null): void {
+    if (block !== null && this.tree.node(block) && block !== this.tree.selected) {
+      this.isChosen = true;
+      this.tree.select(block);
+      this.options.onSelect?.(block);
+    }
+    this.options.onCode?.(location === null ? null : (this.shown?.locations[location] ?? null));
+  }
+
+  /** Draw the graph of a Block by itself. */
+  private drawGraphOf(path: string): void {
+    this.graphPath = path;
+    this.drawing = this.draw();
   }
 
   private onSelect(node: BlockNode): void {
     this.isChosen = true;
     this.showsNode = false;
     this.peekAt('');
-    if (this.program !== 'traced') {
-      this.program = ''; // another Block has other programs
-    }
     this.details.showBlock(node, this.name);
     this.options.onSelect?.(node.path);
     clearTimeout(this.resting);
-    this.resting = setTimeout(() => void this.draw(), REST);
+    this.drawing = new Promise(resolve => {
+      this.resting = setTimeout(() => void this.showInGraph(node).then(resolve), REST);
+    });
+  }
+
+  /** Show the box of a Block in the graph that is drawn; where it has none there, draw the Block's own graph. */
+  private async showInGraph(node: BlockNode): Promise<void> {
+    if (node.path === this.graphPath && this.shown?.path === node.path) {
+      this.graph.deselect();
+      return;
+    }
+    const isAround = this.graphPath === '' || node.path.startsWith(`${this.graphPath}.`);
+    if (isAround && this.shown?.path === this.graphPath && (await this.graph.showBlock(node.path))) {
+      this.showsNode = false;
+      this.peekAt('');
+      this.details.showBlock(node, this.name);
+      return;
+    }
+    if (this.program !== 'traced') {
+      this.program = ''; // another Block has other programs
+    }
+    this.graphPath = node.path;
+    await this.draw();
   }
 
   private async draw(): Promise<void> {
     const { requester, current } = this;
-    const node = this.selectedNode();
-    if (!requester || !current || !node) {
+    const path = this.graphPath;
+    if (!requester || !current || !this.tree.node(path)) {
       return;
     }
-    const key = `${current.model.id}|${current.model.revision}|${node.path}|${this.program}`;
+    const key = `${current.model.id}|${current.model.revision}|${path}|${this.program}`;
     if (key === this.drawnKey) {
       return;
     }
@@ -374,11 +537,11 @@ export class ModelView {
     try {
       const graph = await requester.request('graph', {
         model: current.model.id,
-        path: node.path,
+        path,
         program: this.program
       });
       if (key === this.drawnKey) {
-        this.present(graph);
+        await this.present(graph);
       }
     } catch (error) {
       if (key === this.drawnKey) {
@@ -409,7 +572,7 @@ export class ModelView {
     );
   }
 
-  private present(graph: GraphReply): void {
+  private async present(graph: GraphReply): Promise<void> {
     const { current } = this;
     this.shown = graph;
     this.details.locations = graph.locations;
@@ -423,6 +586,19 @@ export class ModelView {
       this.marked = null;
       void drawn.then(() => this.overlays.mark(markedNodes(graph, marked.marks)));
     }
+    await drawn;
+  }
+
+  /** The numbers of a parameter of an operator, by its path in the model. */
+  private async showParameter(path: string): Promise<void> {
+    const parts = path.split('.');
+    const name = parts.pop() ?? '';
+    const block = parts.join('.');
+    const parameter = this.tree.node(block)?.parameters.find(each => each.name === name);
+    this.drawer.open('details');
+    if (parameter) {
+      await this.showNumbers(block, parameter);
+    }
   }
 
   /** The numbers of a parameter, and of its gradient. */
@@ -431,6 +607,9 @@ export class ModelView {
     if (!requester || !current) {
       return;
     }
+    const asked = `${path}|${parameter.name}`;
+    this.asked = asked;
+    const before = this.details.element.firstElementChild;
     const kinds = parameter.grad_req === 'null' ? (['data'] as const) : (['data', 'grad'] as const);
     try {
       const replies = await Promise.all(
@@ -438,7 +617,8 @@ export class ModelView {
           requester.request('values', { model: current.model.id, path, name: parameter.name, what })
         )
       );
-      if (path === this.tree.selected && !this.showsNode) {
+      // Something else may have been selected meanwhile.
+      if (asked === this.asked && before === this.details.element.firstElementChild) {
         this.details.showNumbers(...replies.map(numbersOf));
       }
     } catch (error) {
@@ -498,6 +678,12 @@ export class ModelView {
   private isChosen = false;
   private recalled: Looked | null = null;
   private drawnKey = '';
+  /** The Block whose graph is drawn. */
+  private graphPath = '';
+  /** Resolves when the graph that is wanted is drawn. */
+  private drawing: Promise<void> = Promise.resolve();
+  /** The parameter whose numbers were asked for last. */
+  private asked = '';
   private showsNode = false;
   private resting: ReturnType<typeof setTimeout> | undefined;
 }

@@ -112,6 +112,11 @@ export class OverlayBar {
     return this.kinds.hidden || this.kinds.value === '' ? null : (this.kinds.value as OverlayKind);
   }
 
+  /** Choose an overlay, without asking for it. */
+  choose(kind: OverlayKind): void {
+    this.kinds.value = kind;
+  }
+
   get inputs(): string {
     return this.data.value.trim();
   }

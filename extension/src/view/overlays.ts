@@ -3,7 +3,7 @@
 import { Measured, marked, measuredOf } from '../graph/measured';
 import { Requester, asRequestError } from '../protocol/channel';
 import type { GraphBox, GraphReply, OverlayItem, OverlayReply } from '../protocol/messages';
-import { OverlayBar } from './overlay-bar';
+import { OverlayBar, OverlayKind } from './overlay-bar';
 
 /** Milliseconds after which the kernel is asked again whether a call came whose inputs it was to keep. */
 const LOOK = 1500;
@@ -77,6 +77,16 @@ export class Overlays {
     }
   }
 
+  /** Show an overlay of the graph that is drawn; the reply, null where there is none. */
+  async choose(kind: OverlayKind): Promise<OverlayReply | null> {
+    this.bar.choose(kind);
+    await this.ask();
+    return this.reply;
+  }
+
+  /** Called with what was measured of the graph that is drawn. */
+  onMeasured: (reply: OverlayReply) => void = () => undefined;
+
   /** What is measured of a node or box, in words. */
   textOf(id: string): string {
     return this.reply?.items.find(item => item.id === id)?.text ?? '';
@@ -105,6 +115,7 @@ export class Overlays {
       if (asked === this.asked && kind === this.bar.kind) {
         this.present(reply);
         this.bar.show(reply, id => this.picture.nameOf(id));
+        this.onMeasured(reply);
       }
     } catch (error) {
       if (asked === this.asked && kind === this.bar.kind) {

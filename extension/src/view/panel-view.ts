@@ -50,6 +50,8 @@ export interface PanelViewOptions {
   /** Where the sizes of panes and drawer are remembered. */
   sizes?: PaneMemory;
   onLocation(location: Location): void;
+  /** The code of what is selected in the graph, null where it has none. */
+  onCode?(location: Location | null): void;
   /** Try to reach the kernel again. */
   onConnect(): void;
   /** Whether this is a tab as wide as the main area. */
@@ -124,8 +126,11 @@ export class PanelView {
         { id: 'training', name: 'Training', content: this.curves.element }
       ],
       onLocation: options.onLocation,
+      ...(options.onCode && { onCode: options.onCode }),
+      onCompare: file => void this.actions.compare(file),
       onSelect: path => this.actions.setBlock(path)
     });
+    this.banner.append(this.view.banner.element);
     results.append(this.view.notices.list);
     this.view.drawer.offer('training', false);
     this.menu = new Popover('⋯', 'More actions', this.actions.more, this.rulesLabel);
@@ -193,6 +198,37 @@ export class PanelView {
     this.view.connect(state.requester);
     this.addNotes(state.models);
     this.showModels();
+    if (state.models !== this.answered) {
+      this.answered = state.models;
+      void this.view.banner.refresh();
+    }
+  }
+
+  /** Show a Block of a model: its id, or else the name before the first dot, tells which. */
+  reveal(model: string, path: string, name: string): void {
+    const found =
+      this.models.find(each => each.id === model) ??
+      this.models.find(each => each.name === name.split('.')[0]);
+    if (found) {
+      this.wanted = { model: found.id, path };
+      this.chosenId = found.id;
+      this.view.isPicked = true;
+      this.showModels();
+      this.revealWanted();
+    }
+  }
+
+  private revealWanted(): void {
+    const { wanted, loaded } = this;
+    if (wanted && loaded?.tree.model.id === wanted.model) {
+      this.wanted = null;
+      this.view.reveal(wanted.path);
+    }
+  }
+
+  /** Mark what a piece of code computes in the graph. */
+  markCode(isThere: (location: Location) => boolean): void {
+    this.view.markCode(isThere);
   }
 
   /** Called when the user asks for other rules. */
@@ -318,6 +354,9 @@ export class PanelView {
     this.actions.setModels(this.models, this.state?.models?.saving ?? {});
     this.actions.setModel(chosen);
     this.view.headline.hidden = chosen === null;
+    if (chosen === null) {
+      this.view.banner.clear();
+    }
     this.showHint(chosen !== null);
     if (chosen) {
       this.chosenName = chosen.name;
@@ -380,6 +419,7 @@ export class PanelView {
       this.loaded = { requester, tree };
       this.view.complain('');
       this.view.showTree(tree);
+      this.revealWanted();
       const { findings } = await requester.request('findings', { model: model.id });
       if (revision === this.shownRevision) {
         this.modelFindings = findings;
@@ -457,6 +497,10 @@ export class PanelView {
   private readonly rulesLabel: HTMLElement;
   private state: KernelState | null = null;
   private lastCurves: CurvesReply | null = null;
+  /** The push after which the banner was asked for last. */
+  private answered: ModelsReply | null = null;
+  /** A Block to show as soon as its model is shown. */
+  private wanted: { model: string; path: string } | null = null;
   private lastPush: ModelsReply | null = null;
   private hintKey: string | null = null;
   private chosenId: string | null = null;

@@ -63,6 +63,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
       { id: 'results', name: 'Results', content: results },
       { id: 'saves', name: 'Saves', content: saves, onShow: () => void actions.showSaves() }
     ],
+    onCompare: file => void actions.compare(file),
     onSelect: path => {
       actions.setBlock(path);
       model.set('selected', path);
@@ -133,6 +134,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
     h('style', {}, styles, frameStyles, graphStyles, overlayStyles, followStyles),
     tools,
     menu.panel,
+    h('div', { class: 'hl-line' }, view.banner.element),
     view.element
   );
   el.append(root);
