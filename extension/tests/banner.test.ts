@@ -116,8 +116,8 @@ test('each answer leads to its place', async () => {
   await made.refresh();
   made.measured('m1', times(), graph({ program: 'p1' }));
   assert.deepEqual(texts(made), [
-    '1 Block failed: features – HL101: reads x.shape (cell 4, line 12)',
-    'NaN first in features.0 (log)',
+    '1 Block failed: net.features – HL101: reads x.shape (cell 4, line 12)',
+    'NaN first in net.features[0] (log)',
     'slowest: Convolution 5.5%',
     '12 tensors changed since the save'
   ]);
@@ -153,9 +153,9 @@ test('Blocks that run as Python are counted by their state', async () => {
 
 test('NaN is told by where it comes from', async () => {
   const cases: [Partial<NanAnswer>, string][] = [
-    [{ part: 'backward', path: 'a.b', operator: '' }, 'NaN first in the backward of a.b'],
+    [{ part: 'backward', path: 'a.b', operator: '' }, 'NaN first in the backward of net.a.b'],
     [{ path: '', operator: 'exp', name: 'net' }, 'NaN first in net (exp)'],
-    [{ source: 'parameters', count: 3, name: 'a.weight' }, '3 parameters with NaN: a.weight'],
+    [{ source: 'parameters', count: 3, name: 'a.weight' }, '3 parameters with NaN: net.a.weight'],
     [{ source: 'logged', name: 'loss', step: 57, path: null }, 'loss not finite at step 57: find where']
   ];
   for (const [changes, text] of cases) {
@@ -187,7 +187,7 @@ test('what is said politely is what is new', async () => {
   assert.equal(status(made), '');
   reply.nan = nan();
   await made.refresh();
-  assert.equal(status(made), 'NaN first in features.0 (log)');
+  assert.equal(status(made), 'NaN first in net.features[0] (log)');
   reply.nan = null;
   await made.refresh();
   assert.equal(status(made), 'All is well again.');
@@ -266,5 +266,5 @@ test('names of models are text, and a kernel without the request is told of its 
   made.showTree('m1', root, '');
   await made.refresh();
   assert.equal(made.element.querySelector('img'), null);
-  assert.match(texts(made)[0]!, /1 Block failed: <img/);
+  assert.match(texts(made)[0]!, /1 Block failed: net\.<img/);
 });

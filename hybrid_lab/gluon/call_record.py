@@ -103,6 +103,9 @@ class Record:
     number: int = 0
 
 
+listeners: list[weakref.WeakMethod[Callable[[Block], None]]] = []
+"""Called with a Block before a call that is noted in full, as the first calls of each cell are. Held weakly."""
+
 _lock = forks.lock()
 _recorders = 0
 _serial = 0
@@ -182,6 +185,9 @@ class Recorder:
         if self._leave_cell():
             return function(*args, **keywords)
         self.ids.append(id(block))
+        for reference in listeners:
+            if (listener := reference()) is not None:
+                listener(block)
         item = self._begin(Item(weakref.ref(block)), (args, keywords)) if self._has_room else None
         number = len(self.items) - 1
         local.around = None

@@ -97,6 +97,10 @@ class Watch:
         """Whether it is on."""
         return bool(self._hooks) and any(net() is not None for net in self._nets)
 
+    def is_of(self, net: Block) -> bool:
+        """Whether it is on, and of this model."""
+        return bool(self._hooks) and any(reference() is net for reference in self._nets)
+
     def _alive(self) -> list[Block]:
         return [net for reference in self._nets if (net := reference()) is not None]
 

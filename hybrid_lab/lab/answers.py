@@ -140,9 +140,11 @@ def _logged() -> NanAnswer | None:
     latest = runs.all()[-1:]
     for run in latest:
         data = run_data(run)
-        bad = [(curve["bad"][0]["first"], curve["name"]) for curve in data["curves"] if curve["bad"]]
+        # The user's own values come before those of the Trainer.
+        bad = [(curve["bad"][0]["first"], number) for number, curve in enumerate(data["curves"]) if curve["bad"]]
         if bad:
-            step, name = min(bad)
+            step, number = min(bad)
+            name = data["curves"][number]["name"]
             where = f" of {data['label']}" if data["label"] else ""
             text = f"{visible(name)} was NaN or infinite first at step {step}{where}"
             return _nan("logged", text, None, name=name, step=step)

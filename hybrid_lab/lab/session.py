@@ -74,6 +74,7 @@ from hybrid_lab.lab.messages.saving import (
 )
 from hybrid_lab.lab.messages.sharing import ShareReply
 from hybrid_lab.lab.messages.training import CurvesReply, RunsReply, RunsRequest
+from hybrid_lab.lab.nan_watches import NanWatches
 from hybrid_lab.lab.overlays import Data, overlay
 from hybrid_lab.lab.registry import LiveModel, Registry, model_data, saving_data
 from hybrid_lab.lab.run_list import runs_reply
@@ -83,7 +84,6 @@ from hybrid_lab.lab.tree import block_tree, changed_blocks
 from hybrid_lab.lab.values import values_of
 
 if TYPE_CHECKING:
-    from hybrid_lab.insight import Watch
     from hybrid_lab.lab.widget import View
 
 #: progress(text, done, total)
@@ -121,7 +121,7 @@ class Session:
         self.registry = Registry(namespace, kernel) if registry is None else registry
         self.views: weakref.WeakSet[View] = weakref.WeakSet()
         self._notes: list[str] = []
-        self._watches: dict[str, Watch] = {}
+        self._watches = NanWatches(namespace)
         #: by id of the model; the model itself holds them
         self._kept: weakref.WeakValueDictionary[str, KeptInputs] = weakref.WeakValueDictionary()
         self._answers = Answers()
@@ -249,16 +249,7 @@ class Session:
             return values_of(entry.block, body["path"], body["name"], body["what"])
 
     def _on_watch_nan(self, body: WatchNanRequest) -> WatchNanReply:
-        from hybrid_lab.insight import watch_nan
-
-        entry = self.registry.get(body["model"])
-        self._watches = {name: watch for name, watch in self._watches.items() if watch.on}
-        wanted = body.get("on")
-        if wanted and entry.id not in self._watches:
-            self._watches[entry.id] = watch_nan(entry.block)
-        elif wanted is False and entry.id in self._watches:
-            self._watches.pop(entry.id).close()
-        return {"on": entry.id in self._watches}
+        return {"on": self._watches.switch(self.registry.get(body["model"]), body.get("on"))}
 
     @contextlib.contextmanager
     def _known(self, entry: LiveModel, path: str) -> Iterator[None]:

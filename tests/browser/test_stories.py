@@ -80,7 +80,7 @@ def test_which_block_is_not_hybridized_and_why(open_cells):
     notebook.run_cell(0)
     notebook.run_cell(1)
     story = Story(panel)
-    story.answer("^1 Block failed: 1 – HL101")
+    story.answer("^1 Block failed: net\\[1\\] – HL101")
     story.ends("a Block that does not hybridize")
 
     # Its row is selected already; the error in the cell is short, and leads to Block and line.
@@ -119,9 +119,9 @@ def test_where_the_first_nan_is(open_cells):
     story.click("loss not finite at step 1: find where")
     story.answer("run the cell again, it stops there")
     notebook.run_cell(1)
-    story.answer(r"NaN first in 1 \(log\)")
+    story.answer(r"NaN first in net\[1\] \(log\)")
     story.ends("a NaN in training")
-    story.click(r"NaN first in 1 \(log\)")
+    story.click(r"NaN first in net\[1\] \(log\)")
     expect(notebook.row("1")).to_have_attribute("aria-selected", "true")
     expect(notebook.show_cell(1).locator(".cm-line.hl-code-line")).to_contain_text("F.log(x - 2)")
 

@@ -142,3 +142,23 @@ def test_a_loss_function_has_no_file_and_no_log(page, namespace):
     (model,) = page.ok("models")["models"]
     answers = page.ok("answers", model=model["id"])
     assert answers["nan"] is None and answers["change"] is None
+
+
+def test_stop_at_nan_holds_for_the_variable(page, namespace, net):
+    from hybrid_lab.gluon.call_record import cell
+
+    namespace["net"] = net
+    (model,) = page.ok("models")["models"]
+    assert page.ok("watch_nan", model=model["id"], on=True)["on"]
+    cell.begin(id(namespace))
+    try:
+        namespace["net"] = make_net(called=False)
+        with pytest.raises(mx.NonFiniteError):
+            namespace["net"](inputs() * np.nan)
+    finally:
+        cell.end()
+    new = next(each for each in page.ok("models")["models"] if each["id"] != model["id"])
+    assert page.ok("answers", model=new["id"])["nan"]["source"] == "watched"
+    assert page.ok("watch_nan", model=new["id"])["on"]
+    assert not page.ok("watch_nan", model=new["id"], on=False)["on"]
+    namespace["net"](inputs() * np.nan)

@@ -12,7 +12,7 @@ import type {
 } from '../protocol/messages';
 import { first } from './block-index';
 import { button, h, keepFocus, replace } from './dom';
-import { plural, timeText } from './words';
+import { accessPath, plural, timeText } from './words';
 
 /** The slowest operator that was measured. */
 export interface Slowest {
@@ -135,7 +135,7 @@ export class Banner {
     if (reply.kind !== 'time' || node === undefined || !item || !found) {
       return;
     }
-    const name = [found.block, found.op || found.label].filter(text => text !== '').join(' ');
+    const name = `${found.op || found.label}${found.block === '' ? '' : ` in ${this.nameOf(found.block)}`}`;
     const { path } = graph;
     this.slowest.set(model, {
       path,
@@ -203,17 +203,22 @@ export class Banner {
     if (!culprit) {
       return [];
     }
-    const name = culprit.path === '' ? culprit.attr : culprit.path;
+    const name = this.nameOf(culprit.path);
     const reason = culprit.why.length > REASON ? `${culprit.why.slice(0, REASON - 1)}…` : culprit.why;
     return [
       {
         key: 'failed',
         tone: 'bad',
         text: `${plural(failed.length, 'Block')} failed: ${name}${reason === '' ? '' : ` – ${reason}`}`,
-        title: failed.map(({ path, attr, why }) => `${path || attr}: ${why}`).join('\n'),
+        title: failed.map(({ path, why }) => `${this.nameOf(path)}: ${why}`).join('\n'),
         act: () => this.events.onBlock(culprit.path)
       }
     ];
+  }
+
+  /** A Block or parameter as the user's code calls it. */
+  private nameOf(path: string): string {
+    return accessPath(this.root?.attr ?? '', path);
   }
 
   /** Blocks that run as Python, or that all run as graphs. */
@@ -222,7 +227,7 @@ export class Banner {
     const listed = (key: string, nodes: BlockNode[], word: string): void => {
       const [one] = nodes;
       if (one) {
-        const names = nodes.slice(0, 10).map(({ path, attr, why }) => `${path || attr}: ${why}`);
+        const names = nodes.slice(0, 10).map(({ path, why }) => `${this.nameOf(path)}: ${why}`);
         items.push({
           key,
           tone: 'note',
@@ -260,11 +265,11 @@ export class Banner {
         : { ...base, text: `${text}: find where`, act: () => void this.watch(nan) };
     }
     const what = nan.part === 'backward' ? 'NaN first in the backward of' : 'NaN first in';
-    const where = nan.path === null || nan.path === '' ? nan.name : nan.path;
+    const where = nan.path === null ? nan.name : this.nameOf(nan.path);
     const text =
       nan.source === 'watched'
         ? `${what} ${where}${nan.operator === '' ? '' : ` (${nan.operator})`}`
-        : `${plural(nan.count, 'parameter')} with NaN: ${nan.name}`;
+        : `${plural(nan.count, 'parameter')} with NaN: ${this.nameOf(nan.name)}`;
     return { ...base, text, act: () => this.events.onNan(nan) };
   }
 
