@@ -223,7 +223,7 @@ class NotebookPage:
     def name_file(self, name: str) -> None:
         """The name of the file that the panel's buttons act on."""
         self.open_menu()
-        self.panel.get_by_label(re.compile("file name")).fill(name)
+        self.panel.get_by_label("File of this model").fill(name)
         self.page.keyboard.press("Escape")
 
     def click(self, button: str) -> None:
