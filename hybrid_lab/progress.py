@@ -18,21 +18,25 @@ PATIENCE = 1.0
 class Progress:
     """title : "compiling for gfx942"; total : kernels, or other units. Draws nothing where standard error is a file or
     a pipe, and leaves nothing when it is closed.
+
+    patience : seconds before the bar is drawn; 0 where the first step alone may take many
     """
 
-    def __init__(self, title: str, total: int, unit: str = "kernels"):
-        self._title, self._total, self._unit = title, total, unit
+    def __init__(self, title: str, total: int, unit: str = "kernels", patience: float = PATIENCE):
+        self._title, self._total, self._unit, self._patience = title, total, unit, patience
         self._started = time.perf_counter()
         self._bar: tqdm | None = None
         self._output: DisplayHandle | None = None
 
     def step(self, done: int, current: str = "") -> None:
         """So many are done; `current` says what is under way."""
-        if self._bar is None and time.perf_counter() - self._started > PATIENCE:
+        if self._bar is None and time.perf_counter() - self._started >= self._patience:
             self._open(done)
         if self._bar is not None:
             self._bar.set_postfix_str(current, refresh=False)
             self._bar.update(done - self._bar.n)
+            if not self._patience:
+                self._bar.refresh()  # the next step may be far
 
     def close(self) -> None:
         """Remove the bar."""

@@ -82,3 +82,42 @@ def test_a_cell_gets_a_widget_that_leaves_an_empty_output():
 def test_importing_the_package_loads_no_tqdm():
     code = "import sys, hybrid_lab; assert not any(name.startswith('tqdm') for name in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
+
+
+def test_an_import_from_torch_says_what_torch_is_doing(monkeypatch):
+    torch = pytest.importorskip("torch")
+    from hybrid_lab.torch import imports, stages
+
+    seen = Terminal()
+    monkeypatch.setattr(sys, "stderr", seen)
+    monkeypatch.setattr(stages, "_LARGE", 0)
+    imports(torch.nn.Linear(3, 2), torch.ones(2, 3))
+    text = seen.getvalue()
+    for words in ("importing Linear", "torch exports it for prediction", "for training", "takes its operators apart"):
+        assert words in text
+    assert text.split("\r")[-1].strip() == "" and stages._running.bar is None
+    before = len(text)
+    monkeypatch.setattr(stages, "_LARGE", 1000)
+    monkeypatch.setattr(stages, "PATIENCE", 1000)
+    imports(torch.nn.Linear(3, 2), torch.ones(2, 3))
+    assert len(seen.getvalue()) == before  # a quick one says nothing
+
+
+def test_a_long_import_of_an_onnx_file_says_how_far_it_is(monkeypatch, tmp_path):
+    pytest.importorskip("onnx")
+    import hybrid_lab as mx
+    from hybrid_lab import nd
+    from hybrid_lab.gluon import nn
+    from hybrid_lab.onnx import compose
+
+    net = nn.HybridSequential()
+    net.add(*(nn.Dense(3, activation="relu") for _ in range(40)))
+    net.initialize()
+    net.hybridize(engine="numpy")
+    net(nd.ones((1, 3)))
+    path = mx.onnx.export(net, str(tmp_path / "net.onnx"), nd.ones((1, 3)))
+    steps = []
+    monkeypatch.setattr(compose, "_TOLD", 8)
+    monkeypatch.setattr(progress.Progress, "step", lambda self, done, current="": steps.append((done, current)))
+    compose.compose(str(tmp_path / "net.onnx"), by_nodes=True)
+    assert [done for done, _ in steps] == [*range(0, 8 * len(steps), 8)] and len(steps) > 4 and path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from hybrid_lab.onnx.errors import OnnxError, OpenValueError, UnsupportedOperato
 from hybrid_lab.onnx.importer import GraphImporter, block_classes
 from hybrid_lab.onnx.importers.functions import Functions, Item, Size, Tensor
 from hybrid_lab.onnx.model_file import OnnxFile
+from hybrid_lab.progress import Progress
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
@@ -187,6 +189,10 @@ def name_file(error: OnnxError, path: str | PathLike[str]) -> None:
         error.args = (f"{error.reason} ({error.path!r})",)
 
 
+_TOLD = 50
+"""Operators between two looks at how long an import takes."""
+
+
 class _Composer:
     def __init__(
         self, file: OnnxFile, shapes: Mapping[str, Sequence[int | str | None]], values: Mapping[str, object]
@@ -211,7 +217,7 @@ class _Composer:
         if unknown:
             raise OnnxError(f"the file has no input {unknown[0]!r}; its inputs are {', '.join(self.names)}")
         nodes, outputs = _cut(graph, last_layers)
-        self.importer.run(nodes, known)
+        self._run(nodes, known)
         missing = [name for name in outputs if known.get(name) is None]
         if missing:
             raise OnnxError(f"no node computes the output {missing[0]!r}")
@@ -231,6 +237,13 @@ class _Composer:
         composed.frozen = _frozen(own)
         composed.layers = _layers(nodes)
         return composed
+
+    def _run(self, nodes: Sequence[NodeProto], known: dict[str, Item]) -> None:
+        """Import the nodes; where it takes long, a bar says how far it is."""
+        with closing(Progress("importing the ONNX file", len(nodes), "operators")) as bar:
+            for place in range(0, len(nodes), _TOLD):
+                bar.step(place, nodes[place].op_type)
+                self.importer.run(nodes[place : place + _TOLD], known)
 
     def _result(self, item: Item, results: list[Value]) -> Spec:
         if isinstance(item, list):

@@ -18,6 +18,7 @@ from hybrid_lab.torch.composing import compose
 from hybrid_lab.torch.errors import TorchError, UnsupportedOperatorError
 from hybrid_lab.torch.exported import Exported, exported, exported_for_all_sizes, written_shapes
 from hybrid_lab.torch.memory import tensor_on
+from hybrid_lab.torch.stages import shown, stage
 
 
 def imports(
@@ -50,7 +51,8 @@ def imports(
         )
     args = tuple(example_inputs) if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
     args, kwargs = pytree.tree_map(_tensor, (args, dict(example_kwargs or {})))
-    graphs = _composed(source, args, kwargs, dynamic_shapes)
+    with shown(source):
+        graphs = _composed(source, args, kwargs, dynamic_shapes)
     modules = list(source.named_modules()) if isinstance(source, torch.nn.Module) else []
     for graph in graphs:
         if copy:
@@ -62,6 +64,7 @@ def imports(
 def _composed(source: Any, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any) -> list[Composed]:
     """The graphs of a module: one for both modes, or those of prediction and training."""
     found = exported(source, args, kwargs, dynamic_shapes)
+    stage("writing its operators")
     try:
         graphs = [compose(found[0])]
     except UnsupportedOperatorError as error:

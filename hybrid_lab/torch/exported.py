@@ -26,6 +26,7 @@ from hybrid_lab.logger import logger
 from hybrid_lab.torch.errors import TorchError
 from hybrid_lab.torch.failures import decomposition_error, export_error
 from hybrid_lab.torch.importers import table
+from hybrid_lab.torch.stages import stage
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -82,12 +83,15 @@ def exported(
         with _own_graph(source):
             _follow_modes(source)
             return [Exported(_decomposed(source))]
+    stage("torch exports it for prediction")
     with _mode(source, False):
         program = _export(source, args, kwargs, dynamic_shapes)
+        stage("torch exports it for a batch of one")
         alone, holds_for_one = _with_batch_of_one(source, program, args, kwargs)
         if alone is not program:
             program, dynamic_shapes = alone, None
     training = None
+    stage("torch exports it for training")
     try:
         with _mode(source, True):
             training = _export(source, args, kwargs, dynamic_shapes)
@@ -101,11 +105,13 @@ def exported(
     if training is not None:
         _follow_modes(training, always)
         programs = [training] if _computation(program) == _computation(training) else [program, training]
+    stage("torch takes its operators apart")
     return [Exported(_decomposed(each), holds_for_one, dynamic_shapes == "auto") for each in programs]
 
 
 def exported_for_all_sizes(module: Module, args: Sequence[object], kwargs: Mapping[str, object]) -> Exported | None:
     """A module as it predicts, with all sizes open that torch lets be; None if torch does not export it so."""
+    stage("torch exports it for other sizes")
     with _mode(module, False):
         larger, shapes = _opened(module, args, kwargs, every=True)
         try:
