@@ -58,7 +58,7 @@ _NEUTRAL = frozenset({
 #: Objects around memory of their own or of others, without attributes.
 _MEMORY = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union, memoryview)
 #: Show what a dict holds, which is their `mapping`.
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 #: Of a value on a module of Python or of an installed package that is compared.
 _SIMPLE = PLAIN | {list, dict, set}
 #: Packages whose objects are compared in all their attributes, whichever the code names.
@@ -123,7 +123,8 @@ class _Walk:
     # -- where values begin ----------------------------------------------------------------------------------
 
     def _block(self, block: Block) -> None:
-        kind, held = type(block), vars(block)
+        kind: Any = type(block)
+        held = vars(block)
         names, is_users = self.reached.names_of(kind), of_user(kind.__module__)
         self._code(kind)
         self._class(type(kind), f"type({kind.__name__})")
@@ -287,7 +288,7 @@ class _Walk:
             self._array(value, name, depth)
             self._object(value, name, depth, is_container=True)
         elif isinstance(value, _MEMORY) and memoryview(value).contiguous and memoryview(value).nbytes:
-            self._array(np.frombuffer(value, np.uint8), name, depth)
+            self._array(np.frombuffer(memoryview(value), np.uint8), name, depth)
         elif isinstance(value, mmap.mmap) and len(value) <= MAX_BYTES:  # an array over it would keep it open
             self._call(bytes, (value,), f"{name}[:]")
         elif isinstance(value, _VIEWS):

@@ -197,7 +197,7 @@ def _sort(F: Functions, x: Tensor, dim: int = -1, descending: bool = False, **_:
     return values, places
 
 
-def _ranked(F: Functions, x: Tensor, place: int, dim: int, keepdim: bool) -> Result:
+def _ranked(F: Functions, x: Tensor, place: int, dim: int, keepdim: bool) -> tuple[Tensor, Tensor | None]:
     """The value at a place of the sorted ones along an axis, and where it stands."""
     axis = F.axis(dim, x.rank)
 
@@ -213,14 +213,16 @@ def _ranked(F: Functions, x: Tensor, place: int, dim: int, keepdim: bool) -> Res
 def _median(F: Functions, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Result:
     """The lower one of two in the middle; NaN where there is one."""
     if dim is None:
-        return _median(F, F.Reshape(x, shape=(-1,)), 0)[0]  # type: ignore[index]
+        x, dim, keepdim, with_places = F.Reshape(x, shape=(-1,)), 0, False, False
+    else:
+        with_places = True
     if isinstance(x.shape[dim], SymbolicSize):
         raise F.unsupported("the median along an axis whose size is open is not supported")
-    values, places = _ranked(F, x, (x.shape[dim] - 1) // 2, dim, keepdim)  # type: ignore[misc]
+    values, places = _ranked(F, x, (x.shape[dim] - 1) // 2, dim, keepdim)
     if x.is_floating:
         has_nan = F.truth(F.reduced("max", F._contrib_isnan(x), (dim,), keepdim))
         values = F.select(has_nan, F.like(float("nan"), values), values)
-    return values, places
+    return (values, places) if with_places else values
 
 
 @aten("kthvalue")
