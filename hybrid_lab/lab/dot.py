@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hybrid_lab.lab.messages.graphs import GraphBox, GraphNode
 from hybrid_lab.lab.picture import Picture
+from hybrid_lab.lab.whole import Whole
 
 _SHAPES = {"output": "plain", "input": "ellipse", "parameter": "ellipse", "aux": "ellipse"}
 """Graphviz's shapes by the node's kind; a box for all others."""
@@ -18,7 +19,7 @@ _LARGEST = 1500
 """Nodes and closed boxes of the largest static picture: Graphviz takes seconds for more."""
 
 
-def dot(picture: Picture, depth: int | None = None, colors: bool = False) -> str:
+def dot(picture: Picture | Whole, depth: int | None = None, colors: bool = False) -> str:
     """The picture as DOT text, boxes as clusters inside one another, without fonts, links or HTML.
 
     depth : how many levels of boxes are open, the others are drawn as one node each; by default all, or as many as give
@@ -33,7 +34,7 @@ def dot(picture: Picture, depth: int | None = None, colors: bool = False) -> str
     return "\n".join(_Dot(picture, levels, depth, colors).lines())
 
 
-def _largest_depth(picture: Picture, levels: dict[str, int]) -> int:
+def _largest_depth(picture: Picture | Whole, levels: dict[str, int]) -> int:
     """How many levels can be open in a picture that Graphviz lays out; 0 if even one of them is too large."""
     added: dict[int, int] = {}  # by opening a level: its members take the place of its boxes
     for box in picture.boxes:
@@ -52,7 +53,7 @@ def _largest_depth(picture: Picture, levels: dict[str, int]) -> int:
 class _Dot:
     """Writes the text of one picture."""
 
-    def __init__(self, picture: Picture, levels: dict[str, int], depth: int, colors: bool):
+    def __init__(self, picture: Picture | Whole, levels: dict[str, int], depth: int, colors: bool):
         self.picture, self.levels, self.depth, self.colors = picture, levels, depth, colors
         self.shown: dict[str, str] = {}  # a closed box that is not drawn, or a node -> what stands for it
         self.members: dict[str, list[GraphBox | GraphNode]] = {}

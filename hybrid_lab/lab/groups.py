@@ -8,6 +8,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MemberDescriptorType
 from typing import Any
 
 from hybrid_lab.gluon import access, looks
@@ -47,7 +48,7 @@ class Group(Block):
         return OrderedDict((name, block) for name, held in members.items() if (block := held()) is not None)
 
     @property
-    def _structure_version(self) -> int:  # type: ignore[override]
+    def _structure_version(self) -> int:
         own: int = self.__dict__["_versions"]
         return own + sum(map(access.structure_version, self._children.values()))
 
@@ -136,7 +137,7 @@ def _attributes(item: object) -> Iterator[tuple[str, object]]:
         slots = vars(kind).get("__slots__", ())
         for slot in (slots,) if isinstance(slots, str) else slots:
             member = vars(kind).get(slot)
-            if type(member).__name__ == "member_descriptor":
+            if isinstance(member, MemberDescriptorType):
                 try:
                     yield slot, member.__get__(item)
                 except AttributeError:

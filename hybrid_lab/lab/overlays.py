@@ -149,7 +149,7 @@ def _of_whole(kind: OverlayKind, whole: Whole, data: Data) -> _Overlay:
     if kind != "values":  # of which the first that is bad stays the first
         whole_result.marked = sorted(whole_result.marked, key=lambda each: -(cells[each].value or 0.0))
     whole_result.marked = whole_result.marked[:_SLOWEST]
-    whole_result.headline = f"{_words_of_whole(kind, whole_result)} in {count(len(known), 'graph')}"
+    whole_result.headline = f"{_words_of_whole(kind, whole_result)} in {count(len(known), 'call')} of its Blocks"
     if kind in ("time", "values"):
         numbers = "kept inputs of its call" if measured_on == "kept" else "random numbers of its call's shapes"
         whole_result.headline += f", each by itself on {numbers}"

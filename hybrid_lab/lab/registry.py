@@ -155,8 +155,8 @@ class Registry:
         """
         with self.lock:
             tops, held = self._tops(), {}
-            for key, (name, block, words) in self._without_variable(tops).items():
-                tops[key], held[key] = (name, block), words
+            for key, (name, top, words) in self._without_variable(tops).items():
+                tops[key], held[key] = (name, top), words
             entries: dict[str, LiveModel] = {}
             known: set[int] = set()
             for entry in self._entries.values():
@@ -165,9 +165,9 @@ class Registry:
                     known.add(id(block))
                     entries[entry.id] = entry
                     entry.name = tops.get(id(block), (entry.name, block))[0]
-            for key, (name, block) in tops.items():
+            for key, (name, top) in tops.items():
                 if key not in known:
-                    entry_of_new = LiveModel(self._new_id(), block, name, self.is_bound)
+                    entry_of_new = LiveModel(self._new_id(), top, name, self.is_bound)
                     entries[entry_of_new.id] = entry_of_new
             self._entries = entries
             for entry in entries.values():

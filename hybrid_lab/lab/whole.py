@@ -227,6 +227,7 @@ class Whole:
             box.notes = [visible(error)]
         self._line(around, box.label, box.class_name, item)
         before = self._order
+        drawn: Sequence[_Value | None] | str
         if isinstance(block, HybridBlock):
             drawn = self._graph(block, inner_path, path, box, item, sources)
         else:

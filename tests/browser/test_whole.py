@@ -70,7 +70,7 @@ def test_a_graph_opens_in_the_picture_of_the_whole(open_cells):
 
     # The overlay of the whole colours the nodes of all graphs.
     panel.get_by_role("combobox", name=re.compile("verlay")).select_option(label="Time")
-    expect(panel).to_contain_text("in 3 graphs")
+    expect(panel).to_contain_text("in 3 calls of its Blocks")
 
     # Another call: the picture follows.
     notebook.kernel("net.forward = lambda x: net.encoder(x)\nnet(nd.ones((2, 32)))")

@@ -361,7 +361,7 @@ def test_overlays_of_the_whole_are_those_of_its_graphs(kind, program):
         return
     ids = {item["id"] for item in found["items"]}
     inside = {node["id"] for node in reply["nodes"] if node["op"] == "FullyConnected"}
-    assert inside <= ids and "graphs" in found["headline"] and found["missing"] == ""
+    assert inside <= ids and "calls of its Blocks" in found["headline"] and found["missing"] == ""
     boxes = {box["id"]: box["block"] for box in reply["boxes"]}
     assert {"a", "b"} <= {boxes[identity] for identity in ids if identity in boxes}
     if kind == "time":
