@@ -77,7 +77,8 @@ class RunKeeper:
         self._due = time.monotonic() + FIRST
         self._own = {key: _plain(value) for key, value in (parameters or {}).items()}
         self.kept = KeptRun(uuid.uuid4().hex, time.time(), title=title)
-        self.kept.notebook, self.kept.cell, self.kept.code = notebook(), run.label, _code_digest()
+        self.kept.notebook, self.kept.code = notebook(), _code_digest()
+        self.kept.cell = run.label.removesuffix(title).removesuffix(": ")
         self.kept.host, self.kept.process = socket.gethostname(), os.getpid()
         alive.add(self.kept.key)
         keepers.append(self)

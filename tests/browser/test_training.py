@@ -32,6 +32,7 @@ def test_curves_grow_while_the_cell_runs_and_stay(server, open_cells):
     panel = notebook.show_panel()
     notebook.run_cell(0)
     notebook.run_cell(1, wait=False)
+    panel.get_by_role("tab", name="Training").click()
     training = panel.locator(".hl-training")
     expect(training.locator("summary").first).to_have_text("Training in cell 2: running", timeout=30_000)
     notebook.open_drawer("Training")
@@ -55,3 +56,33 @@ def test_curves_grow_while_the_cell_runs_and_stay(server, open_cells):
     expect(training.locator(".hl-line-earlier").first).to_be_attached()
     expect(training.locator("svg[role=img]").first).to_be_visible()
     expect(notebook.show_cell(2).locator(".jp-OutputArea")).to_contain_text("failed: ZeroDivisionError")
+
+    kept = panel.locator(".hl-kept-runs")
+    expect(kept.locator("summary")).to_have_text("2 kept runs")
+    kept.locator("summary").press("Enter")
+    for box in (kept.get_by_role("checkbox").first, kept.get_by_role("checkbox").last):
+        box.focus()
+        notebook.page.keyboard.press("Space")
+        expect(box).to_be_focused()
+    compared = kept.get_by_role("img", name="loss: run 1")
+    expect(compared.locator("path.hl-line")).to_have_count(2)
+
+
+BAD = """import math
+for step in mx.lab.progress(range(2000), "train"):
+    mx.log(loss=math.nan if step in (57, 58, 59, 1200) else 1 / (1 + step / 50) + 0.1 * math.sin(step))"""
+
+
+@IN_ONE_FRONT_END
+def test_every_nan_is_marked_in_the_panel_and_below_the_cell(server, open_cells):
+    notebook = open_cells(["import hybrid_lab as mx", BAD])
+    panel = notebook.show_panel()
+    notebook.run_cell(0)
+    notebook.run_cell(1)
+    panel.get_by_role("tab", name="Training").click()
+    training = panel.locator(".hl-training")
+    expect(training.locator("title")).to_have_text(["NaN at step 58 to 60 (3 values)", "NaN at step 1201"])
+    expect(training.locator(".hl-chart-below")).to_have_text("4 not finite, first at step 58")
+    expect(training.locator(".hl-band")).to_be_visible()
+    output = notebook.show_cell(1).locator(".jp-OutputArea")
+    expect(output.locator("svg[role=img] title")).to_have_text(["NaN at step 58 to 60", "NaN at step 1201"])

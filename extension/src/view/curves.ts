@@ -10,7 +10,8 @@ const KEPT = 6;
 export class CurvesView {
   readonly element: HTMLDetailsElement;
 
-  constructor() {
+  /** `onEnd`: a run ended. */
+  constructor(private readonly onEnd: () => void = () => undefined) {
     this.headline = h('summary', {});
     this.loops = h('div', { class: 'hl-loops' });
     this.charts = h('div', { class: 'hl-charts' });
@@ -58,6 +59,9 @@ export class CurvesView {
   /** Take the runs of a reply or a push. */
   update(runs: readonly TrainingRun[]): void {
     for (const run of runs) {
+      if (run.state !== 'running' && this.runs.get(run.number)?.state === 'running') {
+        this.onEnd();
+      }
       this.runs.set(run.number, run);
     }
     const order = [...this.runs.values()].sort((a, b) => a.number - b.number);

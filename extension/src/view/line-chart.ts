@@ -22,7 +22,8 @@ const SMALLEST = 1e-300;
 export class LineChart {
   readonly element: HTMLElement;
 
-  constructor() {
+  /** `heading`: stands above the names of the curves. */
+  constructor(private readonly heading = '') {
     this.title = h('div', { class: 'hl-chart-title' });
     this.below = h('div', { class: 'hl-chart-below' });
     this.readout = h('div', { class: 'hl-chart-readout', role: 'status' });
@@ -36,7 +37,13 @@ export class LineChart {
     this.drawing.addEventListener('pointerleave', () => this.point(null));
     this.drawing.addEventListener('blur', () => this.point(null));
     this.drawing.addEventListener('keydown', event => this.onKey(event));
-    this.element = h('div', { class: 'hl-chart-part' }, this.title, this.drawing, this.below, this.readout);
+    this.element = h(
+      'div',
+      { class: 'hl-chart-part' },
+      this.title,
+      this.drawing,
+      h('div', { class: 'hl-chart-foot' }, this.below, this.readout)
+    );
   }
 
   /** `earlier`: curves of runs before, drawn as faint lines. */
@@ -45,14 +52,19 @@ export class LineChart {
     this.range = rangeOf(curves);
     replace(
       this.title,
-      ...curves.flatMap((curve, index) => [
-        h('strong', { class: `hl-line-${index % 4}` }, curve.name),
-        h('span', {}, ` ${curve.latest}  `)
-      ])
+      this.heading !== '' && h('div', { class: 'hl-chart-heading' }, this.heading),
+      ...curves.map((curve, index) =>
+        h(
+          'span',
+          { class: 'hl-chart-name' },
+          h('strong', { class: series(index) }, curve.name),
+          ` ${curve.latest} `
+        )
+      )
     );
     this.drawing.setAttribute(
       'aria-label',
-      `${curves.map(curve => curve.text).join('; ')}. Arrow keys read values.`
+      `${this.heading === '' ? '' : `${this.heading}: `}${curves.map(curve => curve.text).join('; ')}. Arrow keys read values.`
     );
     const inner = s('svg', {
       x: LEFT,
@@ -66,12 +78,12 @@ export class LineChart {
     }
     curves.forEach((curve, index) => {
       if (curve.highs.some((high, i) => high !== curve.lows[i])) {
-        inner.append(s('path', { class: `hl-band hl-line-${index % 4}`, d: this.band(curve) }));
+        inner.append(s('path', { class: `hl-band ${series(index)}`, d: this.band(curve) }));
       }
-      inner.append(s('path', { class: `hl-line hl-line-${index % 4}`, d: this.path(curve) }));
+      inner.append(s('path', { class: `hl-line ${series(index)}`, d: this.path(curve) }));
       if (curve.steps.length === 1) {
         const [x, y] = this.place(curve, 0);
-        inner.append(s('circle', { class: `hl-dot hl-line-${index % 4}`, cx: x, cy: y, r: 2.5 }));
+        inner.append(s('circle', { class: `hl-dot ${series(index)}`, cx: x, cy: y, r: 2.5 }));
       }
       inner.append(...this.outside(curve, index), ...curve.bad.map(span => this.notFinite(span)));
     });
@@ -89,7 +101,7 @@ export class LineChart {
   private outside(curve: Curve, index: number): SVGElement[] {
     const { low, high } = this.range;
     const mark = (step: number, y: number, height: number): SVGElement =>
-      s('path', { class: `hl-outside hl-line-${index % 4}`, d: `M${this.x(step) - 3} ${y}h6l-3 ${height}Z` });
+      s('path', { class: `hl-outside ${series(index)}`, d: `M${this.x(step) - 3} ${y}h6l-3 ${height}Z` });
     return curve.steps.flatMap((step, i) => [
       ...((curve.highs[i] ?? high) > high ? [mark(step, TOP + 5, -5)] : []),
       ...((curve.lows[i] ?? low) < low ? [mark(step, HEIGHT - BOTTOM - 5, 5)] : [])
@@ -152,6 +164,7 @@ export class LineChart {
   /** Show the values at a step; null: none. */
   private point(step: number | null): void {
     this.pointed = step;
+    this.below.hidden = step !== null;
     if (step === null) {
       this.cursor?.setAttribute('d', '');
       this.readout.textContent = '';
@@ -214,6 +227,11 @@ export class LineChart {
   private curves: readonly Curve[] = [];
   private range = { low: 0, high: 1, first: 0, last: 1 };
   private pointed: number | null = null;
+}
+
+/** The classes of a curve: its colour, and dashes where the colours begin again. */
+function series(index: number): string {
+  return `hl-line-${index % 4}${index >= 4 ? ' hl-line-again' : ''}`;
 }
 
 /** Curves that share a chart: those whose names end with the same word, such as `loss` and `val_loss`. */

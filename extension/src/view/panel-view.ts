@@ -16,6 +16,7 @@ import type {
 import { ActionBar } from './action-bar';
 import { withChanges } from './block-index';
 import { CurvesView } from './curves';
+import { KeptRuns } from './kept-runs';
 import { button, h, replace } from './dom';
 import { ListedFinding, listed } from './findings-list';
 import { Looked, ModelView } from './model-view';
@@ -109,7 +110,12 @@ export class PanelView {
       onchange: () => this.onTarget(this.rules.checked ? 'mxnet' : '')
     });
     this.rulesLabel = h('label', { class: 'hl-rules' }, this.rules, ' Also mark what MXNet itself cannot do');
-    this.curves = new CurvesView();
+    this.kept = new KeptRuns(() => {
+      this.kept.element.open = this.curves.element.hidden;
+      this.offerTraining();
+    });
+    this.curves = new CurvesView(() => void this.kept.refresh());
+    const trainings = h('div', { class: 'hl-trainings' }, this.curves.element, this.kept.element);
     const results = h('div', { class: 'hl-results-tab' }, this.actions.outcome);
     this.view = new ModelView({
       layout: options.layout,
@@ -123,7 +129,7 @@ export class PanelView {
           content: this.actions.saves,
           onShow: () => void this.actions.showSaves()
         },
-        { id: 'training', name: 'Training', content: this.curves.element }
+        { id: 'training', name: 'Training', content: trainings }
       ],
       onLocation: options.onLocation,
       ...(options.onCode && { onCode: options.onCode }),
@@ -190,7 +196,8 @@ export class PanelView {
       this.lastCurves = state.curves;
       this.curves.update(state.curves.runs);
     }
-    this.view.drawer.offer('training', !this.curves.element.hidden);
+    this.offerTraining();
+    this.kept.connect(state.requester);
     this.view.drawer.rename('training', training(state.curves) !== '' ? 'Training …' : 'Training');
     this.showStatus(state);
     this.actions.connect(state.requester, state.text);
@@ -229,6 +236,10 @@ export class PanelView {
   /** Mark what a piece of code computes in the graph. */
   markCode(isThere: (location: Location) => boolean): void {
     this.view.markCode(isThere);
+  }
+
+  private offerTraining(): void {
+    this.view.drawer.offer('training', !(this.curves.element.hidden && this.kept.element.hidden));
   }
 
   /** Called when the user asks for other rules. */
@@ -493,6 +504,7 @@ export class PanelView {
   private readonly picker: HTMLSelectElement;
   private readonly view: ModelView;
   private readonly curves: CurvesView;
+  private readonly kept: KeptRuns;
   private readonly rules: HTMLInputElement;
   private readonly rulesLabel: HTMLElement;
   private state: KernelState | null = null;
