@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hybrid_lab.gluon import access
+from hybrid_lab.ndarray.tape import Leaf
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.trainer import Trainer
@@ -36,3 +37,10 @@ def gradient_norm(trainer: Trainer) -> tuple[float | None, bool]:
         squares += float(torch.stack(norms).square().sum())
     norm = math.sqrt(squares) * abs(trainer.optimizer.rescale_grad) if found else None
     return norm, bool(tensors)
+
+
+def is_of_last_step(trainer: Trainer) -> bool:
+    """Whether the gradients are those that the Trainer's last step used: no backward pass has come since then."""
+    arrays = [access.arrays(parameter) for parameter in access.trainer_parameters(trainer)]
+    links = [each.tape_link for group in arrays for each in group or ()]
+    return not any(isinstance(link, Leaf) and link.fresh for link in links)

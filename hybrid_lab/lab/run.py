@@ -18,7 +18,7 @@ from hybrid_lab import forks
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.lab.gradient_norm import gradient_norm
+from hybrid_lab.lab.gradient_norm import gradient_norm, is_of_last_step
 from hybrid_lab.lab.logged import OnDevice, Ring, mean_of, number_of
 from hybrid_lab.lab.series import Series
 from hybrid_lab.logger import logger
@@ -53,18 +53,22 @@ _Entry: TypeAlias = tuple[int, str | None, Any]
 
 
 class Pace:
-    """When an action is due again: at least `least` seconds later, and when `share` times its own duration has passed.
-    The first time does not count, which imports and allocates.
+    """When an action is due again: at least `least` seconds later, and when `share` times its usual duration has
+    passed, the median of the last ones. The first time does not count, which imports and allocates.
     """
 
     def __init__(self, share: int, least: float = 0.0):
         self.share, self.least = share, least
         self.due = -math.inf
+        self._recent: deque[float] = deque(maxlen=5)
 
     def ended(self, started: float) -> float:
         """Note that the action took place since `started`; returns its seconds."""
         now, is_first = perf_counter(), self.due == -math.inf
-        self.due = now + max(self.least, 0.0 if is_first else self.share * (now - started))
+        if not is_first:
+            self._recent.append(now - started)
+        usual = sorted(self._recent)[len(self._recent) // 2] if self._recent else 0.0
+        self.due = now + max(self.least, self.share * usual)
         return now - started
 
 
@@ -170,6 +174,7 @@ class Run:
         self._other: Callable[[], object] = lambda: None
         self._other_steps = 0
         self._last_step: tuple[float, float] | None = None
+        self._norm_step = 0
         self.lock = forks.rlock()
         self.due = -math.inf
 
@@ -234,9 +239,18 @@ class Run:
                 self.trainer_facts = TrainerFacts.of(trainer)
             return True
 
+    def _measure_last_norm(self) -> None:
+        """The norm at the last step, so that the curve comes to the run's end. A norm of 0 is one that was reset."""
+        trainer: Any = self._trainer()
+        if trainer is not None and self._norm_step != self.steps and is_of_last_step(trainer):
+            norm, _ = gradient_norm(trainer)
+            if norm:
+                self._waiting.append((self.steps, "gradient norm", norm))
+
     def _measure_norm(self, trainer: Trainer) -> None:
         """The norm of the gradients, at a pace of its own: it reads all of them."""
         started = perf_counter()
+        self._norm_step = self.steps
         try:
             norm, on_device = gradient_norm(trainer)
             self._norm.least = ON_DEVICE if on_device else 0.0
@@ -351,6 +365,7 @@ class Run:
         with self.lock:
             self.ended, self.state, self.reason = perf_counter(), state, reason
             try:
+                self._measure_last_norm()
                 self.take(wait=True)
             except Exception as error:  # of a GPU, in a training that may have ended by this error
                 logger.debug("a logged value could not be read", exc_info=error)

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import hybrid_lab as mx
+from hybrid_lab import autograd
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.lab import logged
 from hybrid_lab.lab import run as runs_of_cells
@@ -271,6 +272,24 @@ def test_every_step_of_a_trainer_has_its_learning_rate_and_time():
     assert curve("step time")["count"] == 1499  # the first one has no beginning
     assert norm["count"] == sum(norm["counts"])
     assert norm["note"] == (f"measured at {norm['count']:,} of 1,500 steps" if norm["count"] < 1500 else "")
+
+
+@pytest.mark.parametrize(("after", "last_step"), [("nothing", 30), ("zero_grad", 2), ("backward", 2)])
+def test_the_norm_is_measured_at_the_last_step_unless_the_gradients_are_others(monkeypatch, after, last_step):
+    monkeypatch.setattr(runs_of_cells, "NORM_SHARE", 10**9)
+    net, _, step = small_training()
+    for _ in mx.lab.progress(range(30)):
+        step()
+    if after == "zero_grad":
+        net.zero_grad()
+    if after == "backward":
+        with autograd.record():
+            loss = net(mx.nd.ones((2, 4))).sum()
+        loss.backward()
+    run = runs.current
+    runs.finish()
+    norm = next(each for each in run_data(run)["curves"] if each["name"] == "gradient norm")
+    assert (norm["last_step"], norm["note"]) == (last_step, f"measured at {norm['count']} of 30 steps")
 
 
 def test_a_failing_norm_loses_no_step(monkeypatch):
