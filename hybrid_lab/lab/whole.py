@@ -33,6 +33,8 @@ from hybrid_lab.lab.tree import tensor
 
 _REPEATS = 8
 """Calls of one Block, or of one operator of one line, that stand beside one another; more are drawn as one."""
+_DEPTH = 50
+"""Blocks inside one another that are drawn where one calls itself."""
 _CHILDREN = 1000
 """Children of one Block that are drawn where it was not called."""
 _ATTRIBUTE = 2000
@@ -116,7 +118,7 @@ class Whole:
         self._top = Box("part")
         self._lines: list[str] = []
         self._calls = self._operators = 0
-        self._running: list[Block] = []
+        self._running: list[tuple[Block, Record | None]] = []
         self._joined: list[list[_Value]] = []  # per array of the running call, what it was made from, if known
         self.locations: list[LocationData] = []
         self._places: dict[Location, int] = {}
@@ -160,7 +162,7 @@ class Whole:
             values = inputs if source.item < 0 else given[source.item] if source.item < len(given) else ()
             return values[source.output] if source.output < len(values) else None
 
-        self._running.append(block)
+        self._running.append((block, record))
         for item in record.items:
             key, sources = _same(item), [find(source) for source in item.inputs]
             numbers[key] += 1
@@ -250,9 +252,11 @@ class Whole:
         sources: Sequence[_Value | None],
         alone: bool = True,
     ) -> Sequence[_Value | None] | str:
-        if any(block is each for each in self._running):
-            return "it calls itself"
+        around = [record for each, record in self._running if each is block]
+        alone = alone and not around
         record = last_record(block) if alone or item is None else item.inside
+        if around and (record is None or record in around or len(self._running) > _DEPTH):
+            return "it calls itself"
         if record is None:
             self._tree(block, path, box)
             return ()
@@ -269,7 +273,7 @@ class Whole:
 
     def _tree(self, block: Block, path: str, box: Box) -> None:
         """The children of a Block that was not called, in their order."""
-        self._running.append(block)
+        self._running.append((block, None))
         for name, child in tuple(access.children(block).items())[:_CHILDREN]:
             inner_path = f"{path}.{name}" if path else name
             inner = Box("block", visible(name), box, visible(class_name(child)), inner_path)

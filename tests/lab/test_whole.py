@@ -404,3 +404,40 @@ def test_parts_of_many_blocks_have_the_names_of_the_first_and_the_last():
         "layer0 to layer99",
         "layer100 to layer199",
     ]
+
+
+def test_a_block_that_calls_itself():
+    def code(self, x, times):
+        return self(self.a(x), times - 1) if times else self.b(x)
+
+    net = ready(Plain(code, a=mlp(3), b=mlp(2)))
+    net(X, 3)
+    blocks = [box["block"] for box in graph_view(net, "")["boxes"] if box["block"] in ("a", "b")]
+    assert blocks == ["a", "a", "a", "b"]
+    for _ in range(30):
+        net(X, 3)
+    assert graph_view(net, "")["missing"] == ""
+
+
+def test_a_call_of_its_own_and_an_interrupt():
+    class Halved(Plain):
+        calls = 0
+
+        def __call__(self, x):
+            self.calls += 1
+            return super().__call__(x / 2)
+
+    inner = Halved(lambda self, x: self.a(x), a=mlp(3))
+    net = ready(Plain(lambda self, x: self.inner(x), inner=inner))
+    for _ in range(20):
+        net(X)
+    assert inner.calls == 20 and ("broadcast_div", "inner") in Drawn(net).flows
+
+    def stop(self, x):
+        self.a(x)
+        raise KeyboardInterrupt
+
+    net = ready(Plain(stop, a=mlp(3)))
+    with pytest.raises(KeyboardInterrupt):
+        net(X)
+    assert Drawn(net).boxes == ["a"] and Drawn(net).reply["summary"].endswith("failed: KeyboardInterrupt")
