@@ -100,6 +100,12 @@ def note_file(net: Block, path: str, how: How) -> None:
         listener(net, path)
 
 
+def forget_file(net: Block) -> None:
+    """The file that the model was last saved to is no longer what was saved."""
+    if last_file(net) is not None:
+        del _last[id(net)]
+
+
 def last_file(net: Block) -> FileState | None:
     """The file that the model was last saved to or loaded from, as a whole; None where there was none."""
     reference, state = _last.get(id(net), (None, None))

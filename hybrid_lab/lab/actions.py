@@ -241,7 +241,7 @@ def set_autosave(entry: LiveModel, name: str, unit: AutosaveUnit, every: int, ov
         return
     if unit == "step" and every < 1:
         raise RequestError("bad-request", "the number of steps between two saves must be 1 or more")
-    path = files.checked_for_writing(name or f"{entry.name}.autosave.hlab")
+    path = files.checked_for_writing(name or files.name_for(entry.name, ".autosave"))
     if not overwrite and (reason := saves.whose(entry.block, path, entry.is_in_use)):
         raise RequestError("exists", f"{path.name} {reason}", "If it is replaced, it is kept among the earlier saves.")
     with files.folders_made(path):
@@ -257,7 +257,7 @@ def _block(entry: LiveModel, at: str) -> Block:
 
 def _proposed(entry: LiveModel, at: str) -> str:
     """The name of the archive of a model, or of one of its Blocks."""
-    return f"{entry.name}.{at}.hlab" if at else entry.proposed_file
+    return files.name_for(f"{entry.name}.{at}") if at else entry.proposed_file
 
 
 def _side(entry: LiveModel, net: Block, at: str, when: str) -> archive.LiveSide:

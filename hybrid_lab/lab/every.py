@@ -18,7 +18,7 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.insight.table import Column, Row, Table
-from hybrid_lab.lab import registry, saves
+from hybrid_lab.lab import files, registry, saves
 from hybrid_lab.lab.registry import LiveModel, Registry
 
 
@@ -156,10 +156,10 @@ def _check(net: Block, path: Path, overwrite: bool) -> None:
 
 def _file(name: str, entry: LiveModel | None, folder: str | PathLike[str] | None) -> Path:
     if folder is not None:
-        return Path(os.path.abspath(folder)) / f"{name}.hlab"
+        return Path(os.path.abspath(folder)) / files.name_for(name)
     if entry is not None and entry.file is not None:
         return entry.file
-    return Path.cwd() / f"{name}.hlab"
+    return Path.cwd() / files.name_for(name)
 
 
 def _models(models: Mapping[str, Block] | None) -> list[tuple[str, Block, LiveModel | None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,11 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 def folder() -> Path:
     """Where Save writes: the kernel's working folder, which is the notebook's."""
     return Path(os.getcwd()).resolve()
+
+
+def name_for(model: str, suffix: str = "") -> str:
+    """The name of a model's archive: `net.hlab`, `nets_0.hlab` of `nets[0]`, `net.autosave.hlab` with a suffix."""
+    return (re.sub(r"[^\w.\-]+", "_", model).strip("_.") or "net") + suffix + layout.SUFFIX
 
 
 def checked(name: str) -> Path:

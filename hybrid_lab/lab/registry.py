@@ -123,7 +123,7 @@ class LiveModel:
     @property
     def proposed_file(self) -> str:
         """The archive name that Save proposes: of the last save or load, where the kernel is still in that folder."""
-        own = f"{self.name}.hlab"
+        own = files.name_for(self.name)
         if self.file is None:
             return own
         try:

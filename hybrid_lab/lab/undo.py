@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.formats.archive import Container, ledger
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.saved import forget_file
 from hybrid_lab.lab import history
 from hybrid_lab.lab.errors import RequestError
 
@@ -56,6 +57,7 @@ def undo_of_save(
             history.put_back(path, kept)
             text = f"{path.name} is as it was before the save; what was saved is among the earlier saves"
             (ledger.note if was_own else ledger.forget)(net, path)
+        forget_file(net)
         if entry.file == path:
             entry.file = before
         return text

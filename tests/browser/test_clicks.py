@@ -63,12 +63,13 @@ RENAME = "name => window.jupyterapp.shell.currentWidget.context.rename(name).the
 @dataclass
 class Notebook:
     """file : its name; values : the constant of each model; undos : of each model the saves and the reload that can be
-    undone, as (kind, file, what was there before)
+    undone, as (kind, file, what was there before); told : files that a question already told were saved
     """
 
     file: str
     values: dict[str, int] = field(default_factory=dict)
     undos: dict[str, list[tuple[str, str, int | None]]] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
 
 
 class Clicker:
@@ -129,6 +130,7 @@ class Clicker:
         notebook = self.current
         notebook.values = {name: self.new_value() for name in MODELS}
         notebook.undos = {name: [] for name in MODELS}
+        notebook.told = []
         self.lab.kernel(MODEL + "".join(f"\n{name} = made({value})" for name, value in notebook.values.items()))
         self.in_front()
 
@@ -164,7 +166,11 @@ class Clicker:
         """What the outcomes say was saved, which is all of the notebook in front."""
         for outcome in self.settled()["outcomes"]:
             alone = re.match(r"Saved (\w+):.*/(\w+\.hlab)", outcome["text"])
-            for file in outcome["saved"] or ([alone[2]] if alone else []):
+            every, told = outcome["saved"], self.current.told
+            if every:
+                self.current.told = every if outcome["asks"] else []
+                every = [file for file in every if file not in told]
+            for file in every or ([alone[2]] if alone else []):
                 name = file.removesuffix(".hlab")
                 assert alone is None or name == alone[1]
                 self.current.undos[name].append(("save", file, self.holds[file]))

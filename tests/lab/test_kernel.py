@@ -276,3 +276,33 @@ def test_unload_says_good_bye(kernel, page):
     assert page.closed() and kernel.page().closed()
     assert "connected to this notebook" in kernel.run("%load_ext hybrid_lab")
     assert kernel.page().ok("hello", front_end="0.1.0", protocol=PROTOCOL, notebook="")["protocol"] == PROTOCOL
+
+
+def test_a_restarted_kernel_refuses_what_was_meant_for_it_before(tmp_path):
+    """Jupyter's id of the kernel stays the same, and so does the name of the model."""
+    kernel = Kernel(tmp_path)
+    try:
+        replies = []
+        for start in range(2):
+            kernel.run("import hybrid_lab as mx; net = mx.gluon.nn.Dense(2, in_units=2); net.initialize()")
+            page = kernel.page()
+            hello = page.ok("hello", front_end="0.1.0", protocol=PROTOCOL, notebook="a.ipynb")
+            replies.append((hello["kernel_id"], page.ok("models")["models"][0]["id"]))
+            if start == 0:
+                page.ok("save", model=replies[0][1], file="", overwrite=False)
+                saved = (tmp_path / "net.hlab").read_bytes()
+                kernel.manager.restart_kernel(now=True)
+                kernel.client.wait_for_ready(timeout=60)
+        (old_kernel, old_model), (new_kernel, new_model) = replies
+        assert old_kernel != new_kernel and old_model != new_model
+        assert page.ask("save", model=old_model, file="", overwrite=True)["body"]["code"] == "unknown-model"
+        type(page).kernel_id, own = old_kernel, type(page).kernel_id
+        try:
+            assert page.ask("save", model=new_model, file="", overwrite=True)["body"]["code"] == "wrong-kernel"
+        finally:
+            type(page).kernel_id = own
+        assert (tmp_path / "net.hlab").read_bytes() == saved
+        error = page.ask("save", model=new_model, file="", overwrite=False)["body"]
+        assert error["code"] == "exists" and "before this one was restarted" in error["message"]
+    finally:
+        kernel.stop()

@@ -1,6 +1,7 @@
 """One click: a save asks only where something would be lost or the file is somebody else's; and what undoes it."""
 
 import os
+import re
 
 import pytest
 
@@ -264,6 +265,23 @@ def test_saves_and_the_last_reload_are_undone_in_turn(page, namespace):
         page.ok("undo", model="m1", undo=token)
     assert texts == ["the save to net.hlab", "the reload of net.hlab", "the save to net.hlab"]
     assert same(weights(net), changed)
+
+
+def test_models_without_a_plain_name_have_plain_files(page, namespace, tmp_path):
+    namespace["first"], namespace["second"] = {"a/b": make_net()}, {"../c": make_net()}
+    files = {model["name"]: model["file"] for model in page.ok("models")["models"]}
+    assert len(set(files.values())) == 2 and all(re.fullmatch(r"[\w.]+", file) for file in files.values())
+    for model in page.ok("models")["models"]:
+        save(page, model["id"], "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files.values())
+
+
+def test_after_an_undo_the_model_has_no_last_save(page, namespace):
+    from hybrid_lab.gluon.saved import last_file
+
+    net = namespace["net"] = make_net()
+    page.ok("undo", model="m1", undo=save(page)["undo"])
+    assert last_file(net) is None
 
 
 # -- folders -----------------------------------------------------------------------------------------------------------

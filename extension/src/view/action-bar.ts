@@ -479,7 +479,7 @@ export class ActionBar {
       replace(this.blockButtons);
       return;
     }
-    const file = `${this.model.name}.${path}.hlab`;
+    const file = `${this.model.name}.${path}`.replace(/[^\p{L}\p{N}_.-]+/gu, '_') + '.hlab';
     replace(
       this.blockButtons,
       h('span', { class: 'hl-summary' }, `Block ${path}:`),

@@ -96,6 +96,7 @@ export async function saveEvery(
       h('label', { class: 'hl-save-row' }, boxes[i], h('span', {}, ...asked(question)))
     );
     const question = [
+      ...(replies.length > 0 ? savedList(replies) : []),
       h('p', {}, `${plural(now.length, 'model')} not saved yet. Tick what may be replaced:`),
       ...rows
     ];
@@ -114,36 +115,7 @@ export async function saveEvery(
       h(
         'div',
         { class: 'hl-result' },
-        h('p', {}, `Saved ${plural(replies.length, 'model')}.`),
-        h(
-          'ul',
-          { class: 'hl-saved' },
-          ...replies.map(([{ model }, reply]) =>
-            h(
-              'li',
-              {},
-              h(
-                'p',
-                {},
-                h('b', {}, model.name),
-                ' → ',
-                h('code', { title: `${reply.path} on ${reply.host}` }, reply.file)
-              ),
-              h(
-                'p',
-                { class: 'hl-summary' },
-                [
-                  graphWords(reply.graphs.map(graph => graph.path)),
-                  bytesText(reply.bytes),
-                  reply.kept && 'what was there is in the history',
-                  reply.note
-                ]
-                  .filter(text => text)
-                  .join(', ')
-              )
-            )
-          )
-        ),
+        ...savedList(replies),
         ...unanswered.map(({ model }) => h('p', {}, `${model.name} was not saved.`)),
         left.length > 0 &&
           h(
@@ -163,6 +135,41 @@ export async function saveEvery(
     ],
     undoable: replies.flatMap(([{ model }, { undo }]) => (undo ? [{ model, token: undo }] : []))
   };
+}
+
+function savedList(replies: readonly (readonly [SaveTarget, SaveReply])[]): HTMLElement[] {
+  return [
+    h('p', {}, `Saved ${plural(replies.length, 'model')}.`),
+    h(
+      'ul',
+      { class: 'hl-saved' },
+      ...replies.map(([{ model }, reply]) =>
+        h(
+          'li',
+          {},
+          h(
+            'p',
+            {},
+            h('b', {}, model.name),
+            ' → ',
+            h('code', { title: `${reply.path} on ${reply.host}` }, reply.file)
+          ),
+          h(
+            'p',
+            { class: 'hl-summary' },
+            [
+              graphWords(reply.graphs.map(graph => graph.path)),
+              bytesText(reply.bytes),
+              reply.kept && 'what was there is in the history',
+              reply.note
+            ]
+              .filter(text => text)
+              .join(', ')
+          )
+        )
+      )
+    )
+  ];
 }
 
 interface Agreed {
