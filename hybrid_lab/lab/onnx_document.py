@@ -78,6 +78,7 @@ class OnnxFile:
             "engine": "",
             "file": self.path.name,
             "undo": "",
+            "undoes": "",
             "revision": 1,
             "summary": count(len(self.model.graph.node), "operator"),
         }
