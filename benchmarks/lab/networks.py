@@ -125,7 +125,7 @@ class FivePlainNets(gluon.Block):
 
     def __init__(self) -> None:
         super().__init__()
-        self.nets = [getattr(vision, name)(classes=64) for name in ("resnet18_v1", "mobilenet0_25", "squeezenet1_1")]
+        self.nets = [getattr(vision, name)(classes=64) for name in ("resnet18_v1", "mobilenet0_25", "resnet18_v2")]
         self.nets += [nn.Dense(64), nn.LayerNorm()]
         for number, net in enumerate(self.nets):
             self.register_child(net, f"net{number}")

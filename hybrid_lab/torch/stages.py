@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.progress import PATIENCE, Progress
 
@@ -35,7 +35,7 @@ def shown(source: Module | ExportedProgram) -> Iterator[None]:
     if _running.bar is not None:
         yield
         return
-    module: Module = getattr(source, "graph_module", source)
+    module: Any = getattr(source, "graph_module", None) or source
     is_large = sum(1 for _ in module.modules()) > _LARGE
     patience = 0.0 if is_large else PATIENCE
     _running.bar, _running.begun = Progress(f"importing {type(source).__name__}", _STAGES, "stages", patience), 0

@@ -46,7 +46,7 @@ def test_what_is_measured_is_seen_on_the_graph(open_cells):
     slowest.first.click()
     notebook.open_drawer("Details")
     expect(panel.locator("svg.hl-g .hl-g-selected")).to_have_count(1)
-    expect(panel.locator(".hl-details")).to_contain_text(re.compile(r"Measured[0-9.]+ (us|ms)"))
+    expect(panel.locator(".hl-details")).to_contain_text(re.compile(r"Measured[0-9.]+ (µs|ms)"))
     notebook.close_drawer()
     numbers = panel.locator("svg.hl-g .hl-g-measure")
     expect(numbers.first).to_be_visible()

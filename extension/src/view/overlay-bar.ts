@@ -92,7 +92,7 @@ export class OverlayBar {
     );
     this.fold = button('▾', () => this.setFolded(!this.element.classList.contains('hl-folded')), {
       class: 'hl-button hl-overlay-fold',
-      'aria-label': 'What was measured',
+      'aria-label': 'Fold the card of the overlay',
       title: 'Fold this to one line, or unfold it'
     });
     this.measuring = h('div', { class: 'hl-overlay-ask' }, this.fold, this.data, this.again, this.keepPart);
