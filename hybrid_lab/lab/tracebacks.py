@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.location import Location, is_cell, is_own
+from hybrid_lab.lab.messages.common import Location as LocationData
 from hybrid_lab.lab.messages.errors import ERROR, CellError
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def error_data(error: HybridLabError, lines: list[TracebackType], hidden: int, r
     known = getattr(error, "location", None)
     spots = [known] if isinstance(known, Location) else []
     spots += [Location(entry.tb_frame.f_code, entry.tb_lasti) for entry in reversed(lines)]
-    places = {}
+    places: dict[tuple[str, int], LocationData] = {}
     for spot in spots:
         if is_cell(spot.file):
             location = located(spot)

@@ -57,5 +57,7 @@ export function showLine(view: EditorView, line: number): void {
   const place = doc.line(Math.min(Math.max(line, 1), doc.lines)).from;
   const node = view.domAtPos(place).node;
   const element = node instanceof Element ? node : node.parentElement;
+  const { scrollLeft } = view.scrollDOM;
   (element?.closest('.cm-line') ?? view.dom).scrollIntoView({ block: 'nearest' });
+  view.scrollDOM.scrollLeft = scrollLeft; // a line that is wider than its cell stays where it is
 }

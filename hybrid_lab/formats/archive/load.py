@@ -205,9 +205,10 @@ class _Loading:
             restored = True
         for _, saved_trainer, trainer in self.further:
             saved_trainer.restore(trainer)
-        if self.is_whole and not self.differences and isinstance(self.archive, Archive):
-            note_file(self.net, os.path.abspath(self.archive.path), "loaded")
-            ledger.note(self.net, self.archive.path)
+        path = self.archive.path if isinstance(self.archive, Archive) else None
+        if self.is_whole and not self.differences and path is not None:
+            note_file(self.net, os.path.abspath(path), "loaded")
+            ledger.note(self.net, path)
         if interrupt is not None:
             raise interrupt
         graphs = sum(map(len, pins.values())) if self.from_file else len(members)

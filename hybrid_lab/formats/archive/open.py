@@ -166,7 +166,7 @@ def _build(
     root = builder.build_root()
     builder.pin()
     builder.give_attributes()
-    if isinstance(archive, Archive):
+    if isinstance(archive, Archive) and archive.path is not None:
         note_file(root, os.path.abspath(archive.path), "loaded")
     return (root, archive.aux(builder.blocks, builder.parameters)) if with_aux else root
 
