@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,8 +41,10 @@ def undo_of_save(
     kept : the earlier save that has what was replaced; was_own : that was this model's; before : the model's file then
     """
     saved = _digest(path)
+    reference = weakref.ref(net)  # an undo that is never taken keeps no model alive
 
     def act() -> str:
+        block = reference()
         if _digest(path) != saved:
             raise RequestError(
                 "nothing-to-undo",
@@ -56,8 +59,10 @@ def undo_of_save(
         else:
             history.put_back(path, kept)
             text = f"{path.name} is as it was before the save; what was saved is among the earlier saves"
-            (ledger.note if was_own else ledger.forget)(net, path)
-        forget_file(net)
+            if block is not None:
+                (ledger.note if was_own else ledger.forget)(block, path)
+        if block is not None:
+            forget_file(block)
         if entry.file == path:
             entry.file = before
         return text
