@@ -175,6 +175,9 @@ export class Drawer {
     for (const [other, { panel, button: tab }] of this.tabs) {
       panel.hidden = other !== id;
       tab.setAttribute('aria-selected', String(other === id));
+      if (other === id) {
+        tab.scrollIntoView?.({ block: 'nearest', inline: 'nearest' });
+      }
     }
     this.settle();
     this.resize();
