@@ -137,6 +137,7 @@ export class PanelView {
       onSelect: path => this.actions.setBlock(path)
     });
     this.banner.append(this.view.banner.element);
+    toolbar(this.banner, 'Answers');
     results.append(this.view.notices.list);
     this.view.drawer.offer('training', false);
     this.menu = new Popover('⋯', 'More actions', this.actions.more, this.rulesLabel);
