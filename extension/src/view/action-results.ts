@@ -118,7 +118,7 @@ export class ActionResults {
         )
       );
       this.show();
-      go.focus();
+      go.focus({ preventScroll: true }); // the question is read from its start
     });
   }
 

@@ -201,7 +201,8 @@ function agreedTo({ there }: Question): Agreed {
 }
 
 function asked({ target, error, there }: Question): Child[] {
-  const [what, ...rest] = failure(error);
+  const sentence = /[.:?]$/.test(error.message) ? error.message : `${error.message}.`;
+  const [what, ...rest] = failure(new RequestError(error.code, sentence, error.next, error.details));
   return [
     h('p', {}, 'Save ', h('b', {}, nameOf(target.model, target.path)), '?'),
     what,
