@@ -1,6 +1,6 @@
 """What `mx.lab.progress`, `mx.log` and the curves of a Trainer add to a training, in a real kernel.
 
-    python benchmarks/lab/training.py [--rounds 5] [--seconds 3]
+    python benchmarks/lab/training.py [--rounds 5] [--seconds 3] [--calls]
 
 In each round, blocks of a few hundred milliseconds alternate: steps with the curves, then steps without. All steps of
 each kind are added up, so that rare work, such as a drawing, counts in full. The clock of the curves stands still
@@ -157,6 +157,39 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
     return result | {"account": overhead / total}
 
 
+def calls() -> dict[str, float]:
+    """Microseconds that each call of a step takes, its share of the work that is done for many values at once included:
+    the shortest of many runs of 256 calls, which another load of the machine does not change.
+    """
+    from hybrid_lab.gluon.step import boundary
+    from hybrid_lab.lab import run, training_runs
+
+    run.NORM_SHARE = 10**12  # the norm has a pace of its own, see `account`
+    seen: list[gluon.Trainer] = []
+    step = training("MLP")
+    boundary.listeners = [seen.append]
+    loss = step()
+    boundary.listeners = []
+    bar = iter(mx.lab.progress(range(10**9)))
+    kinds: dict[str, Callable[[], object]] = {
+        "nothing": lambda: None,
+        "mx.log of an array": lambda: mx.log(loss=loss),
+        "mx.log of a number": lambda: mx.log(loss=0.5),
+        "Trainer": lambda: training_runs._stepped(seen[0]),
+        "mx.lab.progress": lambda: next(bar),
+    }
+    found = {}
+    for name, body in kinds.items():
+        times = []
+        for _ in range(400):
+            begun = time.perf_counter()
+            for _ in range(256):
+                body()
+            times.append((time.perf_counter() - begun) / 256)
+        found[name] = 1e6 * min(times)
+    return {name: taken - found["nothing"] for name, taken in found.items() if name != "nothing"}
+
+
 HEADER = ["training", "with", "panel", "a step without", "in each step", "now and then", "all together"]
 NOTE = (
     "Steps with and without take turns in one kernel. In each step: the difference of the median steps. Now and then:"
@@ -196,7 +229,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of steps of each kind in a round")
+    parser.add_argument("--calls", action="store_true", help="print only what each call takes")
     options = parser.parse_args()
+    if options.calls:
+        print(", ".join(f"{name} {taken:.2f} us" for name, taken in calls().items()))
+        return
     rows(options.rounds, options.seconds)
 
 

@@ -217,6 +217,8 @@ class Run:
         optimizer = self._optimizer
         rate = optimizer.lr if optimizer.lr_scheduler is None else optimizer.learning_rate
         self._waiting.append((self.steps, None, (now, self.overhead, rate)))
+        if len(self._waiting) >= WAITING:
+            self.take()
         if now >= self._norm.due:
             self._measure_norm(trainer)
         if now >= self.due:
