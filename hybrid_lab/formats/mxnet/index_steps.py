@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.graph.builder import constant_node, make_node
+from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.node import Node, Value, constant_node
 from hybrid_lab.ops.arrays.constant_index import ConstantIndex, read_key
 from hybrid_lab.ops.framework.operator import Operator, get
 
