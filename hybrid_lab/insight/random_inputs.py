@@ -67,7 +67,7 @@ def _sources(node: Node, operand: int) -> Iterable[Value]:
 def _whole_numbers(node: Node) -> Iterable[tuple[int, int, int]]:
     """(operand, lowest, number after the largest) of the operands that hold indices, labels or lengths."""
     op: Any = node.op
-    shapes = [item.shape if isinstance(item, Value) else () for item in node.inputs]
+    shapes: list[Any] = [item.shape if isinstance(item, Value) else () for item in node.inputs]
     if None in shapes:
         return
     name = op.name

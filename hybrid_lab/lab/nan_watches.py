@@ -33,7 +33,7 @@ class NanWatches:
         return watch is not None and watch.is_of(entry.block)
 
     def _listen(self, wanted: bool) -> None:
-        own = weakref.WeakMethod(self._follow)
+        own: weakref.WeakMethod[Callable[[Block], None]] = weakref.WeakMethod(self._follow)
         others = [each for each in call_record.listeners if each() is not None and each != own]
         call_record.listeners[:] = [*others, own] if wanted else others
 
