@@ -47,7 +47,7 @@ def write_csv(path: str | PathLike[str], runs: Sequence[KeptRun]) -> list[str]:
     fields = ("number", "title", "notebook", "cell", "model", "state", "reason", "started", "seconds", "steps", "code")
     heads = [*fields, "notes", "archives", *(f"parameter {name}" for name in names)]
     heads += [f"{name} {what}" for name in curves for what in ("last", "smallest", "largest", "not finite")]
-    rows: list[list[object]] = [heads]
+    rows: list[Sequence[object]] = [heads]
     for run in runs:
         row: list[object] = [getattr(run, name) for name in fields]
         row += ["; ".join(run.notes), "; ".join(each.path for each in run.archives)]
@@ -70,7 +70,7 @@ def write_csv(path: str | PathLike[str], runs: Sequence[KeptRun]) -> list[str]:
         "first",
         "last",
     ]
-    lines: list[list[object]] = [heads]
+    lines: list[Sequence[object]] = [heads]
     for run in runs:
         for curve in run.curves:
             start: list[object] = [run.number, curve["name"], curve["unit"]]
@@ -82,7 +82,7 @@ def write_csv(path: str | PathLike[str], runs: Sequence[KeptRun]) -> list[str]:
 
 
 def _columns(curve: Curve) -> list[list[Any]]:
-    data: Mapping[str, Any] = curve  # type: ignore[assignment]
+    data: Mapping[str, Any] = curve
     return [data[name] for name in _BUCKETS]
 
 
