@@ -71,7 +71,9 @@ def save_all(
 
     Raises HybridLabError that names the models that could not be saved; the others are saved then.
     """
-    rows, problems, taken = [], [], {}
+    rows: list[EveryRow] = []
+    problems: list[str] = []
+    taken: dict[os.PathLike[str], str] = {}
     with writing(folder or os.curdir):
         if folder is not None:
             os.makedirs(folder, exist_ok=True)
@@ -128,7 +130,7 @@ def reload_all(
         if entry is not None:
             entry.file = path
             entry.rows.mark([])
-        rows.append(EveryRow(name, class_name(net), os.fspath(path), first_line(report), True))
+        rows.append(EveryRow(name, class_name(net), os.fspath(path), str(report).splitlines()[0], True))
     return _report("reload_all", "reloaded", rows, problems)
 
 
