@@ -49,7 +49,7 @@ def main() -> None:
             notebook = NotebookPage(context.new_page(), server, front_end, name)
             notebook.show_panel()
             notebook.run_all()
-            notebook.panel.get_by_role("button", name="Dismiss the notes").click()
+            notebook.panel.locator(".hl-notes").wait_for(state="hidden")
             for theme in THEMES:
                 take(notebook, theme)
             context.close()
@@ -78,14 +78,13 @@ def take(notebook: NotebookPage, theme: str) -> None:
     stubborn = next(i for i, source in enumerate(sources) if source.startswith("class Stubborn"))
     show(notebook, stubborn, "center")  # brings the cells round it onto the page ...
     show(notebook, stubborn - 1, "start")  # ... so that this place is exact
-    notebook.panel.get_by_role("tab", name="Findings").click()
+    notebook.open_drawer("Findings")
     notebook.panel.locator(".hl-others .hl-finding").first.scroll_into_view_if_needed()
     page.locator(f'.jp-Cell[data-windowed-list-index="{stubborn}"] .hl-lint').first.hover()
     page.locator(".cm-tooltip .hl-hover").wait_for()
     page.screenshot(path=IMAGES / f"{front_end}_findings_{theme}.png")
     page.mouse.move(2, 2)
-    notebook.panel.get_by_role("tab", name="Graph").click()
-    notebook.panel.locator(".hl-status").scroll_into_view_if_needed()
+    notebook.close_drawer()
 
     view = next(i for i, source in enumerate(sources) if source == "mx.view(net)")
     show(notebook, view, "start")
