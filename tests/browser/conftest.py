@@ -59,10 +59,16 @@ def front_end(request):
 
 @pytest.fixture
 def open_cells(server, page, front_end, request):
-    """open_cells(cells) -> NotebookPage: a new notebook of these code cells, in the front end of the test."""
+    """open_cells(cells) -> NotebookPage: a new notebook of these code cells, in the front end of the test.
+
+    No test finds another one's kernel, archives or runs.
+    """
+    for path in (*server.folder.glob("*.hlab"), *server.folder.glob(".hybrid_lab_runs.sqlite*")):
+        path.unlink()
+    shutil.rmtree(server.folder / ".hybrid_lab_history", ignore_errors=True)
 
     def open_notebook(cells):
-        name = f"{request.node.name.replace('[', '_').replace(']', '')}.ipynb"
+        name = f"{request.path.stem}_{request.node.name.replace('[', '_').replace(']', '')}.ipynb"
         write_notebook(server.folder / name, cells)
         return NotebookPage(page, server, front_end, name)
 

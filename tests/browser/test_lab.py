@@ -142,7 +142,7 @@ def test_save_change_reload_undo(open_cells):
 
     # A second save, from the toolbar, replaces the file.
     notebook.page.locator('.jp-Toolbar [data-jp-item-name="hybrid-lab-save-all"] >> jp-button, button').first.click()
-    notebook.result("Saved net")
+    notebook.result("Saved 1 model")
 
 
 @IN_ONE_FRONT_END

@@ -124,7 +124,7 @@ def test_nothing_moves_when_something_comes_or_goes(open_cells, where):
     if view.get_by_role("button", name="Replace it").is_visible():
         view.get_by_role("button", name="Replace it").click()
     page.evaluate(kernel, "net[0].weight.set_data(net[0].weight.data() * 2)")
-    view.get_by_role("button", name="Compare").click()
+    view.get_by_role("button", name="Compare…", exact=True).click()
     expect(view.locator(".hl-drawer-results")).to_contain_text("differs by up to", timeout=30_000)
     same("compare")
     for name in ("Findings", "Report", "Details"):

@@ -88,7 +88,7 @@ def test_programs_and_overlays_switch(opened):
     assert len(values) > 1
     programs.select_option(index=0)
     opened.wait_for_timeout(500)
-    opened.get_by_label("Overlay").select_option("memory")
+    opened.get_by_label("Overlay", exact=True).select_option("memory")
     opened.wait_for_function("() => document.querySelector('.hl-overlay-bar').textContent.trim() !== ''")
     assert "no kernel" not in opened.inner_text(".hl-overlay-bar")
 

@@ -27,13 +27,27 @@ def train(net, steps=1, factor=1.0):
         trainer.step(4)
 
 
+@pytest.fixture
+def autosaved():
+    """Saves a net at each step of a training until the test ends."""
+    running = []
+
+    def start(net):
+        running.append(mx.lab.autosave(net, "net", every=1))
+        train(net)
+
+    yield start
+    for autosave in running:
+        autosave.stop()
+
+
 def test_nothing_is_known_of_a_new_model(ask):
     answers = ask()
     assert answers["nan"] is None and answers["change"] is None and answers["measurable"]
 
 
 @pytest.mark.parametrize("how", ["code", "panel", "autosave", "load", "open", "reload"])
-def test_every_way_to_save_or_load_counts(ask, page, net, namespace, how):
+def test_every_way_to_save_or_load_counts(ask, page, net, namespace, autosaved, how):
     total = len(net.collect_params())
     if how in ("load", "open", "reload"):
         net.save("net")
@@ -41,7 +55,7 @@ def test_every_way_to_save_or_load_counts(ask, page, net, namespace, how):
     {
         "code": lambda: net.save("net"),
         "panel": lambda: page.ok("save", model="m1", file="net", overwrite=False),
-        "autosave": lambda: (mx.lab.autosave(net, "net", every=1), train(net)),
+        "autosave": lambda: autosaved(net),
         "load": lambda: net.load("net"),
         "open": lambda: namespace.update(net=gluon.load("net")),
         "reload": lambda: page.ok("reload", model="m1", file="net", graphs="code"),
