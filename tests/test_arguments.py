@@ -35,7 +35,7 @@ NO_EFFECT = {
     # Statistics are those of the batch on the one device of the call.
     "SyncBatchNorm.__init__": {"num_devices"},
     # Batches are made by threads, in ordinary memory, when an epoch asks for them.
-    "DataLoader.__init__": {"pin_memory", "pin_device_id", "thread_pool", "timeout", "auto_reload"},
+    "DataLoader.__init__": {"pin_device_id", "timeout"},
     # There is one process and ordinary memory; GluonCV passes them.
     "sync_batch_norm": {"key", "ndev"},
     "_MultiWorkerIter.__init__": {"pin_memory", "pin_device_id", "data_loader"},

@@ -147,6 +147,7 @@ DEPENDENCIES = (
         "sklearn",
         "matplotlib.pyplot",
         "playwright.sync_api",
+        "pygls.lsp.server",
     ),
 )
 IMPORTS = """
@@ -178,6 +179,7 @@ def test_the_list_of_dependencies_is_that_of_the_package():
         "scikit-learn": "sklearn",
         "matplotlib": "matplotlib.pyplot",
         "pytorch-triton-rocm": "triton",
+        "pygls": "pygls.lsp.server",
     }
     names = {re.match(r"[\w-]+", line)[0] for line in wanted}
     assert {modules.get(name, name) for name in names} <= set(DEPENDENCIES)

@@ -11,6 +11,11 @@ from hybrid_lab.lab.training_runs import runs
 from tests.lab.conftest import inputs, make_net
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def ask(page, namespace, net):
     namespace["net"] = net
