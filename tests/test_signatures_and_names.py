@@ -21,7 +21,7 @@ sym.contrib test_utils torch util viz
 
 #: Functions that take any number of inputs, layers or sizes, or attributes by any name.
 ANY_NUMBER = {
-    "ix_", "printoptions",
+    "ix_", "printoptions", "runs",
     "AttrScope", "log", "forward", "backward", "save_for_backward", "summary", "add", "transpose", "reshape",
     "reshape_view", "item", "ArrayDataset", "Augmenter", "DetAugmenter", "atleast_1d", "atleast_2d", "atleast_3d",
     "broadcast_arrays", "result_type", "rand", "randn", "environment", "random_arrays", "alias", "default_types",
