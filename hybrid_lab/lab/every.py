@@ -49,8 +49,15 @@ class EveryReport(InsightReport):
         return f"{count(done, 'model')} {self.verb}" + (f", {others} left out" if others else "")
 
     def _table(self) -> Table:
-        columns = (Column("model"), Column("class"), Column("file", flexible=True), Column("", flexible=True))
-        return Table(columns, [Row((row.model, row.kind, row.file, row.did)) for row in self.rows])
+        columns = (Column("model"), Column("class"), Column("file"), Column("", flexible=True))
+        return Table(columns, [Row((row.model, row.kind, _shown(row.file), row.did)) for row in self.rows])
+
+
+def _shown(file: str, most: int = 60) -> str:
+    """A file as the table has it: from the current folder on, and of a long path the end, which has the name."""
+    path = Path(file)
+    text = os.fspath(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+    return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def save_all(

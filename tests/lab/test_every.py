@@ -33,6 +33,14 @@ def test_all_are_saved_and_reloaded(models, tmp_path):
     assert all(same(weights(net), before[name]) for name, net in models.items())
 
 
+def test_the_table_has_the_names_of_files_however_long_their_paths(models, tmp_path, monkeypatch):
+    below = tmp_path / ("deep" * 20) / ("deeper" * 20)
+    assert "net.hlab  " in str(mx.lab.save_all(models=models))
+    assert f"{os.sep}net.hlab" in str(mx.lab.save_all(below, models=models))
+    monkeypatch.chdir(below)
+    assert " net.hlab" in str(mx.lab.save_all(below, models=models))
+
+
 def test_a_folder_is_created_and_what_is_replaced_is_kept(models, tmp_path):
     mx.lab.save_all("runs/a", models=models, note="first")
     spoil(models["net"])
