@@ -37,9 +37,9 @@ export class GraphBar {
   readonly element: HTMLElement;
   /** The buttons of the zoom, over the picture. */
   readonly zoom: HTMLElement;
-  /** What is wanted less often, over the graph. */
+  /** The menu of the rarer actions, which opens over the graph. */
   readonly menu: Popover;
-  /** What is known about the program, in one line at the edge of the picture. */
+  /** The summary of the program: one line at the edge of the picture. */
   readonly caption: HTMLElement;
 
   constructor(private readonly events: GraphBarEvents) {

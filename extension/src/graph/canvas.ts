@@ -47,7 +47,7 @@ export interface Marks {
   /** Whether everything else steps back. */
   isTracing: boolean;
   hits: ReadonlySet<string>;
-  /** What the line of code computes in which the cursor stands. */
+  /** The nodes of the code line that has the cursor. */
   code: ReadonlySet<string>;
 }
 

@@ -31,7 +31,7 @@ export interface ActionBarOptions {
 export class ActionBar {
   /** Save, Reload, Compare and Undo, for a toolbar. */
   readonly buttons: HTMLElement;
-  /** What is wanted less often, for a menu: every model, another file, a Block alone, earlier saves, the autosave. */
+  /** The rarer actions, for a menu: every model, another file, a Block alone, earlier saves, the autosave. */
   readonly more: HTMLElement;
   /** The saves of the model's file, for a place of their own; `showSaves` when it is opened. */
   readonly saves: HTMLElement;

@@ -1,4 +1,4 @@
-// What is known about one Block, or one node of its graph, as a table.
+// The details of one Block, or of one node of its graph, as a table.
 
 import { boxTitle } from '../graph/card';
 import { STATES } from '../protocol/messages';
