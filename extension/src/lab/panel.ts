@@ -7,7 +7,7 @@ import { Widget } from '@lumino/widgets';
 import type { Layout } from '../graph/worker';
 import type { Location } from '../protocol/messages';
 import type { PaneMemory } from '../view/panes';
-import { KernelState, PanelView } from '../view/panel-view';
+import { NO_NOTEBOOK, PanelView } from '../view/panel-view';
 import { splitPanes } from '../view/split-panes';
 import type { CellDiagnosticsService, Cursor } from './cell-diagnostics';
 import { labIcon } from './icon';
@@ -28,16 +28,6 @@ export interface HybridPanelOptions {
   /** Open the tab; absent where there are no tabs, and in the tab. */
   onTab?: () => void;
 }
-
-const NO_NOTEBOOK: KernelState = {
-  key: '',
-  text: 'Open a Python notebook.',
-  kind: 'off',
-  requester: null,
-  hello: null,
-  models: null,
-  curves: null
-};
 
 export class HybridPanel extends Widget {
   readonly view: PanelView;

@@ -44,6 +44,17 @@ export interface KernelState {
   place?: FolderReply | null;
 }
 
+/** The state before a notebook is in front. */
+export const NO_NOTEBOOK: KernelState = {
+  key: '',
+  text: 'Open a Python notebook.',
+  kind: 'off',
+  requester: null,
+  hello: null,
+  models: null,
+  curves: null
+};
+
 export interface PanelViewOptions {
   layout: Layout;
   /** Makes the panes of tree and graph. */
@@ -165,15 +176,7 @@ export class PanelView {
     for (const action of ['click', 'keyup', 'wheel', 'pointerup']) {
       this.view.element.addEventListener(action, () => this.remember(), { passive: true });
     }
-    this.update({
-      key: '',
-      text: 'Open a Python notebook.',
-      kind: 'off',
-      requester: null,
-      hello: null,
-      models: null,
-      curves: null
-    });
+    this.update(NO_NOTEBOOK);
   }
 
   get models(): readonly Model[] {
