@@ -251,7 +251,7 @@ def led_to(graph: Graph, sources: Sequence[Value], differentiable: bool = False)
                     for value in node.outputs
                     if any(item in reached for item in node.leading((value.index,), differentiable))
                 ]
-                if node.op.subgraphs or len(node.outputs) > node.op.signature.visible
+                if node.op.subgraphs or node.op.passes_inputs or len(node.outputs) > node.op.signature.visible
                 else node.outputs
             )
     return reached

@@ -155,7 +155,7 @@ class Node(_Fields):
         raise HybridLabError("graphs are not pickled; save their Block with net.save(path), or pickle the Symbol")
 
     def leading(self, outputs: tuple[int, ...], differentiable: bool = False) -> Sequence[Value]:
-        """The inputs that lead to one of these outputs: with control flow not all lead to all.
+        """The inputs that lead to one of these outputs: with control flow, or a check of inputs, not all lead to all.
 
         differentiable : inside loops and branches, through operators only that have a gradient
 
@@ -163,6 +163,8 @@ class Node(_Fields):
         """
         if all(self.is_mask(index) for index in outputs):
             return ()
+        if self.op.passes_inputs:
+            return [item for index in outputs if isinstance(item := self.inputs[index], Value)]
         if not self.op.subgraphs or any(index >= self.op.signature.visible for index in outputs):
             return self.values_in
         leading = self.op.leading(outputs, differentiable)  # type: ignore[attr-defined]

@@ -25,6 +25,7 @@ class CheckInputs(Operator, name="_check_inputs"):
 
     mxnet = None
     by_shapes = True
+    passes_inputs = True
     arrays_only = ("args",)
     declares: str
     conditions: str = "[]"

@@ -88,6 +88,8 @@ class Operator:
     """Whether `lower` takes the operator's place as soon as the shapes of a graph are known, before any other pass. Its
     gradient is that of `lower`.
     """
+    passes_inputs: ClassVar[bool] = False
+    """Whether each output is the input of the same number and depends on no other one."""
     refuses_gradient: ClassVar[bool] = False
     """Whether an operator without `grad` has a derivative other than zero: differentiating it is an AutogradError."""
     own_gradient: bool = False
