@@ -60,7 +60,8 @@ class Run:
     zeros : per backward, the gradients that get zeros first, by number, so that a Trainer applies them
     waits : per error, the parameters, by number, of which an eager call does not keep the values that it gave them in
         this step before it raised
-    skips : per backward or `autograd.grad`, whether an eager one leaves out heads that are in no graph
+    skips : per backward or `autograd.grad`, whether an eager one leaves out heads that are in no graph, and gives zeros
+        for variables on which no head depends
 
     done : per backward or `autograd.grad`, whether it raised nothing
     written : per backward, the gradients that it wrote; waiting : per error, the parameters without values behind it
@@ -282,7 +283,10 @@ class Run:
 
     def grad(self, plain: Callable[..., Any], heads: Any, variables: Any, gradients: Any, *flags: Any) -> list[Any]:
         """An `autograd.grad` of the heads that `_in_graphs` leaves."""
+        skips = len(self.done) < len(self.skips) and self.skips[len(self.done)]
         with self._in_graphs(heads, gradients) as (heads, gradients):
+            if heads and skips:
+                heads = [reverse.as_function_of(head, variables) for head in heads]
             if heads or not self.skips:
                 return plain(heads, variables, gradients, *flags)
             return [nd.zeros_like(variable) for variable in variables]

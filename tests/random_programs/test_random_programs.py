@@ -387,6 +387,38 @@ def test_a_loop_of_one_step_is_in_the_graph_of_what_only_a_second_one_would_read
     assert check(0, "numpy", HEADER + ONE_STEP.replace("* 2", "* (2 if run.engine else 3)")).differences
 
 
+ASKED = ONE_STEP.replace(
+    "        y.backward()",
+    """            weights = [p.data() for p in net.collect_params().values()]
+            run.see('g', autograd.grad(y, weights, create_graph=CREATE), 'gradient')""",
+)
+
+
+@pytest.mark.parametrize("create_graph", ["False", "True"])
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "F.contrib.foreach(lambda a, s: (a * s, self.child(s)), x, F.ones((3,)))",
+        "F.contrib.while_loop(lambda s: F.max(s) > 0, lambda s: (s * 2, [self.child(s)]), [x * x], max_iterations=1)",
+        "[F.contrib.cond(F.max(x * x) > 0, lambda: x * 2, lambda: self.child(x)) + F.ones((1, 3))]",
+    ],
+)
+def test_a_gradient_with_respect_to_what_a_loop_or_a_branch_did_not_read_is_zero(loop, create_graph):
+    text = ASKED.replace("F.contrib.foreach(lambda a, s: (a * s, self.child(s)), x, F.ones((3,)))", loop)
+    text = text.replace("CREATE", create_graph).replace("net(run.array(1, (1, 3)))[0]", "net(x)[0]")
+    text = text.replace("    with", "    x = run.array(1, (1, 3))\n    x.attach_grad()\n    with", 1)
+    verdict = check(0, "numpy", HEADER + text)
+    (reason,) = verdict.explained
+    assert not verdict.differences and "takes what a loop or a branch gives for a part of the graph" in reason
+    other = text.replace("'gradient')", "'gradient')\n            run.see('z', (y + 5 if run.engine else y))")
+    assert check(0, "numpy", HEADER + other).differences
+    outside = text.replace("return ", "x = self.child(x) if run_is_hybrid else x\n        return ")
+    outside = outside.replace(
+        "def program(run):", "def program(run):\n    global run_is_hybrid\n    run_is_hybrid = run.engine"
+    )
+    assert check(0, "numpy", HEADER + outside).differences
+
+
 def test_roundings_move_what_is_normalized_where_all_of_a_row_is_one():
     def normalized():
         with autograd.train_mode():
