@@ -14,7 +14,7 @@ from hybrid_lab import forks
 from hybrid_lab.gluon.hybridized.structure import (
     Spec,
     flatten,
-    is_importable,
+    is_picklable,
     outline,
     plain,
     without_defaults,
@@ -134,10 +134,10 @@ class KnownCalls:
             self._forms = Counter(call.form for call in self._calls.values())
 
     def for_pickle(self) -> KnownCalls:
-        """A copy without the calls that hold objects of classes that no import finds."""
-        calls = KnownCalls([call for call in self if is_importable(call.spec)])
+        """A copy without the calls that a pickle cannot hold."""
+        calls = KnownCalls([call for call in self if is_picklable(call.spec)])
         left_out = len(calls._calls) < len({*self})
-        calls.refused = "a named tuple whose class a pickle cannot name" if left_out else self.refused
+        calls.refused = "a named tuple or a value whose class a pickle cannot name" if left_out else self.refused
         return calls
 
     def __copy__(self) -> KnownCalls:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import sys
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -150,20 +150,15 @@ def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
     return spec[2].value if type(spec[2]) is Exactly else spec[2]
 
 
-def is_importable(spec: Spec) -> bool:
-    """Whether a pickle can name the classes of all namedtuples and values in the structure."""
-    if spec[0] == "dict":
-        return all(is_importable(part) for _, part in spec[1])
-    if spec[0] in ("tuple", "list"):
-        return all(map(is_importable, spec[1])) and all(map(_is_importable_class, spec[2:]))
-    return spec[0] != "value" or isinstance(spec[2], Exactly) or _is_importable_class(type(spec[2]))
-
-
-def _is_importable_class(kind: type) -> bool:
-    found: Any = sys.modules.get(kind.__module__)
-    for name in kind.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is kind
+def is_picklable(spec: Spec) -> bool:
+    """Whether a pickle can hold the structure: it names the classes of namedtuples and values, which a local class or
+    one that was defined anew since has no name for.
+    """
+    try:
+        pickle.dumps(spec)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False
+    return True
 
 
 def outline(spec: Spec) -> tuple[object, ...]:
