@@ -57,7 +57,8 @@ class Run:
     """engine : None for an eager run, else the engine to hybridize with, "auto" for the choice between them
     late : the step whose writes between a call and its backward are done at its end
     rows : how many rows an empty batch has instead of none
-    zeros : per backward, the gradients that get zeros first, by number, so that a Trainer applies them
+    zeros : per backward, the gradients that get zeros first, or to which zeros are added, by number, so that a Trainer
+        applies them
     waits : per error, the parameters, by number, of which an eager call does not keep the values that it gave them in
         this step before it raised
     skips : per backward or `autograd.grad`, whether an eager one leaves out heads that are in no graph, and gives zeros
@@ -267,7 +268,7 @@ class Run:
         arrays = [*[p.data() for p in self._parameters() if p._array is not None], *self._arrays]
         leaves = [array.tape_link for array in arrays if type(array.tape_link) is tape.Leaf]
         for index in self.zeros[len(self.written)] if len(self.written) < len(self.zeros) else ():
-            if index < len(leaves) and leaves[index].req == "write":
+            if index < len(leaves):
                 leaves[index].receive(None)
         before = [leaf.fresh for leaf in leaves]
         for leaf in leaves:

@@ -349,11 +349,14 @@ def program(run):
 """
 
 
-def test_a_trainer_applies_the_zeros_of_a_loop_without_a_step():
-    verdict = check(0, "numpy", HEADER + TRAINED)
+@pytest.mark.parametrize("kind", ["write", "add"])
+def test_a_trainer_applies_the_zeros_of_a_loop_without_a_step(kind):
+    asked = f"    net.collect_params().setattr('grad_req', {kind!r})\n    run.hybridize(net)\n"
+    trained = TRAINED.replace("    run.hybridize(net)\n", asked)
+    verdict = check(0, "numpy", HEADER + trained)
     gives = "programs whose eager run gives a Trainer the zeros that a loop or a branch gives"
     assert not verdict.differences and verdict.explained == {gives: 1}
-    more = TRAINED.replace("'wd': 0.1", "'wd': 0.1 if run.engine else 0.2")
+    more = trained.replace("'wd': 0.1", "'wd': 0.1 if run.engine else 0.2")
     assert check(0, "numpy", HEADER + more).differences
 
 
