@@ -191,3 +191,22 @@ def test_a_gradient_of_what_the_heads_do_not_depend_on_is_an_error(way, create_g
             outputs = net(*inputs)
             with pytest.raises(AutogradError, match="the heads do not depend on it"):
                 autograd.grad(outputs[0], [inputs[1]], retain_graph=True, create_graph=create_graph)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", [Apart, ReadsShapes])
+def test_a_gradient_attached_after_the_call_keeps_its_value(kind, way, tmp_path):
+    net = made(kind, way, tmp_path)
+    for active in (False, True):
+        net.hybridize(active, engine="numpy")
+        for heads in subsets(3):
+            inputs, _ = leaves(net, "write")
+            first = [each.grad for each in inputs]
+            with autograd.record():
+                outputs = net(*inputs)
+            for each in inputs:
+                each.attach_grad()
+                each.grad[:] = 5
+            autograd.backward([outputs[index] for index in heads])
+            assert all((each.grad.asnumpy() == 5).all() for each in inputs)
+            assert ((first[1].asnumpy() == 7).all()) == (1 not in heads)
