@@ -49,6 +49,9 @@ const difference: Difference = {
       path: '',
       class_name: 'Net',
       changes: [],
+      move: '',
+      first_path: '',
+      second_path: '',
       tensors: [],
       operators: [
         row('changed', "Activation(act_type='relu')", "Activation(act_type='tanh')", [
@@ -63,6 +66,9 @@ const difference: Difference = {
       path: 'extra.<img src=x>',
       class_name: 'Dense',
       changes: [],
+      move: '',
+      first_path: 'extra.<img src=x>',
+      second_path: null,
       operators: [],
       tensors: [
         {
@@ -74,6 +80,7 @@ const difference: Difference = {
           changed: 1,
           largest: 0.5,
           scale: 1,
+          first_name: '',
           text: 'differs by up to 0.5 (largest value 1), 1 of 2 values'
         }
       ]
@@ -91,7 +98,8 @@ function row(kind: 'same' | 'added' | 'changed', first: string, second: string, 
     changes,
     first_place: place,
     second_place: place,
-    line: 'cell 1, line 2'
+    line: 'cell 1, line 2',
+    first_block: ''
   };
 }
 

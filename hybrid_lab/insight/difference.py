@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ class TensorDifference:
     first, second : dtype and shape, "" where it is missing; values : how many numbers it has
     changed : how many of them differ, bit for bit; largest : the largest absolute difference, None where there is no
     finite one; scale : the largest absolute value before
+    first_name : what it is called in the first model, where that is something else
     """
 
     kind: Kind
@@ -48,10 +49,15 @@ class TensorDifference:
     changed: int
     largest: float | None = None
     scale: float | None = None
+    first_name: str = ""
 
     @property
     def text(self) -> str:
         """What differs, in words."""
+        return self._change + (f"; before: {self.first_name}" if self.first_name else "")
+
+    @property
+    def _change(self) -> str:
         if self.kind != "changed":
             return f"{self.second or self.first}"
         if self.first != self.second:
@@ -70,6 +76,7 @@ class BlockDifference:
     kind : "same" where the Block is alike but not its operators or tensors; class_name : "Dense", "Dense -> Conv2D"
     changes : what changed in the Block itself, one text each
     operators : of its graph, those that changed with some equal ones around them
+    move : how its place differs; first_path, second_path : its place in each model, None where it is missing
     """
 
     kind: Kind
@@ -78,11 +85,24 @@ class BlockDifference:
     changes: list[str] = field(default_factory=list)
     operators: list[OperatorDifference] = field(default_factory=list)
     tensors: list[TensorDifference] = field(default_factory=list)
+    move: Literal["", "renamed", "moved"] = ""
+    first_path: str | None = None
+    second_path: str | None = None
 
     @property
     def differs(self) -> bool:
         """Whether there is anything to show."""
-        return self.kind != "same" or bool(self.changes or self.operators or self.tensors)
+        return self.has_changed or bool(self.operators or self.tensors)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the Block itself differs, or where it is."""
+        return self.kind != "same" or bool(self.changes or self.move)
+
+    @property
+    def all_changes(self) -> list[str]:
+        """What changed in the Block itself, before that its place: `moved from encoder.2`."""
+        return [f"{self.move} from {self.first_path}"] * bool(self.move) + self.changes
 
 
 @dataclass(repr=False)
@@ -125,7 +145,7 @@ class ModelDifference(InsightReport):
     @property
     def same_graphs(self) -> bool:
         """Whether Blocks and graphs are alike, so that at most numbers differ."""
-        return not any(block.kind != "same" or block.changes or block.operators for block in self.blocks)
+        return not any(block.has_changed or block.operators for block in self.blocks)
 
     def by_load(self) -> ModelDifference:
         """The part that loading the second model into the first one changes: graphs, and values that are there."""
@@ -135,11 +155,11 @@ class ModelDifference(InsightReport):
             tensors = [
                 tensor for tensor in block.tensors if tensor.kind == "changed" and "without" not in tensor.second
             ]
-            blocks.append(replace(block, changes=changes, tensors=tensors))
+            blocks.append(replace(block, changes=changes, tensors=tensors, move=""))
         return replace(self, blocks=[block for block in blocks if block.differs], others=[], notes=[])
 
     def __len__(self) -> int:
-        blocks = sum((block.kind != "same") + len(block.changes) for block in self.blocks)
+        blocks = sum((block.kind != "same") + (block.move != "") + len(block.changes) for block in self.blocks)
         return blocks + len(self.operators) + len(self.tensors) + len(self.others)
 
     @property
@@ -150,6 +170,11 @@ class ModelDifference(InsightReport):
         for kind in kinds:
             number = sum(block.kind == kind for block in self.blocks)
             parts += [f"{count(number, 'Block')} {kind}"] * bool(number)
+        number = sum(" -> " in block.class_name for block in self.blocks)
+        parts += [f"{count(number, 'Block')} replaced"] * bool(number)
+        for move in ("moved", "renamed"):
+            number = sum(block.move == move for block in self.blocks)
+            parts += [f"{count(number, 'Block')} {move}"] * bool(number)
         for word, rows in (("operator", self.operators), ("tensor", self.tensors)):
             for kind in kinds:
                 number = sum(row.kind == kind for row in rows)
@@ -166,6 +191,7 @@ class ModelDifference(InsightReport):
         """Everything as dicts, lists, strings and numbers."""
         data = super().data()
         for rows, block in zip(data["blocks"], self.blocks, strict=True):
+            rows["changes"] = block.all_changes
             for row, tensor in zip(rows["tensors"], block.tensors, strict=True):
                 row["text"] = tensor.text
         return {"equal": not len(self), "summary": self.summary, **data}
@@ -194,7 +220,7 @@ class ModelDifference(InsightReport):
 
     def _other_blocks(self) -> list[BlockDifference]:
         """The Blocks that differ in more than their tensors."""
-        return [block for block in self.blocks if block.kind != "same" or block.changes or block.operators]
+        return [block for block in self.blocks if block.has_changed or block.operators]
 
     def _tensor_title(self) -> str:
         number = len(self.tensors)
@@ -221,7 +247,7 @@ def _texts(block: BlockDifference) -> Iterator[str]:
     """A Block as lines: its name, what changed in it, its operators."""
     kind = f": {block.kind}" if block.kind in ("added", "removed") else ""
     yield f"  {_title(block)}{kind}"
-    yield from (f"    ~ {change}" for change in block.changes)
+    yield from (f"    ~ {change}" for change in block.all_changes)
     for row in block.operators:
         if row.kind != "same":
             changes = f": {'; '.join(row.changes)}" if row.changes else ""
@@ -235,7 +261,7 @@ def _text(tensor: TensorDifference) -> str:
 
 def _html(block: BlockDifference, heads: Sequence[str], opened: bool) -> str:
     """A Block as a part that opens: its operators side by side."""
-    inner = code(block.changes) if block.changes else ""
+    inner = code(block.all_changes) if block.all_changes else ""
     if block.operators:
         head = "".join(f'<th style="{_CELL}">{html.escape(text)}</th>' for text in heads)
         rows = "".join(_operator_html(row) for row in block.operators)
@@ -312,9 +338,11 @@ def _larger(known: float | None, values: np.ndarray) -> float | None:
     return max(float(finite.max()), known or 0.0)
 
 
-def by_block(rows: Sequence[OperatorDifference]) -> dict[str, list[OperatorDifference]]:
+def by_block(
+    rows: Sequence[OperatorDifference], block_of: Callable[[OperatorDifference], str] = lambda row: row.block
+) -> dict[str, list[OperatorDifference]]:
     """The operators of each Block in which some differ, with some equal ones around them."""
     blocks: dict[str, list[OperatorDifference]] = {}
     for row in rows:
-        blocks.setdefault(row.block, []).append(row)
+        blocks.setdefault(block_of(row), []).append(row)
     return {path: with_context(own) for path, own in blocks.items() if any(row.kind != "same" for row in own)}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from functools import cached_property
 from typing import Literal
 
 from hybrid_lab.formats.mxnet.operator_names import SCALAR_FORMS, as_in_files
@@ -27,10 +28,12 @@ class OperatorDifference:
     """One operator of two graphs.
 
     kind : "added" is in the second graph only, "removed" in the first only
-    block : path of its Block in the model; first, second : the operator as text, "" where it is missing
+    block : path of its Block in the second model; in the first, of an operator whose Block is there only
+    first, second : the operator as text, "" where it is missing
     changes : what changed, one text each: "num_hidden: 8 became 16"
     first_place, second_place : its number among the operators of its Block in each graph, from 0; None where missing
     line : where it stands in the user's code, "" if unknown
+    first_block : path of its Block in the first model, "" where it is missing there
     """
 
     kind: Kind
@@ -41,40 +44,71 @@ class OperatorDifference:
     first_place: int | None = None
     second_place: int | None = None
     line: str = ""
+    first_block: str = ""
 
 
 @dataclass(frozen=True)
 class GraphSide:
     """One of the two graphs.
 
-    path : of its Block in the model; inputs : what each input is called, equal for equal ones; None: their places
+    path : of its Block in the model; inputs : what each input is called; None: their places
     hidden : whether attributes count that only the compiler sets, such as the mode of a BatchNorm
+    keys : equal for inputs that are the same in both graphs; None: what they are called
+    partner : of the first graph, the path of a Block in the second model by its path in the first, or a text that
+        begins with a zero byte for one that is not there; None: the same path
+    moved : of the second graph, the paths of Blocks that were called elsewhere in the first
     """
 
     graph: Graph
     path: str = ""
     inputs: Sequence[str] | None = None
     hidden: bool = False
+    keys: Sequence[str] | None = None
+    partner: Callable[[str], str] | None = None
+    moved: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class GraphDifference:
+    """Two graphs side by side.
+
+    rows : all operators of both; results : what changed in what the graphs return
+    numbers : for each row the number of the operator among all of each graph, None where it is missing
+    """
+
+    rows: list[OperatorDifference]
+    results: list[str]
+    numbers: list[tuple[int | None, int | None]]
 
 
 class _Side:
     """A graph with what the matching asks: for each operator its Block, its text, and hashes of both directions.
 
+    own_block : path of its Block in its own model; block : the same text for Blocks that belong together
+    labels : what inputs and constants are called; keys : equal for those that are the same
     below : of the operator and of all that it is computed from; above : of the operator and of all that reads it
     """
 
     def __init__(self, side: GraphSide):
         self.graph, self.operators = side.graph, side.graph.operators
         self.path, self.root = side.path, _root_of(side)
-        self.block = {node: self._block_of(node) for node in self.operators}
+        self.own_block = {node: self._block_of(node) for node in self.operators}
+        partner = side.partner
+        if partner is None:
+            self.block = self.own_block
+        else:
+            partners = {path: partner(path) for path in set(self.own_block.values())}
+            self.block = {node: partners[path] for node, path in self.own_block.items()}
         self.form = {node: _Form(node, side.hidden) for node in self.operators}
         self.below: dict[Node, int] = {}
         self.above: dict[Node, int] = {}
         names = side.inputs or [f"input {index}" for index in range(len(side.graph.inputs))]
         self.labels = {value.node: name for value, name in zip(side.graph.inputs, names, strict=True)}
+        self.keys = {value.node: key for value, key in zip(side.graph.inputs, side.keys or names, strict=True)}
         for node in side.graph.nodes:
             if node not in self.form:
                 self.labels.setdefault(node, _constant_text(node))
+                self.keys.setdefault(node, self.labels[node])
             self.below[node] = self._hash_below(node)
         readers: dict[Node, list[tuple[Node, int, int]]] = defaultdict(list)
         for node, form in self.form.items():
@@ -87,6 +121,7 @@ class _Side:
             uses = sorted([(place, index, self.above[reader]) for reader, place, index in readers[node]])
             self.above[node] = hash((self.form[node].key, tuple(uses), tuple(results[node])))
         self.readers = readers
+        self.moved = {node for node, block in self.block.items() if side.moved and _is_in(block, side.moved)}
         self.first_draw = min([node.draw for node in self.operators if node.draw is not None], default=0)
 
     def _block_of(self, node: Node) -> str:
@@ -96,7 +131,7 @@ class _Side:
     def _hash_below(self, node: Node) -> int:
         form = self.form.get(node)
         if form is None:
-            return hash(self.labels[node])
+            return hash(self.keys[node])
         return hash((form.key, tuple([(self.below[value.node], value.index) for value in form.operands])))
 
     def near(self, radius: int) -> dict[Node, int]:
@@ -123,8 +158,8 @@ class _Side:
         counts: dict[str, int] = defaultdict(int)
         places = {}
         for node in self.operators:
-            places[node] = counts[self.block[node]]
-            counts[self.block[node]] += 1
+            places[node] = counts[self.own_block[node]]
+            counts[self.own_block[node]] += 1
         return places
 
     def draw(self, node: Node) -> int | None:
@@ -137,7 +172,7 @@ class _Side:
         if node not in self.form:
             return self.labels[node]
         output = f" output {value.index}" if value.index else ""
-        block = self.block[node]
+        block = self.own_block[node]
         return f"{self.form[node].name}{output}{f' of {block}' if block else ''}"
 
 
@@ -200,8 +235,15 @@ def _root_of(side: GraphSide) -> str:
 
 def diff_graphs(first: GraphSide, second: GraphSide) -> tuple[list[OperatorDifference], list[str]]:
     """All operators of both graphs side by side, in the order of the second, and what changed in the results."""
+    found = match_graphs(first, second)
+    return found.rows, found.results
+
+
+def match_graphs(first: GraphSide, second: GraphSide) -> GraphDifference:
+    """`diff_graphs`, and which operators of the graphs the rows are about."""
     matching = _Matching(_Side(first), _Side(second))
-    return matching.rows(), matching.results()
+    rows, numbers = matching.rows()
+    return GraphDifference(rows, matching.results(), numbers)
 
 
 class _Matching:
@@ -337,23 +379,29 @@ class _Matching:
 
     # -- what changed -------------------------------------------------------------------------------------------------
 
-    def rows(self) -> list[OperatorDifference]:
-        """Both graphs in the order of the second; what was removed stands where it was in the first."""
+    def rows(self) -> tuple[list[OperatorDifference], list[tuple[int | None, int | None]]]:
+        """Both graphs in the order of the second, with the number of each operator in its graph; what was removed
+        stands where it was in the first.
+        """
         one, two = self.one, self.two
         first_places, second_places = one.places(), two.places()
         order = {node: place for place, node in enumerate(one.operators)}
         removed = deque(node for node in one.operators if node not in self.pairs)
         rows: list[OperatorDifference] = []
+        numbers: list[tuple[int | None, int | None]] = []
 
         def drop(before: int) -> None:
             while removed and order[removed[0]] < before:
                 node = removed.popleft()
-                row = OperatorDifference("removed", one.block[node], one.form[node].text, "", line=_line(node))
-                row.first_place = first_places[node]
+                own = one.own_block[node]
+                block = own if one.block[node].startswith("\0") else one.block[node]
+                row = OperatorDifference("removed", block, one.form[node].text, "", line=_line(node))
+                row.first_place, row.first_block = first_places[node], own
                 rows.append(row)
+                numbers.append((order[node], None))
 
-        for node in two.operators:
-            row = OperatorDifference("added", two.block[node], "", two.form[node].text, line=_line(node))
+        for number, node in enumerate(two.operators):
+            row = OperatorDifference("added", two.own_block[node], "", two.form[node].text, line=_line(node))
             row.second_place = second_places[node]
             first = self.back.get(node)
             if first is not None:
@@ -361,16 +409,18 @@ class _Matching:
                 row.changes = self._changes(first, node)
                 row.kind = "changed" if row.changes else "same"
                 row.first, row.first_place = one.form[first].text, first_places[first]
+                row.first_block = one.own_block[first]
                 row.line = row.line or _line(first)
             rows.append(row)
+            numbers.append((None if first is None else order[first], number))
         drop(len(order))
-        return rows
+        return rows, numbers
 
     def _changes(self, first: Node, second: Node) -> list[str]:
         old, new = self.one.form[first], self.two.form[second]
         changes = [f"{old.name} became {new.name}"] if old.name != new.name else []
         if self.one.block[first] != self.two.block[second]:
-            blocks = self.one.block[first] or "the model", self.two.block[second] or "the model"
+            blocks = self.one.own_block[first] or "the model", self.two.own_block[second] or "the model"
             changes.append("Block: {} became {}".format(*blocks))
         changes += [
             f"{key}: {old.attributes.get(key, 'the default')} became {new.attributes.get(key, 'the default')}"
@@ -382,7 +432,7 @@ class _Matching:
         if len(old.operands) != len(new.operands):
             changes.append(f"reads {count(len(new.operands), 'input')} instead of {len(old.operands)}")
         for place, (mine, other) in enumerate(zip(old.operands, new.operands, strict=False)):
-            if not self._same_value(mine, other):
+            if not self._same_value(mine, other) and not self._is_moved(second, other):
                 changes.append(f"input {place}: {self.one.name(mine)} became {self.two.name(other)}")
         types = [_types(node)[: node.op.signature.visible] for node in (first, second)]
         pairs = zip(*types, strict=False)
@@ -392,14 +442,31 @@ class _Matching:
         return changes
 
     def _same_value(self, mine: Value, other: Value) -> bool:
-        """Whether two Values match, looking through added and removed operators, which are rows of their own."""
+        """Whether two Values match, looking through added and removed operators, which are rows of their own, and
+        through those of moved Blocks.
+        """
         ends = self._ends(mine, self.one, self.pairs), self._ends(other, self.two, self.back)
+        if any(self._match_exactly(first, second) for first in ends[0] for second in ends[1]):
+            return True
+        if not self.two.moved:
+            return False
+        ends = self._ends(mine, self.one, self._staying[0]), self._ends(other, self.two, self._staying[1])
         return any(self._match_exactly(first, second) for first in ends[0] for second in ends[1])
+
+    @cached_property
+    def _staying(self) -> tuple[dict[Node, Node], dict[Node, Node]]:
+        """The matches but for those in moved Blocks."""
+        pairs = {first: second for first, second in self.pairs.items() if second not in self.two.moved}
+        return pairs, {second: first for first, second in pairs.items()}
+
+    def _is_moved(self, node: Node, read: Value) -> bool:
+        """Whether an operator reads something else because its Block is called elsewhere."""
+        return node in self.two.moved and read.node not in self.two.moved
 
     def _match_exactly(self, mine: Value, other: Value) -> bool:
         if mine.node in self.one.form:
             return self.pairs[mine.node] is other.node and mine.index == other.index
-        return other.node not in self.two.form and self.one.labels[mine.node] == self.two.labels[other.node]
+        return other.node not in self.two.form and self.one.keys[mine.node] == self.two.keys[other.node]
 
     @staticmethod
     def _ends(value: Value, side: _Side, matched: Mapping[Node, Node]) -> list[Value]:
@@ -425,6 +492,13 @@ class _Matching:
             for place, (mine, other) in enumerate(zip(old, new, strict=True))
             if not self._same_value(mine, other)
         ]
+
+
+def _is_in(path: str, blocks: Collection[str]) -> bool:
+    """Whether a path is that of one of these Blocks, or of one below."""
+    while path and path not in blocks:
+        path = path.rpartition(".")[0]
+    return path in blocks
 
 
 def _line(node: Node) -> str:

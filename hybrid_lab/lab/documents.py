@@ -442,7 +442,7 @@ def _lines(found: ModelDifference) -> Iterator[DifferenceLine]:
         name = block.path or "the top"
         if block.kind != "same":
             yield {"change": block.kind, "what": "Block", "name": name, "text": block.class_name}
-        for text in block.changes:
+        for text in block.all_changes:
             yield {"change": "changed", "what": "Block", "name": name, "text": text}
         for row in block.operators:
             if row.kind != "same":

@@ -430,7 +430,8 @@ export const operatorChange = record({
   changes: list(text),
   first_place: nullable(integer),
   second_place: nullable(integer),
-  line: text
+  line: text,
+  first_block: text
 });
 export type OperatorChange = Checked<typeof operatorChange>;
 
@@ -443,6 +444,7 @@ export const tensorChange = record({
   changed: integer,
   largest: nullable(number),
   scale: nullable(number),
+  first_name: text,
   text: text
 });
 export type TensorChange = Checked<typeof tensorChange>;
@@ -453,7 +455,10 @@ export const blockChange = record({
   class_name: text,
   changes: list(text),
   operators: list(operatorChange),
-  tensors: list(tensorChange)
+  tensors: list(tensorChange),
+  move: oneOf('', 'renamed', 'moved'),
+  first_path: nullable(text),
+  second_path: nullable(text)
 });
 export type BlockChange = Checked<typeof blockChange>;
 

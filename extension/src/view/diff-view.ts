@@ -207,7 +207,8 @@ function mark(kind: OperatorChange['kind']): Child {
 function showButton(block: BlockChange, { onShow, side = 'second' }: DiffOptions): Child {
   const marks = block.operators.flatMap(row => {
     const place = side === 'first' ? row.first_place : row.second_place;
-    return row.kind === 'same' || place === null ? [] : [{ block: row.block, place, kind: row.kind }];
+    const path = side === 'first' ? row.first_block : row.block;
+    return row.kind === 'same' || place === null ? [] : [{ block: path, place, kind: row.kind }];
   });
   if (!onShow || marks.length === 0) {
     return null;

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.diagnostics.words import count, first_line
+from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.difference import (
     BlockDifference,
@@ -17,9 +19,10 @@ from hybrid_lab.insight.difference import (
     by_block,
     diff_tensors,
 )
-from hybrid_lab.insight.graph_diff import Kind, diff_graphs
+from hybrid_lab.insight.graph_diff import Kind, OperatorDifference, match_graphs
 
 from . import layout, values
+from .block_matching import BlockMatching, match_blocks, parameters_of
 from .container import Container
 from .sides import FileSide, GraphsSide, Side, SideGraph, side_of
 from .tree import BlockRecord, ParameterRecord
@@ -37,9 +40,10 @@ def diff(first: object, second: object) -> ModelDifference:
         (`mx.explain(net).passes["fuse"].before`)
 
     A Block is compared with the graphs that it runs now; one without any is traced for the inputs of the other side's
-    graphs. Nothing is changed. Blocks are matched by path, operators by what they compute, where they stand and what
-    reads them; names that an instance happens to have do not count. The result prints, has HTML and `data()`, and is
-    false in a condition where nothing differs:
+    graphs. Nothing is changed. Blocks are matched by structure and name, so that one that was inserted, moved or
+    wrapped leaves the others matched with themselves; operators by what they compute, where they stand and what reads
+    them. Names that an instance happens to have do not count. The result prints, has HTML and `data()`, and is false in
+    a condition where nothing differs:
 
     >>> mx.diff("before.hlab", net)
     before.hlab -> net0: 1 operator changed, 2 tensors changed
@@ -56,7 +60,40 @@ def diff(first: object, second: object) -> ModelDifference:
 
 def diff_sides(one: Side, two: Side) -> ModelDifference:
     """`diff` of two sides."""
-    return _Comparing(one, two).result()
+    return compare_sides(one, two).difference
+
+
+@dataclass(frozen=True)
+class GraphPair:
+    """Two graphs that were compared, of the Blocks at `paths` in both models.
+
+    numbers : of each graph among those of its Block, from 0; rows, operators : see `GraphDifference`
+    """
+
+    paths: tuple[str, str]
+    numbers: tuple[int, int]
+    rows: list[OperatorDifference]
+    operators: list[tuple[int | None, int | None]]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A difference, with which Blocks of the two models belong together and which operators of their graphs."""
+
+    difference: ModelDifference
+    matching: BlockMatching
+    graphs: list[GraphPair]
+
+
+def compare_sides(one: Side, two: Side) -> Compared:
+    """What differs between two sides, and what belongs together."""
+    with without_collecting():
+        comparing = _Comparing(one, two)
+        return Compared(comparing.result(), comparing.matching, comparing.graphs)
+
+
+_Paths = tuple[str | None, str | None]
+"""The paths of a Block in both models, None where it is missing."""
 
 
 class _Comparing:
@@ -65,10 +102,12 @@ class _Comparing:
     def __init__(self, one: Side, two: Side):
         self.one, self.two = one, two
         self.places = dict(one.tree.places()), dict(two.tree.places())
-        self.blocks: dict[str, BlockDifference] = {}
+        self.matching = match_blocks(one.tree, two.tree, (one.array, two.array))
+        self.blocks: dict[_Paths, BlockDifference] = {}
+        self.graphs: list[GraphPair] = []
         self.notes: list[str] = []
         self.others: list[str] = []
-        self._compared: set[str] = set()  # paths of Blocks
+        self._compared: tuple[set[str], set[str]] = set(), set()  # paths of Blocks, of each side
 
     def result(self) -> ModelDifference:
         self._compare_trees()
@@ -76,40 +115,78 @@ class _Comparing:
         self._compare_tensors()
         if isinstance(self.one, FileSide) and isinstance(self.two, FileSide):
             self.others += _members(self.one.container, self.two.container)
-        order = {path: place for place, path in enumerate(dict.fromkeys([*self.places[1], *self.places[0]]))}
-        blocks = sorted(self.blocks.values(), key=lambda block: order.get(block.path, len(order)))
-        differing = [block for block in blocks if block.differs]
+        order = {paths: place for place, paths in enumerate(self._all_paths())}
+        blocks = sorted(self.blocks.items(), key=lambda item: order.get(item[0], len(order)))
+        differing = [block for _, block in blocks if block.differs]
         return ModelDifference(self.one.label, self.two.label, differing, self.others, self.notes)
 
-    def _block(self, path: str) -> BlockDifference:
+    def _all_paths(self) -> list[_Paths]:
+        """Each Block of both models once, in the order of the second; a removed one stands behind the one before it."""
+        behind: dict[str, list[_Paths]] = {}
+        last = ""
+        for path in self.places[0]:
+            if path in self.matching.pairs:
+                last = self.matching.pairs[path]
+            else:
+                behind.setdefault(last, []).append((path, None))
+        found: list[_Paths] = []
+        for path in self.places[1]:
+            found.append((self.matching.back.get(path), path))
+            found += behind.get(path, [])
+        return found
+
+    def _block(self, first: str | None, second: str | None) -> BlockDifference:
         """The entry of a Block, made at its first difference."""
-        if path not in self.blocks:
-            records = [places.get(path) for places in self.places]
+        paths = first, second
+        if paths not in self.blocks:
+            records = [
+                None if path is None else places.get(path) for path, places in zip(paths, self.places, strict=True)
+            ]
             names = [record.class_ for record in records if record is not None]
             kind: Kind = "same" if None not in records else "added" if records[0] is None else "removed"
-            self.blocks[path] = BlockDifference(kind if names else "same", path, " -> ".join(dict.fromkeys(names)))
-        return self.blocks[path]
+            path = first if second is None else second
+            assert path is not None
+            self.blocks[paths] = BlockDifference(
+                kind if names else "same", path, " -> ".join(dict.fromkeys(names)), first_path=first, second_path=second
+            )
+        return self.blocks[paths]
 
     # -- Blocks -------------------------------------------------------------------------------------------------------
 
     def _compare_trees(self) -> None:
         names: dict[str, str] = {}
-        for path in dict.fromkeys([*self.places[0], *self.places[1]]):
-            old, new = (places.get(path) for places in self.places)
-            if old is not None and new is not None:
-                for change in self._block_changes(path, old, new):
-                    self._block(path).changes.append(change)
-                self.notes += self._attribute_changes(path, old.attributes, new.attributes)
-                if old.prefix != new.prefix:
-                    names[old.prefix] = new.prefix
-            else:
-                self._block(path)
+        numbers: list[str] = []
+        for first, second in self._all_paths():
+            if first is None or second is None:
+                block = self._block(first, second)
+                if second is not None and (again := self._same_block(1, second)) is not None:
+                    block.changes.append(f"the same Block as {again or 'the model itself'}")
+                continue
+            move = self.matching.moves.get(second)
+            if move == "renumbered":
+                numbers.append(f"{first} -> {second}")
+            elif move is not None:
+                self._block(first, second).move = move
+            old, new = self.places[0][first], self.places[1][second]
+            for change in self._block_changes(first, second, old, new):
+                self._block(first, second).changes.append(change)
+            self.notes += self._attribute_changes(second, old.attributes, new.attributes)
+            if old.prefix != new.prefix:
+                names[old.prefix] = new.prefix
+        if numbers:
+            what = "1 Block has another number" if len(numbers) == 1 else f"{len(numbers)} Blocks have other numbers"
+            self.notes.append(f"{what}, since others came or went: {layout.shorten(numbers)}")
         if names:
             old_name, new_name = next(iter(names.items()))
             prefixes = "1 prefix of names differs" if len(names) == 1 else f"{len(names)} prefixes of names differ"
             self.notes.append(f"{prefixes}, as {old_name or 'none'} and {new_name or 'none'}")
 
-    def _block_changes(self, path: str, old: BlockRecord, new: BlockRecord) -> Iterator[str]:
+    def _same_block(self, side: int, path: str) -> str | None:
+        """The first place of the Block at a path, None where this is the first."""
+        first = self.places[side][path].path
+        return None if first == path else first
+
+    def _block_changes(self, first: str, second: str, old: BlockRecord, new: BlockRecord) -> Iterator[str]:
         live = self.one.is_live or self.two.is_live
         for key, name in _BLOCK_FIELDS.items():
             before, after = getattr(old, key), getattr(new, key)
@@ -121,9 +198,12 @@ class _Comparing:
             yield from _items("hybridize() flag ", old.flags, new.flags)
         if None not in (old.forward, new.forward) and old.forward != new.forward:
             yield "the code of its forward() changed"
-        shared = ["" if record.path == path else record.path or "the model itself" for record in (old, new)]
-        if shared[0] != shared[1]:
-            texts = [f"the same Block as {place}" if place else "a Block of its own" for place in shared]
+        shared = [self._same_block(side, path) for side, path in enumerate((first, second))]
+        if (shared[0] if shared[0] is None else self.matching.in_second(shared[0])) != shared[1]:
+            texts = [
+                "a Block of its own" if place is None else f"the same Block as {place or 'the model itself'}"
+                for place in shared
+            ]
             yield "sharing: {} became {}".format(*texts)
 
     def _attribute_changes(self, path: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
@@ -144,69 +224,105 @@ class _Comparing:
 
     def _compare_graphs(self) -> None:
         """Outer Blocks first; one whose operators were compared as part of an outer graph is not compared again."""
-        for path in sorted(
-            self.places[0].keys() & self.places[1].keys(), key=lambda path: path.count(".") + bool(path)
-        ):
-            if path in self._compared:
+        pairs = sorted(self.matching.pairs.items(), key=lambda pair: pair[1].count(".") + bool(pair[1]))
+        for first, second in pairs:
+            if first in self._compared[0] or second in self._compared[1]:
                 continue
             try:
-                old = self.one.graphs(path, [])
-                new = self.two.graphs(path, old)
-                old = old or self.one.graphs(path, new)
+                old = self.one.graphs(first, [])
+                new = self.two.graphs(second, old)
+                old = old or self.one.graphs(first, new)
             except ArchiveError:
                 raise
             except Exception as error:  # the code of a live Block, which may raise anything while it is traced
                 text = f"graph: tracing the code raised {type(error).__name__}: {first_line(error)}"
-                self._block(path).changes.append(text)
+                self._block(first, second).changes.append(text)
                 continue
+            numbers = [{id(graph): number for number, graph in enumerate(graphs)} for graphs in (old, new)]
             for mine, other in _pairs(old, new):
-                self._compare_pair(path, mine, other)
+                self._compare_pair((first, second), mine, other, numbers)
 
-    def _compare_pair(self, path: str, old: SideGraph | None, new: SideGraph | None) -> None:
+    def _compare_pair(
+        self, paths: tuple[str, str], old: SideGraph | None, new: SideGraph | None, numbers: list[dict[int, int]]
+    ) -> None:
         graph = old or new
         assert graph is not None
         if old is None or new is None:
             label = self.one.label if new is None else self.two.label
             size = count(len(graph.graph.operators), "operator")
-            self._block(path).changes.append(f"graph: only in {label} ({size})")
+            self._block(*paths).changes.append(f"graph: only in {label} ({size})")
             return
         types = old.types if old.types is not None and old.data == new.data else new.types
         if old.data != new.data:
             types = None
         hidden = isinstance(self.one, GraphsSide) and isinstance(self.two, GraphsSide)
-        rows, results = diff_graphs(
-            old.side(path, self.one.tree, types, hidden), new.side(path, self.two.tree, types, hidden)
+        found = match_graphs(
+            old.side(paths[0], self.one.tree, types, hidden, self.matching, is_first=True),
+            new.side(paths[1], self.two.tree, types, hidden, self.matching, is_first=False),
         )
+        rows, results = found.rows, found.results
+        self.graphs.append(GraphPair(paths, (numbers[0][id(old)], numbers[1][id(new)]), rows, found.numbers))
         if old.in_spec != new.in_spec:
             results.append("takes other arguments")
         if old.out_spec != new.out_spec:
             results.append("returns another structure")
         if results:
-            self._block(path).changes += [f"graph: {text}" for text in results]
-        for block in {row.block for row in rows}:  # this one and the Blocks around it
-            self._compared.update(block[:place] for place in range(len(block) + 1) if block[place : place + 1] in ".")
-        for place, own in by_block(rows).items():
-            self._block(place).operators += own
+            self._block(*paths).changes += [f"graph: {text}" for text in results]
+        for row in rows:
+            if row.kind != "added":
+                self._compared[0].update(_with_those_around(row.first_block))
+            if row.kind != "removed":
+                self._compared[1].update(_with_those_around(row.block))
+        for place, own in by_block(rows, self._block_of).items():
+            is_gone = place.startswith("\0")
+            block = self._block(place[1:], None) if is_gone else self._block(self.matching.back.get(place), place)
+            block.operators += own
+
+    def _block_of(self, row: OperatorDifference) -> str:
+        """The path, in the second model, of the Block of an operator; see `BlockMatching.in_second`."""
+        return self.matching.in_second(row.first_block) if row.kind == "removed" else row.block
 
     # -- tensors ------------------------------------------------------------------------------------------------------
 
     def _compare_tensors(self) -> None:
         seen: set[tuple[str | None, str | None]] = set()
-        for path in dict.fromkeys([*self.places[0], *self.places[1]]):
-            ids = [_parameters(places.get(path)) for places in self.places]
+        matched = set(self.matching.parameters.values())
+        for first, second in self._all_paths():
+            ids = [
+                parameters_of(None if path is None else places[path])
+                for path, places in zip((first, second), self.places, strict=True)
+            ]
+            partners = {self.matching.parameters.get(key): name for name, key in ids[0].items()}
+            renamed = {partners[key] for name, key in ids[1].items() if partners.get(key, name) != name}
             for name in dict.fromkeys([*ids[0], *ids[1]]):
-                keys = ids[0].get(name), ids[1].get(name)
+                mine, other = ids[0].get(name), ids[1].get(name)
+                if other is not None:
+                    mine = ids[0].get(partners.get(other, name))
+                if name in renamed and other is None:
+                    continue  # its new name comes
+                if mine is None and other in matched:
+                    continue  # a parameter of another Block that is shared
+                keys = mine, other
                 if keys not in seen:
                     seen.add(keys)
-                    self._compare_parameter(path, name, *keys)
+                    self._compare_parameter(first, second, name, *keys)
 
-    def _compare_parameter(self, path: str, name: str, first: str | None, second: str | None) -> None:
-        found = self._tensor_difference(layout.join(path, name), first, second)
+    def _compare_parameter(
+        self, first: str | None, second: str | None, name: str, mine: str | None, other: str | None
+    ) -> None:
+        path = first if second is None else second
+        assert path is not None
+        found = self._tensor_difference(layout.join(path, name), mine, other)
         if found is not None:
-            self._block(path).tensors.append(found)
-        if first is not None and second is not None:
-            old, new = vars(self.one.tree.parameters[first]), vars(self.two.tree.parameters[second])
-            self._block(path).changes += [
+            if mine is not None and other is not None and mine != other:
+                found.first_name = mine
+            self._block(first, second).tensors.append(found)
+        if mine is not None and other is not None:
+            old, new = vars(self.one.tree.parameters[mine]), vars(self.two.tree.parameters[other])
+            was = mine.rpartition(".")[2]
+            if was != name and self.places[0][first or ""].parameters.get(name) != mine:
+                self._block(first, second).changes.append(f"{name}: renamed from {was}")
+            self._block(first, second).changes += [
                 f"{name}: {key} {old[key]!r} became {new[key]!r}" for key in _PARAMETER_FIELDS if old[key] != new[key]
             ]
 
@@ -248,8 +364,12 @@ def _pairs(old: list[SideGraph], new: list[SideGraph]) -> Iterator[tuple[SideGra
     yield from ((None, other) for other in right)
 
 
-def _parameters(record: BlockRecord | None) -> dict[str, str]:
-    return {} if record is None else {**record.loose, **record.parameters}
+def _with_those_around(path: str) -> Iterator[str]:
+    """The path of a Block, and those of the Blocks around it but for the outermost."""
+    yield path
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
 
 
 def _type(record: ParameterRecord | None) -> str:

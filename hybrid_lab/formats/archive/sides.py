@@ -23,6 +23,7 @@ from hybrid_lab.ndarray.random_state import state as random_state
 
 from . import attributes, graphs, layout, tree, values
 from .archive import Archive
+from .block_matching import BlockMatching
 from .container import Container
 from .traces import live_graph
 from .tree import BlockRecord, Tree
@@ -46,10 +47,26 @@ class SideGraph:
     types: tuple[Any, ...] | None = None
     named: bool = False
 
-    def side(self, path: str, tree: Tree, types: tuple[Any, ...] | None, hidden: bool) -> GraphSide:
-        """The graph for `diff_graphs`; with the shapes of all values, where those of the inputs are known."""
-        names = [f"input {index}" for index in range(self.data)] + self.owners
-        return GraphSide(self._inferred(tree, types), path, names, hidden)
+    def side(
+        self,
+        path: str,
+        tree: Tree,
+        types: tuple[Any, ...] | None,
+        hidden: bool,
+        matching: BlockMatching,
+        is_first: bool,
+    ) -> GraphSide:
+        """The graph for `diff_graphs`; with the shapes of all values, where those of the inputs are known.
+
+        matching : which Blocks and parameters are the same as those of the other side; is_first : which side this is
+        """
+        data = [f"input {index}" for index in range(self.data)]
+        graph = self._inferred(tree, types)
+        if not is_first:
+            moved = {place for place, move in matching.moves.items() if move == "moved"}
+            return GraphSide(graph, path, data + self.owners, hidden, moved=moved)
+        keys = data + [matching.parameter_in_second(key) for key in self.owners]
+        return GraphSide(graph, path, data + self.owners, hidden, keys, matching.in_second)
 
     def _inferred(self, tree: Tree, types: tuple[Any, ...] | None) -> Graph:
         records = [tree.parameters.get(key) for key in self.owners]

@@ -10,7 +10,12 @@ ChangeKind = Literal["same", "added", "removed", "changed"]
 
 
 class OperatorChange(TypedDict):
-    """An operator of two graphs, side by side."""
+    """An operator of two graphs, side by side.
+
+    block : path of its Block in the second model, of one that is in the first only there
+    first_block : path of its Block in the first model, "" where it is missing
+    first_place, second_place : its number among the operators of its Block
+    """
 
     kind: ChangeKind
     block: str
@@ -20,10 +25,11 @@ class OperatorChange(TypedDict):
     first_place: int | None
     second_place: int | None
     line: str
+    first_block: str
 
 
 class TensorChange(TypedDict):
-    """A parameter that differs."""
+    """A parameter that differs. `first_name`: what the first model calls it, where that is something else."""
 
     kind: ChangeKind
     name: str
@@ -33,11 +39,16 @@ class TensorChange(TypedDict):
     changed: int
     largest: float | None
     scale: float | None
+    first_name: str
     text: str
 
 
 class BlockChange(TypedDict):
-    """A Block that differs, or whose operators or tensors do."""
+    """A Block that differs, or whose operators or tensors do.
+
+    changes : what changed in the Block itself, its place included; move : how its place differs
+    first_path, second_path : its place in each model, null where it is missing
+    """
 
     kind: ChangeKind
     path: str
@@ -45,6 +56,9 @@ class BlockChange(TypedDict):
     changes: list[str]
     operators: list[OperatorChange]
     tensors: list[TensorChange]
+    move: Literal["", "renamed", "moved"]
+    first_path: str | None
+    second_path: str | None
 
 
 class Difference(TypedDict):
