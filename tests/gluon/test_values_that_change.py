@@ -5,6 +5,8 @@ Each way of reading a value, with a way of changing it, runs in Blocks of both s
 Block, on `mx.nd` and `mx.np` arrays.
 """
 
+import builtins
+import decimal
 import functools
 import linecache
 import sys
@@ -15,6 +17,8 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab.gluon import HybridBlock
+
+POW = pow
 
 
 class Way(NamedTuple):
@@ -36,6 +40,7 @@ SCHEDULE = (
     "BASE = 1\nclass Schedule:\n    def __init__(self):\n        self.t = 2\n"
     "    def value(self):\n        return BASE + self.t"
 )
+TRIES = "def tried(x):\n    try:\n        return x.more\n    except AttributeError:\n        return 3\n"
 
 #: Compared at each call.
 WATCHED = {
@@ -196,6 +201,115 @@ WATCHED = {
         "self.s.one()",
         "C['rate'] = t",
     ),
+    "name in builtins": Way(
+        "import builtins\nbuiltins.RATE_OF_TEST = 2",
+        "pass",
+        "RATE_OF_TEST",
+        "import builtins; builtins.RATE_OF_TEST = t",
+    ),
+    "dict in builtins": Way(
+        "import builtins\nbuiltins.RATE_OF_TEST = [2]", "pass", "RATE_OF_TEST[0]", "RATE_OF_TEST[0] = t"
+    ),
+    "function in builtins": Way(
+        "import builtins\nbuiltins.RATE_OF_TEST = lambda: 2",
+        "pass",
+        "RATE_OF_TEST()",
+        "import builtins; builtins.RATE_OF_TEST = lambda: t",
+    ),
+    "builtin replaced": Way("", "pass", "pow(1, 2)", "import builtins; builtins.pow = lambda *_: t"),
+    "global hides a builtin": Way("", "pass", "sum([1, 2])", "global sum; sum = lambda x: t"),
+    "global appears": Way("", "pass", "globals().get('RATE_NOW', 7)", "global RATE_NOW; RATE_NOW = t"),
+    "global appears that a try reads": Way(
+        "def f():\n    try:\n        return RATE_NOW\n    except NameError:\n        return 4\n"
+        "def g():\n    return len([1, 2])",
+        "pass",
+        "f() + g()",
+        "global RATE_NOW; RATE_NOW = t",
+    ),
+    "decimal's precision": Way(
+        "import decimal", "pass", "float(decimal.Decimal(1) / 3)", "import decimal; decimal.getcontext().prec = t"
+    ),
+    "precision of a Decimal by name": Way(
+        "from decimal import Decimal",
+        "pass",
+        "float(Decimal(1) / 3)",
+        "import decimal; decimal.setcontext(decimal.Context(prec=t))",
+    ),
+    "precision of a Decimal on self": Way(
+        "from decimal import Decimal",
+        "self.d = Decimal(1)",
+        "float(self.d / 3)",
+        "import decimal; decimal.getcontext().prec = t",
+    ),
+    "rounding of a global Decimal": Way(
+        "import decimal\nD = decimal.Decimal('2.5')",
+        "pass",
+        "float(D.quantize(1))",
+        "decimal.getcontext().rounding = [decimal.ROUND_UP, decimal.ROUND_DOWN][t % 2]",
+    ),
+    "attribute appears": Way("", "pass", "(self.more if hasattr(self, 'more') else 2)", "net.more = t"),
+    "attribute appears that a helper looks for": Way(
+        "def get(x, name):\n    return getattr(x, name, 2)", "pass", "get(self, 'more')", "vars(net)['more'] = t"
+    ),
+    "global by a helper": Way(
+        "RATE = 2\ndef get(name):\n    return globals()[name]", "pass", "get('RATE')", "global RATE; RATE = t"
+    ),
+    "attribute appears past setattr": Way("", "pass", "getattr(self, 'more', 2)", "vars(net)['more'] = t"),
+    "attribute appears that a try reads": Way(TRIES, "pass", "tried(self)", "net.more = t"),
+    "class attribute appears": Way("", "pass", "getattr(self, 'more', 3)", "type(net).more = t"),
+    "class attribute of a base appears": Way("", "pass", "getattr(self, 'more', 3)", "type(net).__mro__[1].more = t"),
+    "method appears": Way(
+        "", "pass", "(self.more() if hasattr(self, 'more') else 2)", "type(net).more = lambda self: t"
+    ),
+    "attribute of an object's class appears": Way(
+        SETTINGS, "self.cfg = Settings()", "getattr(self.cfg, 'more', 3)", "Settings.more = t"
+    ),
+    "attribute of an object appears that a try reads": Way(
+        TRIES + SETTINGS, "self.cfg = Settings()", "tried(self.cfg)", "net.cfg.more = t"
+    ),
+    "attribute of a module appears": Way(
+        "import settings_of_test as cfg", "pass", "getattr(cfg, 'more', 3)", "cfg.more = t"
+    ),
+    "attribute of a function appears": Way("def f():\n    return getattr(f, 'rate', 2)", "pass", "f()", "f.rate = t"),
+    "slot appears": Way(
+        "class Slots:\n    __slots__ = ('rate',)", "self.s = Slots()", "getattr(self.s, 'rate', 3)", "net.s.rate = t"
+    ),
+    "attrgetter": Way("import operator", "self.rate = 2", "operator.attrgetter('rate')(self)", "net.rate = t"),
+    "global attrgetter of an object": Way(
+        "import operator\nG = operator.attrgetter('cfg.rate')\n" + SETTINGS,
+        "self.cfg = Settings()",
+        "G(self)",
+        "net.cfg.rate = t",
+    ),
+    "methodcaller": Way(
+        "import operator\nM = operator.methodcaller('value')\n" + SCHEDULE,
+        "self.s = Schedule()",
+        "M(self.s)",
+        "net.s.t = t",
+    ),
+    "object.__getattribute__": Way("", "self.rate = 2", "object.__getattribute__(self, 'rate')", "net.rate = t"),
+    "eval": Way("RATE = 2", "pass", "eval('RATE')", "global RATE; RATE = t"),
+    "eval of an attribute": Way("", "self.rate = [2]", "eval('self.rate[0]')", "net.rate[0] = t"),
+    "import_module": Way(
+        "import importlib",
+        "pass",
+        "importlib.import_module('settings_of_test').rate",
+        "import settings_of_test as cfg; cfg.rate = t",
+    ),
+    "sys.modules": Way(
+        "import sys",
+        "pass",
+        "sys.modules['settings_of_test'].rate",
+        "import settings_of_test as cfg; cfg.rate = t",
+    ),
+    "NumPy semantics": Way("", "pass", "(2 if mx.util.is_np_shape() else 3)", "mx.util.set_np_shape(t % 2 == 0)"),
+    "the context": Way(
+        "CPUS = [mx.cpu(1)]",
+        "pass",
+        "(2 if mx.current_context() == mx.cpu(0) else 3)",
+        "[cpu.__enter__() for cpu in CPUS]; CPUS.clear()",
+    ),
+    "number of parameters": Way("", "pass", "len(self.params) + 1", "net.params.get(f'w{t}', shape=(1,))"),
     "weak reference": Way(
         SETTINGS + "\nimport weakref\nCFG = Settings()\nR = weakref.ref(CFG)", "pass", "R().rate", "CFG.rate = t"
     ),
@@ -505,13 +619,22 @@ def _module(way, style):
 def _settings(monkeypatch):
     monkeypatch.setitem(sys.modules, "settings_of_test", types.ModuleType("settings_of_test"))
     monkeypatch.setenv("RATE_OF_TEST", "2")
+    monkeypatch.setattr(builtins, "RATE_OF_TEST", 2, raising=False)
+    monkeypatch.setattr(builtins, "pow", pow)
 
 
 def _results(way, style, nested, arrays, hybrid):
+    builtins.pow = POW
+    with decimal.localcontext(decimal.Context()), mx.util.np_shape(False), mx.cpu(0):
+        return _results_in(way, style, nested, arrays, hybrid)
+
+
+def _results_in(way, style, nested, arrays, hybrid):
     import os
 
     os.environ["RATE_OF_TEST"] = "2"
     settings = sys.modules["settings_of_test"]
+    vars(settings).pop("more", None)
     settings.rate, settings.table = 2, {"rate": 2}
     module = _module(way, style)
     inner = module.make(HybridBlock)()
@@ -693,7 +816,7 @@ def test_blocks_whose_code_reads_nothing_of_the_kind_compare_their_code_and_attr
         net(mx.nd.ones((1, 3, 64, 64)))
         entries, attributes, *others = net._graphs.guard._groups
         assert all(owner is vars(net) for owner, *_ in entries)
-        assert {what for _, what, *_ in attributes} <= {"forward", "hybrid_forward"}
+        assert {what for _, what, *_ in attributes} <= {"__call__", "forward", "hybrid_forward"}
         calls, *others = others
         assert not any(others) and all("._kwargs" in name for *_, name, _ in calls)
 
@@ -832,6 +955,16 @@ REPLACED = {
     "hybrid_forward": lambda net: (Scaled, "hybrid_forward", lambda self, F, x: self.body(x) - 1),
     "a forward where there was none": lambda net: (Scaled, "forward", lambda self, x: self.body(x) + 10),
     "the code of a layer": lambda net: (mx.gluon.nn.Dense, "hybrid_forward", _times_seven),
+    "a forward of a layer": lambda net: (
+        mx.gluon.nn.Dense,
+        "forward",
+        lambda self, x: HybridBlock.forward(self, x) * 5,
+    ),
+    "a __call__ of a layer": lambda net: (
+        mx.gluon.nn.Dense,
+        "__call__",
+        lambda self, x: HybridBlock.__call__(self, x) * 5,
+    ),
 }
 
 
@@ -846,6 +979,54 @@ def test_code_that_is_replaced_between_two_calls(replaced, monkeypatch):
     after = net(x).asnumpy()
     net.hybridize(False)
     assert (after == net(x).asnumpy()).all() and (after != before).any()
+
+
+class Scale(mx.gluon.Parameter):
+    rate = 2
+
+    def value(self):
+        return self.rate
+
+
+class OfParameter(HybridBlock):
+    def __init__(self, read):
+        super().__init__()
+        self.read, self.w = read, Scale("w", shape=(1,))
+        self.w.own = [2]
+
+    def hybrid_forward(self, F, x, w):
+        return x * self.read(self.w)
+
+
+#: What code reads of a Parameter, and how it changes.
+PARAMETERS = {
+    "attribute": (lambda w: w.own[0], lambda w, t: setattr(w, "own", [t])),
+    "list": (lambda w: w.own[0], lambda w, t: w.own.append(w.own.pop() + t)),
+    "attribute appears": (lambda w: getattr(w, "more", 3), lambda w, t: setattr(w, "more", t)),
+    "attribute appears by hasattr": (lambda w: w.more if hasattr(w, "more") else 3, lambda w, t: setattr(w, "more", t)),
+    "class attribute": (lambda w: w.rate, lambda w, t: setattr(Scale, "rate", t)),
+    "method": (lambda w: w.value(), lambda w, t: setattr(Scale, "rate", t)),
+    "method replaced": (lambda w: w.value(), lambda w, t: setattr(Scale, "value", lambda self: t)),
+    "grad_req": (lambda w: len(w.grad_req), lambda w, t: setattr(w, "grad_req", ["write", "add"][t % 2])),
+    "lr_mult": (lambda w: w.lr_mult, lambda w, t: setattr(w, "lr_mult", t)),
+}
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["top", "below"])
+@pytest.mark.parametrize("way", PARAMETERS)
+def test_what_code_reads_of_a_parameter_is_followed(way, nested, monkeypatch):
+    read, change = PARAMETERS[way]
+    monkeypatch.setattr(Scale, "rate", 2)
+    monkeypatch.setattr(Scale, "value", Scale.value)
+    inner, x = OfParameter(read), mx.nd.ones((2,))
+    net = Around(inner) if nested else inner
+    net.initialize()
+    net.hybridize(engine="numpy")
+    for t in range(3, 7):
+        wanted = float(read(inner.w)) + nested
+        assert net(x).asnumpy().tolist() == net(x).asnumpy().tolist() == [wanted] * 2
+        change(inner.w, t)
+    assert net(x).asnumpy().tolist() == [float(read(inner.w)) + nested] * 2
 
 
 def test_the_settings_of_a_layer_are_compared():

@@ -6,6 +6,7 @@ of this name. Methods that only a training loop calls do not count.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from functools import lru_cache
@@ -30,6 +31,20 @@ _NOT_IMPLIED = frozenset({
 #: Beginnings of a trace.
 _BEGIN = frozenset({"forward", "hybrid_forward"})
 _WITHOUT_VALUES = sys.stdlib_module_names | {"numpy", "scipy", "torch"}
+#: What code names that reads attributes by texts, whichever they are.
+_BY_ANY_TEXT = frozenset({
+    "__dict__", "__getattribute__", "attrgetter", "eval", "exec", "getattr", "methodcaller", "vars",
+})  # fmt: skip
+#: What code names that runs texts.
+_RUNS_TEXTS = frozenset({"eval", "exec"})
+#: Exceptions that code handles where an attribute may be missing.
+_MISSING = frozenset({"AttributeError", "Exception"})
+_NAME = re.compile(r"[^\W\d]\w*")
+_PATH = re.compile(r"[\w.]+")
+_LONG = 200
+"""Characters of a text that is no expression."""
+#: What code names that imports modules by texts.
+_IMPORTS = frozenset({"__import__", "import_module", "modules"})
 
 
 class Reached:
@@ -37,7 +52,9 @@ class Reached:
 
     functions : the user's, in the order in which they were found; names : of all attributes that they read
     strings : constants in them; subscripts : see `subscripts_of`
+    texts : names in these constants that the code may read attributes or globals by
     any_name : whether they make names of attributes at run time
+    asked : names of attributes that they look for where there may be none, as in `getattr(x, "rate", 1)`
     """
 
     def __init__(self, kinds: Iterable[type]):
@@ -46,6 +63,8 @@ class Reached:
         self.strings: set[str] = set()
         self.subscripts: dict[str, frozenset[str | int] | None] = {}
         self.any_name = False
+        self.asked: set[str] = set()
+        self._reads_by_text = self._runs_texts = False
         self._seen: set[int] = set()
         self._methods: dict[str, list[FunctionType]] = {}
         self._kinds: set[type] = set()
@@ -54,7 +73,7 @@ class Reached:
     @property
     def size(self) -> int:
         """It grows with everything that is added."""
-        return len(self.functions) + len(self.names)
+        return len(self.functions) + len(self.names) + len(self.asked)
 
     def add_kinds(self, kinds: Iterable[type]) -> None:
         """Classes of Blocks that the trace runs."""
@@ -81,12 +100,10 @@ class Reached:
                         self.add(function)
 
     def code_of(self, kind: type) -> list[str]:
-        """Names under which a class has, or inherits, functions that were reached; with the beginnings of a trace. Of a
-        layer of this package the first of these that it has.
-        """
+        """Names under which a class has, or inherits, functions that were reached; with the beginnings of a trace."""
         of_kind = {name for base in kind.__mro__ if of_user(base.__module__) for name in vars(base)}
         if not of_user(kind.__module__) and not of_kind & _BEGIN:
-            return [next((name for name in ("hybrid_forward", "forward") if hasattr(kind, name)), "__call__")]
+            return [name for name in ("hybrid_forward", "forward", "__call__") if hasattr(kind, name)]
         names = {name for name, functions in self._methods.items() if any(id(each) in self._seen for each in functions)}
         return sorted((names & of_kind) | (_BEGIN & set(dir(kind))))
 
@@ -106,21 +123,51 @@ class Reached:
             code = function.__code__
             globals_read = loaded_names(code, "global")
             names = set(loaded_names(code, "attribute"))
-            self.any_name |= "__dict__" in names or any(each in ("getattr", "vars") for each in globals_read)
+            loaded = names | {*globals_read}
+            self.any_name |= not loaded.isdisjoint(_BY_ANY_TEXT)
+            self._reads_by_text |= self.any_name or "hasattr" in loaded
+            self._runs_texts |= not loaded.isdisjoint(_RUNS_TEXTS)
             self.strings.update(_strings(code))
+            if self._reads_by_text:
+                self.asked |= self.texts
+                names |= self.texts
+            if not loaded.isdisjoint(_MISSING):
+                self.asked |= names
             merge_subscripts(self.subscripts, subscripts_of(code))
             pending += [each for name in names - self.names for each in self._methods.get(name, ())]
             self.names |= names
-            held = (function.__globals__.get(name) for name in globals_read)
+            held = (function.__globals__.get(name) for name in self.globals_of(function))
             pending += [each for each in held if isinstance(each, FunctionType)]
+
+    @property
+    def texts(self) -> set[str]:
+        """`rate` and `config` of "config.rate"; of code that runs texts, of all that may be expressions."""
+        some = (text for text in self.strings if len(text) <= _LONG and (self._runs_texts or _PATH.fullmatch(text)))
+        return {name for text in some for name in _NAME.findall(text)}
+
+    def add_texts(self, texts: Iterable[str]) -> None:
+        """Texts that an object reads attributes by: `operator.attrgetter("config.rate")`."""
+        self.strings.update(texts)
+        new = self.texts - self.names
+        self.asked |= self.texts
+        self.names |= new
+        for name in new:
+            for function in self._methods.get(name, ()):
+                self.add(function)
 
     def globals_of(self, function: FunctionType) -> tuple[str, ...]:
         """Names of globals that a function reads."""
-        return loaded_names(function.__code__, "global")
+        read = loaded_names(function.__code__, "global")
+        if "globals" in read or not _RUNS_TEXTS.isdisjoint(read):
+            return tuple(dict.fromkeys((*read, *sorted(self.texts))))
+        return read
 
     def modules_of(self, function: FunctionType) -> tuple[str, ...]:
         """Names of modules that a function imports when it runs."""
-        return loaded_names(function.__code__, "module")
+        code = function.__code__
+        named = {*loaded_names(code, "global"), *loaded_names(code, "attribute")}
+        texts = () if named.isdisjoint(_IMPORTS) else sorted(_strings(code) & sys.modules.keys())
+        return (*loaded_names(code, "module"), *texts)
 
     def names_of(self, kind: type) -> set[str]:
         """Names of attributes that are read from Blocks of a class: the methods of a base in this package count too."""

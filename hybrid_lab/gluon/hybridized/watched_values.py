@@ -15,6 +15,7 @@ import functools
 import inspect
 import io
 import mmap
+import operator
 import os
 import re
 import sys
@@ -29,14 +30,16 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.context import current_context
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybridized.code import of_user
+from hybrid_lab.gluon.hybridized.code import loaded_names, of_user
 from hybrid_lab.gluon.hybridized.reached import Reached, names_in_package
 from hybrid_lab.gluon.hybridized.read_values import OWN, by_value
 from hybrid_lab.gluon.hybridized.value_guard import PLAIN, Numbers, ValueGuard
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.symbol.symbol import Symbol
+from hybrid_lab.util import is_np_array, is_np_shape
 
 MAX_PARTS = 300
 """Values that one guard compares. Comparing them takes some microseconds."""
@@ -64,6 +67,13 @@ _SIMPLE = PLAIN | {list, dict, set}
 #: Packages whose objects are compared in all their attributes, whichever the code names.
 _WHOLE = frozenset({"collections", "scipy", "torch"})
 _DRAWING = (np.random.RandomState, np.random.Generator)
+_BUILTINS = vars(builtins)
+#: Builtins that tools replace for a while, and on which no graph depends.
+_OUTPUT = frozenset({"display", "input", "open", "print"})
+#: Functions of this package that tell of a setting.
+_STATES: dict[str, Callable[[], Any]] = {
+    "current_context": lambda: str(current_context()), "is_np_array": is_np_array, "is_np_shape": is_np_shape,
+}  # fmt: skip
 _ENVIRONMENT = frozenset({"environ", "getenv", "os"})
 
 
@@ -100,6 +110,18 @@ def _tree(block: Block, blocks: dict[int, Block]) -> dict[int, Block]:
     return blocks
 
 
+def _decimal_context() -> str:
+    """What the numbers of `decimal` are computed with, without the flags that computing sets."""
+    context: Any = sys.modules["decimal"].getcontext()
+    return repr((context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp))
+
+
+@functools.lru_cache(maxsize=1)
+def _attributes_of_parameters() -> frozenset[str]:
+    """The attributes of every Parameter."""
+    return frozenset(dir(Parameter()))
+
+
 class _Walk:
     """Finds the values of a guard: from the functions that a trace can reach to all that they name.
 
@@ -113,12 +135,15 @@ class _Walk:
         self.outside: set[int] = set()  # Blocks that are no children
         self.classes: set[int] = set()
         self.names: dict[tuple[str, int], int] = {}
+        #: id of an object -> its attributes, what messages call it, and the names that `_absent` is given
+        self.missing: dict[int, tuple[Any, str, set[str]]] = {}
         self.blocks = list(blocks)
         self.seen: dict[int, object] = {id(each): each for each in self.blocks}
         for function in tuple(reached.functions):
             self._function(function)
         for block in self.blocks:  # the list grows by Blocks that are held without being children
             self._block(block)
+        self._compare_missing()
 
     # -- where values begin ----------------------------------------------------------------------------------
 
@@ -142,8 +167,16 @@ class _Walk:
                 if is_outside or (is_users and not isinstance(value, (Block, Parameter))):
                     self._item(held, name, value, f"{block.name if is_outside else 'self'}.{name}")
                 self._look_by_name(value, f"self.{name}", name)
-        for parameter in block._reg_params.values():
+        for parameter in dict.fromkeys((*block._reg_params.values(), *block.params.values())):
             self._parameter(parameter, parameter.name)
+            if is_users:
+                own = type(parameter)
+                self._absent(parameter, [n for n in self.reached.asked if not hasattr(own, n)], parameter.name)
+        if is_users and self.reached.asked:
+            self._absent(block, self.reached.asked, block.name)
+            self._absent_in_classes(kind)
+        if "params" in names:
+            self._call(block.params.__len__, (), f"len({block.name}.params)")
         for name in names:
             if name in held or name in OWN:
                 continue
@@ -175,17 +208,35 @@ class _Walk:
         """What code may read of a Parameter beside its array, shape and dtype."""
         for each in _OF_PARAMETERS & self.reached.names:
             self._attribute(parameter, each, getattr(parameter, each), f"{name}.{each}")
+        self._class(type(parameter), type(parameter).__name__)
+        held = vars(parameter)
+        for each in held.keys() - _attributes_of_parameters():
+            if self._is_read(each, self.reached.names):
+                self._item(held, each, held[each], f"{name}.{each}")
+
+    def _absent_in_classes(self, kind: type) -> None:
+        """That no class of the user's gets an attribute that the code looks for and that an object has nowhere."""
+        for base in kind.__mro__:
+            if of_user(base.__module__) and not _is_of_python(base):
+                self._absent(base, [name for name in self.reached.asked if not hasattr(kind, name)], base.__name__)
 
     def _function(self, function: FunctionType) -> None:
         if function.__defaults__:
             self._attribute(function, "__defaults__", function.__defaults__, f"the defaults of {function.__qualname__}")
         names = function.__globals__
         read = self.reached.globals_of(function)
-        for name in {*read, *self.reached.strings} if "globals" in read else read:
+        for name in read:
             if name in names and _is_named_value(name, names[name]):
                 self._item(names, name, names[name], name)
             elif isinstance(names.get(name), ModuleType):
                 self._look(names[name], name)
+            elif name in _BUILTINS and name not in names and _is_named_builtin(name, _BUILTINS[name]):
+                self._item(_BUILTINS, name, _BUILTINS[name], name)
+            if getattr(names.get(name), "__module__", None) == "decimal":
+                self._call(_decimal_context, (), "decimal.getcontext()")
+        for name in _STATES.keys() & {*read, *loaded_names(function.__code__, "attribute")}:
+            self._call(_STATES[name], (), f"{name}()")
+        self._absent(names, read, f"the globals of {function.__module__}")
         for name in self.reached.modules_of(function):
             if name in sys.modules:
                 self._look(sys.modules[name], name)
@@ -201,6 +252,8 @@ class _Walk:
         for name, value in vars(function).items():
             if name in self.reached.names and name != "__wrapped__":
                 self._item(vars(function), name, value, f"{function.__qualname__}.{name}")
+        if names.get(function.__name__) is function:
+            self._absent(function, self.reached.asked, function.__qualname__)
         if not _ENVIRONMENT.isdisjoint({*self.reached.globals_of(function), *self.reached.modules_of(function)}):
             self._environment()
 
@@ -218,6 +271,16 @@ class _Walk:
 
     def _attribute(self, owner: object, attribute: str, value: Any, name: str) -> None:
         self._add(self.guard._attributes, owner, attribute, value, name)
+
+    def _absent(self, owner: Any, names: Iterable[str], said: str) -> None:
+        """That none of these names, which it has not now, appears in a dict, or among the attributes of an object."""
+        held = owner if isinstance(owner, dict) else vars(owner)
+        self.missing.setdefault(id(owner), (held, said, set()))[2].update(name for name in names if name not in held)
+
+    def _compare_missing(self) -> None:
+        for held, said, names in self.missing.values():
+            if names:
+                self._call(held.keys().isdisjoint, (frozenset(names),), f"{said} ({', '.join(sorted(names))})")
 
     def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...], name: str) -> None:
         self._add(self.guard._calls, function, arguments, function(*arguments), name)
@@ -307,6 +370,10 @@ class _Walk:
                 self._look(part, name, depth + 1)
         elif isinstance(value, contextvars.ContextVar):
             self._call(value.get, (None,), f"{name}.get()")
+        elif isinstance(value, (operator.attrgetter, operator.methodcaller)):
+            self.reached.add_texts(part for part in value.__reduce__()[1] if isinstance(part, str))
+        elif kind.__module__ == "decimal":
+            self._call(_decimal_context, (), "decimal.getcontext()")
         elif isinstance(value, weakref.ref):
             self._call(value, (), f"{name}()")
         elif isinstance(value, ModuleType):
@@ -403,6 +470,10 @@ class _Walk:
                 self._look(held[each], f"{name}.{each}")
             elif _is_named_value(each, held[each]):
                 self._item(held, each, held[each], f"{name}.{each}")
+        if module.__name__ == "decimal":
+            self._call(_decimal_context, (), "decimal.getcontext()")
+        if _is_settings(module):
+            self._absent(module, self.reached.asked, name)
 
     def _class(self, kind: type, name: str) -> None:
         if not of_user(kind.__module__) or issubclass(kind, Block) or _is_of_python(kind) or id(kind) in self.classes:
@@ -411,6 +482,7 @@ class _Walk:
         self.reached.add_methods(kind)
         self._code(kind)
         self._class(type(kind), f"type({name})")
+        self._absent_in_classes(kind)
         for base in kind.__mro__:
             if of_user(base.__module__) and not _is_of_python(base):
                 for each, value in list(vars(base).items()):
@@ -454,6 +526,8 @@ class _Walk:
         for each in slots:
             if self._is_read(each, self.reached.names) and hasattr(value, each):
                 self._attribute(value, each, getattr(value, each), f"{name}.{each}")
+            elif each in self.reached.asked:
+                self._call(hasattr, (value, each), f"{name}.{each}")
 
     def _cannot(self, name: str, reason: str) -> None:
         self.guard.unwatched.setdefault(name, reason)
@@ -492,6 +566,12 @@ def _subscript(key: object) -> str:
 def _is_value(item: object) -> bool:
     """Whether an attribute of a class is a value, neither a method nor a descriptor."""
     return not (isinstance(item, (FunctionType, staticmethod, classmethod, property)) or hasattr(type(item), "__get__"))
+
+
+def _is_named_builtin(name: str, value: object) -> bool:
+    """Whether a name that `builtins` has is compared: tools replace `print` and the like for a while."""
+    is_error = isinstance(value, type) and issubclass(value, BaseException)
+    return name not in _OUTPUT and not name.startswith("__") and not is_error
 
 
 def _is_named_value(name: str, value: object) -> bool:
