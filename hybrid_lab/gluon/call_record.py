@@ -31,7 +31,7 @@ _SETTLED = 8
 """Calls in a row that are like earlier ones, after which calls are listed only."""
 _KEPT = 8
 """Records of one Block; with more, the earlier ones are dropped."""
-_ITEMS = 1000
+ITEMS = 1000
 """Blocks and operators of one record; what follows is not noted."""
 _NOTED = 64
 """Calls of one Block that are noted in full without a pause between them."""
@@ -60,11 +60,13 @@ class Source(NamedTuple):
 class Item:
     """A Block, or an operator in eager mode, that was called.
 
-    block : of an operator None; name : of the operator; attributes : of the operator, as it is written
+    block : of an operator None; name : of the operator, or the class of a Block that an archive does not hold
+    attributes : of the operator, as it is written
     inputs : per array among the arguments its source, or None where it is not known; takes, gives : their types, and
         those of the results; gives is None where the call did not return
     training, recording : the mode of the call
     location : the line that called, or None; inside : the record of a plain Block's call, as far as there was one
+    op, scalars : of an operator that can run again: the operator, and its inputs that are numbers, each with its place
     times : how many calls that are alike it stands for; joined : per array the sources of all that it was made from
     """
 
@@ -80,6 +82,8 @@ class Item:
     inside: Record | None = None
     times: int = 1
     joined: tuple[tuple[Source, ...], ...] = ()
+    op: Operator | None = None
+    scalars: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(eq=False, slots=True)
@@ -88,7 +92,7 @@ class Record:
 
     items : in the order of the calls; inputs : types of the arrays among the arguments; outputs : source per result
     gives : types of the results; flows : whether sources are known; error : why the call failed, or ""
-    number : grows with each record
+    number : grows with each record; is_saved : it was read from an archive
     """
 
     items: list[Item]
@@ -101,6 +105,7 @@ class Record:
     error: str = ""
     is_whole: bool = True
     number: int = 0
+    is_saved: bool = False
 
 
 listeners: list[weakref.WeakMethod[Callable[[Block], None]]] = []
@@ -137,7 +142,7 @@ class Recorder:
         self.items: list[Item] = []
         self.ids: list[int] = []
         self._is_cell, self._is_open = is_cell, True
-        self._most = _CALLS_OF_CELL if is_cell else _ITEMS
+        self._most = _CALLS_OF_CELL if is_cell else ITEMS
         self._of: dict[int, tuple[weakref.ref[Any], Source]] = {}
         self.inputs = self._note(args, -1)
         _listening(1)
@@ -150,7 +155,7 @@ class Recorder:
 
     @property
     def _has_room(self) -> bool:
-        return self._is_open and len(self.items) < _ITEMS and len(self.ids) <= self._most
+        return self._is_open and len(self.items) < ITEMS and len(self.ids) <= self._most
 
     def _leave_cell(self) -> bool:
         """Whether this notes a cell and has no room left: nothing is noted in the rest of the cell."""
@@ -201,12 +206,13 @@ class Recorder:
             item.gives = self._note(result, number)
         return result
 
-    def operator(self, op: Operator, inputs: object, run: Callable[[], _R]) -> _R:
+    def operator(self, op: Operator, inputs: Sequence[Any], run: Callable[[], _R]) -> _R:
         """Run an operator and note it."""
         if self._leave_cell() or not self._has_room:
             return run()
         number = len(self.items)
-        item = self._begin(Item(None, op.name, op.written), inputs)
+        item = self._begin(Item(None, op.name, op.written, scalars=_scalars(inputs)), inputs)
+        item.op = op if len(item.takes) + len(item.scalars) == len(inputs) else None
         local.around = None
         try:
             result = run()
@@ -227,6 +233,10 @@ class Recorder:
 
 def _types(arrays: list[NDArray]) -> Types:
     return tuple([(array.host_view.shape, array.host_view.dtype) for array in arrays])
+
+
+def _scalars(inputs: Sequence[Any]) -> tuple[tuple[int, float], ...]:
+    return tuple([(place, item) for place, item in enumerate(inputs) if isinstance(item, (bool, int, float))])
 
 
 def _number() -> int:
@@ -357,13 +367,13 @@ class Records:
         """The record of a listed call: as far as it was like the last one, what is known of that; then Blocks alone."""
         items = self._alike(calls)
         begun = sum(item.block is not None for item in items)
-        items += [Item(weakref.ref(block), inside=last_record(block)) for block in calls[begun:_ITEMS]]
+        items += [Item(weakref.ref(block), inside=last_record(block)) for block in calls[begun:ITEMS]]
         if items and any(block is calls[-1] for block in failed):
             items[-1] = replace(items[-1], gives=None, inside=last_record(calls[-1]))
         inputs = self.last.inputs if self.last is not None else ()
         return Record(
             items, inputs, (), (), begun == len(calls), bool(modes.training), bool(modes.recording), error,
-            len(calls) <= _ITEMS, _number(),
+            len(calls) <= ITEMS, _number(),
         )  # fmt: skip
 
     def _alike(self, calls: list[Block]) -> list[Item]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hybrid_lab.gluon import access, looks
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.call_record import Item, Record, Source, cell
+from hybrid_lab.gluon.call_record import Item, Record, Records, Source, cell, last_record
 from hybrid_lab.gluon.hybridized.code import of_user
 from hybrid_lab.gluon.loss import Loss
 
@@ -28,7 +28,7 @@ _OF_IPYTHON = frozenset({"In", "Out", "exit", "quit", "get_ipython"})
 class Group(Block):
     """Several Blocks that one variable of the user's holds, as the children of a plain Block. It holds them weakly.
 
-    record : what the code of a cell called of them last; kind : the class of what holds them
+    kind : the class of what holds them. Its last call is what the code of a cell called of them last
     """
 
     archived_class: str
@@ -38,9 +38,6 @@ class Group(Block):
         self.__dict__["_versions"] = 0
         super().__init__(prefix=f"{name}_")
         self.__dict__["archived_class"] = f"group.{kind}"
-        self.__dict__["record"] = None
-
-    record: Record | None
 
     @property
     def _children(self) -> OrderedDict[str, Block]:  # type: ignore[override]
@@ -74,8 +71,9 @@ class Group(Block):
         if record is None:
             return
         seen = _reduced(record, {*map(id, self._children.values())})
-        if seen.items and not _alike(seen, self.record):
-            self.__dict__["record"] = seen
+        if seen.items and not _alike(seen, last_record(self)):
+            records = self.__dict__["_calls_noted"] = Records(self)
+            records.last = seen
             looks.changed(self)
 
     def forward(self, *args: object) -> Any:  # noqa: ANN401 - as every Block's

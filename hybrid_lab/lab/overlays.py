@@ -34,7 +34,7 @@ from hybrid_lab.insight.random_inputs import random_inputs
 from hybrid_lab.insight.states import block_at, blocks_below
 from hybrid_lab.insight.summary import Summary, number, summarize
 from hybrid_lab.insight.table import milliseconds
-from hybrid_lab.insight.timing import eager_times, measure_steps
+from hybrid_lab.insight.timing import eager_times, measure_steps, operator_time
 from hybrid_lab.insight.values import look_at_values
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import chosen, picture_for, programs_of
@@ -42,7 +42,7 @@ from hybrid_lab.lab.kept import KeptInputs
 from hybrid_lab.lab.messages.graphs import GraphProgram
 from hybrid_lab.lab.messages.measured import MeasuredOn, Moment, OverlayItem, OverlayKind, OverlayReply, StepMoment
 from hybrid_lab.lab.picture import Picture
-from hybrid_lab.lab.whole import Whole
+from hybrid_lab.lab.whole import Part, Whole
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -128,12 +128,14 @@ def _of_whole(kind: OverlayKind, whole: Whole, data: Data) -> _Overlay:
             "a plain Block runs as Python, so its Blocks cannot be measured on inputs of the whole",
             "Leave the variables out, or select one of its Blocks and name the inputs of that.",
         )
-    parts = [
+    parts: list[tuple[Part | None, _Overlay]] = [
         (part, _KINDS[kind](_Source(part.net, part.path, part.block, part.entry, part.picture, data)))
         for part in whole.parts
     ]
+    if (eager := _of_eager(kind, whole)) is not None:
+        parts.append((None, eager))
     known = [(part, result) for part, result in parts if not result.missing]
-    taken = {result.measured_on for _, result in known}
+    taken = {result.measured_on for part, result in known if part is not None or len(known) == 1}
     measured_on: MeasuredOn = "random" if "random" in taken else next(iter(taken), "")
     whole_result = _Overlay(known[0][1].unit if known else "", measured_on)
     for _, result in known:
@@ -149,7 +151,7 @@ def _of_whole(kind: OverlayKind, whole: Whole, data: Data) -> _Overlay:
     if kind != "values":  # of which the first that is bad stays the first
         whole_result.marked = sorted(whole_result.marked, key=lambda each: -(cells[each].value or 0.0))
     whole_result.marked = whole_result.marked[:_SLOWEST]
-    whole_result.headline = f"{_words_of_whole(kind, whole_result)} in {count(len(known), 'call')} of its Blocks"
+    whole_result.headline = f"{_words_of_whole(kind, whole_result)} in {_places(known)}"
     if kind in ("time", "values"):
         numbers = "kept inputs of its call" if measured_on == "kept" else "random numbers of its call's shapes"
         whole_result.headline += f", each by itself on {numbers}"
@@ -158,6 +160,34 @@ def _of_whole(kind: OverlayKind, whole: Whole, data: Data) -> _Overlay:
     without = [result.missing for _, result in parts if result.missing]
     whole_result.headline += f"; {count(len(without), 'graph')} without: {without[0]}" if without else ""
     return whole_result
+
+
+def _of_eager(kind: OverlayKind, whole: Whole) -> _Overlay | None:
+    """Times, and bytes of the results, of the operators that a plain Block calls in eager mode, between its graphs."""
+    cells = {}
+    for row, item in whole.eager:
+        if kind == "time" and item.op is not None:
+            seconds = operator_time(item.op, item.takes, item.scalars, item.training)
+            if seconds is not None:
+                words = milliseconds(seconds)
+                cells[row["id"]] = _Cell(seconds, None, words, f"{words} in eager mode")
+        elif kind == "memory" and item.gives:
+            size = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in item.gives)
+            cells[row["id"]] = _Cell(float(size), short=format_bytes(size))
+    if not cells:
+        return None
+    if kind == "memory":
+        return _Overlay("B", cells=cells)
+    ranked = sorted(cells, key=lambda each: -(cells[each].value or 0.0))
+    return _Overlay("s", "random", cells, sum(cell.value or 0.0 for cell in cells.values()), marked=ranked[:_SLOWEST])
+
+
+def _places(known: Sequence[tuple[Part | None, _Overlay]]) -> str:
+    """`3 calls of its Blocks and 1 operator between them`."""
+    calls = sum(part is not None for part, _ in known)
+    between = sum(len(result.cells) for part, result in known if part is None)
+    words = f"{count(calls, 'call')} of its Blocks"
+    return f"{words} and {count(between, 'operator')} between them" if between else words
 
 
 def _words_of_whole(kind: OverlayKind, result: _Overlay) -> str:

@@ -35,6 +35,8 @@ _REPEATS = 8
 """Calls of one Block, or of one operator of one line, that stand beside one another; more are drawn as one."""
 _DEPTH = 50
 """Blocks inside one another that are drawn where one calls itself."""
+_DRAWN = 5000
+"""Calls of Blocks that are drawn with what is in them."""
 _CHILDREN = 1000
 """Children of one Block that are drawn where it was not called."""
 _ATTRIBUTE = 2000
@@ -54,7 +56,7 @@ def plain_programs(net: Block, path: str, block: Block) -> list[Choice] | str:
     """What can be drawn of the plain Block at a path: its last call, with the graphs of the code and with those that
     ran; or why there is nothing.
     """
-    record = record_of(block)
+    record = last_record(block)
     if record is None and not access.children(block):
         kind = class_name(block)
         return f"{block.name} is a {kind}, not a HybridBlock: it has no graph. Call it once to see what it calls."
@@ -66,18 +68,14 @@ def plain_programs(net: Block, path: str, block: Block) -> list[Choice] | str:
     return [traced, ran, *updates(block)]
 
 
-def record_of(block: Block) -> Record | None:
-    """What is known of the last call of a plain Block; of a group, what a cell called of it."""
-    return block.record if isinstance(block, Group) else last_record(block)
-
-
 def _words(record: Record | None) -> tuple[Half, str]:
     """Half and label of the program with the graphs that ran."""
     if record is None:
         return "predict", "what it consists of"
     shapes = ", ".join(str(tuple(shape)) for shape, _ in record.inputs)
     mode = "training" if record.training else "predict"
-    return ("forward" if record.recording else "predict"), f"last call, {mode} {shapes}".rstrip()
+    when = "last call before the save" if record.is_saved else "last call"
+    return ("forward" if record.recording else "predict"), f"{when}, {mode} {shapes}".rstrip()
 
 
 def _show(net: Block, path: str, block: Block, graphs: Graphs) -> Shown:
@@ -106,7 +104,8 @@ class Part:
 class Whole:
     """Nodes and boxes of the last call of the plain Block `block`, which stands at `path` in `net`.
 
-    nodes, boxes, locations : as in the protocol; parts : the graphs of the HybridBlocks
+    nodes, boxes, locations : as in the protocol; parts : the graphs of the HybridBlocks; eager : the operators between
+        them, each as its node and as it was called
     summary : in one line; text : the calls, a line each; failed : the line where the call failed
     """
 
@@ -123,8 +122,9 @@ class Whole:
         self.locations: list[LocationData] = []
         self._places: dict[Location, int] = {}
         self.parts: list[Part] = []
+        self.eager: list[tuple[GraphNode, Called]] = []
         self.failed: Location | None = None
-        record = record_of(block)
+        record = last_record(block)
         self._more = "+" if isinstance(block, Group) and record is not None and not record.is_whole else ""
         if record is None:
             self._tree(block, path, self._top)
@@ -192,6 +192,7 @@ class Whole:
             row["attributes"]["called"] = f"{repeats} times"
         node.reads = [source for source in sources if source is not None]
         self._operators += 1
+        self.eager.append((row, item))
         self._line(box, item.name, "", item)
         return [(node, number) for number in range(len(item.gives or ()))]
 
@@ -215,8 +216,9 @@ class Whole:
         block = item.block()
         self._calls += max(repeats, 1)
         if block is None:
-            self._line(around, "a Block that is gone", "", item)
-            return self._node("a Block that is gone", path, around, sources, item, {})
+            label = f"{item.name}, no part of the model" if item.name else "a Block that is gone"
+            self._line(around, label, "", item)
+            return self._node(visible(label), path, around, sources, item, {})
         inner_path = self._path(block, caller, path)
         name = block.name if inner_path is None else inner_path.rpartition(".")[2]
         label = f"{name} ({number})" if number > 1 else name
@@ -230,7 +232,9 @@ class Whole:
         self._line(around, box.label, box.class_name, item)
         before = self._order
         drawn: Sequence[_Value | None] | str
-        if isinstance(block, HybridBlock):
+        if self._calls > _DRAWN:
+            drawn = f"what is in the calls after the first {_DRAWN:,} is not drawn"
+        elif isinstance(block, HybridBlock):
             drawn = self._graph(block, inner_path, path, box, item, sources)
         else:
             drawn = self._plain(block, inner_path or path, box, item, sources, alone)
@@ -429,12 +433,17 @@ class Whole:
             words += "; what flowed between them is known from the next call on"
         if not record.is_whole:
             words += "; the calls after these were not noted"
+        if record.is_saved:
+            words += "; as last called before it was saved"
         return words + (f"; failed: {record.error}" if record.error else "")
 
 
 def _same(item: Called) -> object:
     """What calls of one Block have in common, and of one operator in one line."""
-    return id(item.block()) if item.block is not None else (item.name, item.location)
+    if item.block is None:
+        return item.name, item.location
+    block = item.block()
+    return item.name if block is None else id(block)
 
 
 def _is_read(record: Record, number: int) -> bool:

@@ -24,6 +24,7 @@ def test_the_members(saved):
     assert saved.name == "rfc.hlab"
     assert zipfile.ZipFile(saved).namelist() == [
         "tree.json",
+        "calls.json",
         "graphs/shared.json",
         "graphs/body.json",
         "graphs/body.stem.json",

@@ -10,6 +10,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon
+from hybrid_lab.gluon.call_record import last_record
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "formats"
 VERSIONS = ["v1_0"]
@@ -69,3 +70,14 @@ def test_attributes_and_kinds_of_values():
     assert net.first == [net.dense] and net.trainer.optimizer.num_update == 1
     assert aux["raw"] == b"\0\1" and aux["point"]._asdict() == {"x": 1, "y": 2} and aux["texts"].tolist() == ["a", "bc"]
     assert aux["metric"].get() == ("accuracy", 1.0)
+
+
+def test_calls_of_plain_blocks():
+    """New in 1.3; readers of 1.0 ignore them."""
+    path = GOLDEN / "v1_3.hlab"
+    manifest = json.loads(zipfile.ZipFile(path).read("manifest.json"))
+    assert (manifest["schema"], manifest["reader"]) == ("1.3", "1.0")
+    net = gluon.load(path)
+    record = last_record(net)
+    assert [item.name or item.block().prefix for item in record.items] == ["first_", "relu", "second_"]
+    assert [item.inputs for item in record.items] == [((-1, 0),), ((0, 0),), ((1, 0),)] and record.outputs == ((2, 0),)

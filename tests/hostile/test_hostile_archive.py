@@ -86,6 +86,14 @@ def structure(**fields):
     return {ROOT: edit}
 
 
+def calls(content):
+    return {"calls.json": lambda data: content}
+
+
+def one_call(**fields):
+    return calls({"records": [{"items": [fields]}], "last": {"0": 0}})
+
+
 HOSTILE = {
     "tree missing": tree(lambda data: REMOVED),
     "tree a list": tree(lambda data: []),
@@ -148,6 +156,19 @@ HOSTILE = {
     "aux": {"train/aux.json": lambda data: {"dict": [["a", {"nd": "9"}]]}, "train/aux.safetensors": lambda data: {}},
     "aux of another kind": {"train/aux.json": lambda data: {"eval": "1+1"}, "train/aux.safetensors": lambda data: {}},
     "aux no dict": {"train/aux.json": lambda data: {"list": []}, "train/aux.safetensors": lambda data: {}},
+    "calls of another kind": calls([]),
+    "calls without records": calls({"last": {}}),
+    "calls out of range": calls({"records": [], "last": {"0": 0}}),
+    "calls negative": calls({"records": [{"items": []}], "last": {"0": -1}}),
+    "call of a Block and an operator": one_call(block=1, operator="relu"),
+    "call of nothing": one_call(),
+    "call inside itself": one_call(block=1, inside=0),
+    "call from nowhere": one_call(block=1, inputs=[[-2, 0]]),
+    "call with an odd source": one_call(block=1, inputs=[[0]]),
+    "call of another dtype": one_call(block=1, takes=[[[1], "object"]]),
+    "call of another shape": one_call(block=1, takes=[[[-1], "float32"]]),
+    "call times": one_call(block=1, times=0),
+    "call with too many items": calls({"records": [{"items": [{"block": 1}] * 1001}], "last": {"0": 0}}),
     "trainer of another kind": {"train/trainer.json": lambda data: [], "train/trainer.safetensors": lambda data: {}},
     "trainer without tensors": {"train/trainer.json": lambda data: {"format": "x"}},
 }

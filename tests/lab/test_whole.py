@@ -3,16 +3,21 @@
 import gc
 import threading
 import weakref
+import zipfile
 
 import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
+from hybrid_lab.formats.archive.container import Container
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.call_record import last_record
+from hybrid_lab.lab import whole
+from hybrid_lab.lab.documents import Document
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
 from hybrid_lab.lab.overlays import Data, overlay
+from tests.hostile.test_hostile_archive import rewritten
 
 X = nd.ones((2, 3))
 
@@ -272,13 +277,79 @@ def test_a_block_that_nothing_is_known_of():
     assert "called no Block and no operator" not in graph_view(net, "")["summary"]
 
 
-def test_loaded_models_have_the_tree(tmp_path):
-    net = ready(Plain(lambda self, x: self.second(self.first(x)), first=mlp(8), second=mlp(4)))
+def saved_and_opened(net, folder):
+    net.save(folder / "net.hlab")
+    return gluon.load(folder / "net.hlab")
+
+
+def test_a_model_without_its_code_has_the_picture_of_the_call_before_the_save(tmp_path):
+    def code(self, x):
+        return other(self.body(nd.relu(self.first(x)) * 2))
+
+    other = ready(nn.Dense(2))
+    body = Plain(lambda self, x: self.b(self.b(x)), b=mlp(4))
+    net = ready(Plain(code, first=mlp(4), body=body))
+    net(X)
+    live, opened = Drawn(net, program="calls"), saved_and_opened(net, tmp_path)
+    drawn = Drawn(opened, program="calls")
+    assert drawn.boxes == ["first", "body"] and live.boxes == [*drawn.boxes, other.name]
+    assert ("first", "relu") in drawn.flows and ("broadcast_mul", "body") in drawn.flows
+    assert ("body", "Dense, no part of the model") in drawn.flows
+    inside = [box["label"] for box in drawn.reply["boxes"] if box["parent"] == drawn.box("body")["id"]]
+    assert inside == [box["label"] for box in live.reply["boxes"] if box["parent"] == live.box("body")["id"]]
+    assert drawn.outputs[0]["outputs"] == live.outputs[0]["outputs"] == [{"shape": [2, 2], "dtype": "float32"}]
+    assert "as last called before it was saved" in drawn.reply["summary"]
+    assert drawn.reply["programs"][1]["label"] == "last call before the save, predict (2, 3)"
+
+    # It is saved again as it is, and the file's document has it too.
+    assert Drawn(saved_and_opened(opened, tmp_path), program="calls").reply["text"] == drawn.reply["text"]
+    document = Document(str(tmp_path / "net.hlab"))
+    model = document.answer("models", {})["models"][0]["id"]
+    reply = document.answer("graph", {"model": model, "path": "", "program": "calls"})
+    assert reply["text"] == drawn.reply["text"] and reply["missing"] == ""
+
+
+def test_a_loaded_model_has_the_saved_picture_until_it_is_called(tmp_path):
+    build = lambda: ready(Plain(lambda self, x: self.second(self.first(x)), first=mlp(8), second=mlp(4)))
+    net, again = build(), build()
     net(X)
     net.save(tmp_path / "net.hlab")
-    drawn = Drawn(gluon.load(tmp_path / "net.hlab"))
-    assert drawn.boxes == ["first", "second"] and "not called yet" in drawn.reply["summary"]
-    assert drawn.reply["nodes"][1]["outputs"] == [{"shape": [2, 8], "dtype": "float32"}]
+    again.load(tmp_path / "net.hlab")
+    assert ("first", "second") in Drawn(again).flows and "before it was saved" in Drawn(again).reply["summary"]
+    again(nd.ones((5, 3)))
+    assert "before it was saved" not in Drawn(again).reply["summary"]
+    again.load(tmp_path / "net.hlab")
+    assert "before it was saved" not in Drawn(again).reply["summary"], "what was called in this process counts"
+
+
+def test_a_model_that_was_not_called_has_no_record_in_its_file(tmp_path):
+    net = ready(Plain(lambda self, x: self.a(x), a=mlp(4)))
+    opened = saved_and_opened(net, tmp_path)
+    assert "calls.json" not in zipfile.ZipFile(tmp_path / "net.hlab").namelist()
+    assert last_record(opened) is None and "not called yet" in Drawn(opened).reply["summary"]
+
+
+def test_a_saved_call_that_failed_is_drawn_as_failed(tmp_path):
+    def code(self, x):
+        self.a(x)
+        raise ValueError("no <b>luck</b>")
+
+    net = ready(Plain(code, a=mlp(4)))
+    with pytest.raises(ValueError, match="luck"):
+        net(X)
+    assert Drawn(saved_and_opened(net, tmp_path)).reply["summary"].endswith("failed: ValueError: no <b>luck</b>")
+
+
+def test_calls_that_call_many_others_are_drawn_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr(whole, "_DRAWN", 40)
+    net = mlp(3)
+    for _ in range(8):
+        net = Plain(lambda self, x: self.b(self.a(x)), a=net, b=Plain(lambda self, x: self.a(x), a=net))
+    net = ready(net)
+    net(X)
+    drawn = Drawn(net)
+    assert len(drawn.reply["boxes"]) < 500
+    assert any("not drawn" in node["attributes"].get("no graph", "") for node in drawn.reply["nodes"])
 
 
 def test_the_record_keeps_no_array_and_no_block():
@@ -366,8 +437,32 @@ def test_overlays_of_the_whole_are_those_of_its_graphs(kind, program):
     assert {"a", "b"} <= {boxes[identity] for identity in ids if identity in boxes}
     if kind == "time":
         assert found["marked"] and {*found["marked"]} <= ids
-        shares = [item["share"] for item in found["items"] if item["id"] in inside]
+        operators = {node["id"] for node in reply["nodes"] if node["op"]}
+        shares = [item["share"] for item in found["items"] if item["id"] in operators]
         assert sum(shares) == pytest.approx(1)
+    if kind in ("time", "memory"):
+        (relu,) = (node["id"] for node in reply["nodes"] if node["op"] == "relu")
+        assert relu in ids and "and 1 operator between them" in found["headline"]
+
+
+def test_operators_between_the_graphs_are_timed():
+    def code(self, x):
+        y = nd.concat(self.a(x), 2 - x, x * 3)
+        y = nd.Dropout(nd.take(y, nd.array([0, 1, 1])))
+        return nd.one_hot(self.b(y).argmax(axis=1), 4) + nd.random.normal(shape=(3, 4))
+
+    net = ready(Plain(code, a=mlp(4), b=mlp(2)))
+    with autograd.record():
+        net(X)
+    draws = nd.random.uniform(shape=(1,)) if mx.random.seed(3) is None else None
+    mx.random.seed(3)
+    found = overlay(net, "", "calls", "time", Data(), False)
+    assert float(nd.random.uniform(shape=(1,)).asscalar()) == float(draws.asscalar()), "no random number was used up"
+    between = {node["id"]: node["op"] for node in graph_view(net, "", "calls")["nodes"] if node["op"]}
+    timed = {between[item["id"]] for item in found["items"] if item["id"] in between}
+    assert timed == {*between.values()}
+    texts = {between[item["id"]]: item["text"] for item in found["items"] if item["id"] in between}
+    assert "in eager mode" in texts["Concat"] and "in eager mode" in texts["take"]
 
 
 def test_the_first_nan_of_the_whole_is_in_the_first_call():
@@ -441,3 +536,26 @@ def test_a_call_of_its_own_and_an_interrupt():
     with pytest.raises(KeyboardInterrupt):
         net(X)
     assert Drawn(net).boxes == ["a"] and Drawn(net).reply["summary"].endswith("failed: KeyboardInterrupt")
+
+
+def test_a_lying_record_in_a_file_is_drawn_up_to_a_limit(tmp_path, monkeypatch):
+    """Places that do not exist have no arrow; of Blocks that call others twice, and so on, some are drawn."""
+    monkeypatch.setattr(whole, "_DRAWN", 300)
+    pairs = 20
+    net = ready(Plain(lambda self, x: x, **{f"p{number}": Plain(lambda self, x: x) for number in range(2 * pairs)}))
+    net.save(tmp_path / "net.hlab")
+    blocks = Container.open(tmp_path / "net.hlab").read_json("tree.json")["blocks"]
+    ids = [each["id"] for each in blocks]
+    odd = {"items": [{"operator": "relu", "inputs": [[500, 9], [-1, 3]]}], "outputs": [[7, 9], [-1, 3]]}
+    records, last = [odd | {"gives": [[[1], "float32"]] * 2}], {str(ids[-1]): 0, str(ids[-2]): 0}
+    for number in range(pairs - 1, 0, -1):
+        inner = [{"block": ids[2 * number + 1]}, {"block": ids[2 * number + 2]}]
+        last |= {str(ids[2 * number - 1]): len(records), str(ids[2 * number]): len(records)}
+        records.append({"items": inner})
+    last["0"] = len(records)
+    records.append({"items": [{"block": ids[1]}, {"block": ids[2]}]})
+    edit = {"calls.json": lambda data: {"records": records, "last": last}}
+    (tmp_path / "bad.hlab").write_bytes(rewritten(tmp_path / "net.hlab", edit))
+    reply = Drawn(gluon.load(tmp_path / "bad.hlab")).reply
+    assert 100 < len(reply["boxes"]) < 2000
+    assert any("not drawn" in node["attributes"].get("no graph", "") for node in reply["nodes"])

@@ -12,7 +12,7 @@ import numpy as np
 from hybrid_lab.ops.framework.dtypes import name_of
 
 from .. import strict_json
-from . import examples, graphs, layout, objects, tree, values
+from . import calls, examples, graphs, layout, objects, tree, values
 from .container import Container
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Archive:
     """An open archive whose every byte was checked.
 
-    tree : the Tree; weights : parameter id -> array; graphs : member -> SavedGraph
+    tree : the Tree; calls : what plain Blocks called last, or None
+    weights : parameter id -> array; graphs : member -> SavedGraph
     values : False reads and checks the tree and the graphs alone, which is quick for any size; `weights` is empty then
     """
 
@@ -36,6 +37,8 @@ class Archive:
         self._contents = {name: container.read(name) for name in names if not container.holds_tensors(name)}
         self._arrays = {name: container.read_tensors(name) for name in names if container.holds_tensors(name)}
         self.tree = tree.from_json(self._json(layout.TREE), self.path)
+        there = layout.CALLS in container
+        self.calls = calls.parse(self._json(layout.CALLS), self.path) if there else None
         self._tensors = self._tensors_of(layout.WEIGHTS) if values else self._constants()
         self.weights = {key: array for key, array in self._tensors.items() if key in self.tree.parameters}
         if values:
@@ -172,4 +175,4 @@ def read_values(container: Container, data: object, member: str, decoder: values
 
 def _is_structure(member: str) -> bool:
     """Whether a member says what the model is made of."""
-    return member == layout.TREE or member.startswith("graphs/")
+    return member in (layout.TREE, layout.CALLS) or member.startswith("graphs/")

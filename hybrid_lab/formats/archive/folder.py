@@ -128,6 +128,7 @@ class Folder:
         for stem in [name.removesuffix(SYMBOL) for name in files if name.endswith(SYMBOL)]:
             self._read(stem, params.get(stem))
         self.tree = self._tree()
+        self.calls = None
 
     def aux(self, *arguments: object, **options: object) -> dict[str, Any]:
         """The user's own values, which MXNet's files do not hold."""

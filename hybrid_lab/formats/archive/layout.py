@@ -15,6 +15,7 @@ from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.diagnostics.file_errors import read_error, reading
 
 TREE = "tree.json"
+CALLS = "calls.json"
 WEIGHTS = "weights.safetensors"
 TRAINER = "train/trainer.json"
 TRAINER_ARRAYS = "train/trainer.safetensors"

@@ -22,7 +22,7 @@ from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 
-from . import graphs, layout, ledger
+from . import calls, graphs, layout, ledger
 from .archive import Archive
 from .attributes import CHOICES, restoring
 from .block_save import load_pair, prefix_of
@@ -195,6 +195,8 @@ class _Loading:
                 access.graphs(block).pin([])
             for saved in reversed(saved_graphs):
                 access.graphs(block).note_loaded(saved.in_spec, saved.types, saved.observation)
+        if self.archive.calls is not None:
+            calls.give(self.archive.calls, self.blocks)
         notes = len(self.attributes.notes)
         self.attributes.finish(Decoder(self.archive.attribute_tensors, self.blocks, self.match.parameters))
         self.match.notes += self.attributes.notes[notes:]

@@ -25,7 +25,7 @@ from hybrid_lab.ops.framework.dtypes import name_of
 from hybrid_lab.ops.framework.operator import find
 
 from ..singa import is_singa
-from . import attributes, layout, ledger
+from . import attributes, calls, layout, ledger
 from .archive import Archive
 from .folder import Folder, folder_at
 from .tree import BlockRecord, ParameterRecord, Tree, initializer_of, rename_classes
@@ -165,6 +165,7 @@ def _build(
     builder = _Builder(archive, ctx, rename_classes(archive.tree, classes))
     root = builder.build_root()
     builder.pin()
+    builder.give_calls()
     builder.give_attributes()
     if isinstance(archive, Archive) and archive.path is not None:
         note_file(root, os.path.abspath(archive.path), "loaded")
@@ -180,6 +181,7 @@ def structure(path: str | PathLike[str]) -> Block:
         builder = _Builder(Archive(path, values=False), None)
         root = builder.build_root()
         builder.pin()
+        builder.give_calls()
         return root
 
 
@@ -325,6 +327,11 @@ class _Builder:
                         self._parameter(key)
                 saved = [self.archive.graphs[member] for member in members]
                 access.graphs(block).pin([graph.attach(self.parameters, block.name) for graph in saved])
+
+    def give_calls(self) -> None:
+        """Give each plain Block the record of its last call."""
+        if self.archive.calls is not None:
+            calls.give(self.archive.calls, self.blocks)
 
     def give_attributes(self) -> None:
         """Give each Block the attributes that were saved."""

@@ -30,7 +30,7 @@ from hybrid_lab.symbol import tracing
 from ..atomic import atomic_write, check_writable, progress_of
 from ..kinds import check_path
 from ..mxnet.model import encode_model, write_model
-from . import attributes, graphs, layout, ledger, tree, values
+from . import attributes, calls, graphs, layout, ledger, tree, values
 from .compiled import binaries_of, write_binaries
 from .container import Container, ContainerWriter, why_no_archive
 from .examples import Examples
@@ -320,6 +320,7 @@ class _Contents:
             if access.arrays(parameter) is not None
         }
         self.graphs = self._name_graphs()
+        self.calls = calls.describe(self.tree)
         self.trainer = None if trainer is None else self._trainer_states(trainer)
         self.random = None if trainer is None and checkpoint is None else random_state.get_state()
         numbers = {id(block): number for number, block in enumerate(self.tree.live_blocks)}
@@ -403,6 +404,8 @@ class _Contents:
     def write(self, writer: ContainerWriter) -> None:
         """Write all members in their fixed order."""
         writer.add_json(layout.TREE, tree.to_json(self.tree))
+        if self.calls is not None:
+            writer.add_json(layout.CALLS, self.calls)
         for member, content in self.members.items():
             writer.add(member, content)
         writer.add_tensors(layout.WEIGHTS, self.weights)
