@@ -141,9 +141,9 @@ test('operators that differ are found in the graph by their place in their Block
     node('n3', { block: 'a' })
   ];
   const items = markedNodes(graph({ nodes }), [
-    { block: 'a', place: 1, kind: 'changed' },
-    { block: 'b', place: 0, kind: 'added' },
-    { block: 'b', place: 1, kind: 'added' }
+    { graph: '', block: 'a', place: 1, kind: 'changed' },
+    { graph: '', block: 'b', place: 0, kind: 'added' },
+    { graph: '', block: 'b', place: 1, kind: 'added' }
   ]);
   assert.deepEqual(
     items.map(item => [item.id, item.text]),
@@ -173,8 +173,8 @@ test('a difference has words for each kind, not colours alone, and names stay te
     [
       '',
       [
-        { block: '', place: 3, kind: 'changed' },
-        { block: '', place: 3, kind: 'added' }
+        { graph: '', block: '', place: 3, kind: 'changed' },
+        { graph: '', block: '', place: 3, kind: 'added' }
       ]
     ]
   ]);

@@ -1,11 +1,13 @@
 // The plugin that opens model files: a double click in the file browser, "Open With", or a drag to the main area.
 
-import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILabShell, ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { WidgetTracker } from '@jupyterlab/apputils';
-import { PathExt, URLExt } from '@jupyterlab/coreutils';
+import { PageConfig, PathExt, URLExt } from '@jupyterlab/coreutils';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { ServerConnection } from '@jupyterlab/services';
+import { IStateDB } from '@jupyterlab/statedb';
 import { workerLayout } from '../graph/worker';
+import { SizeMemory, browserStore } from '../lab/memory';
 import { ModelView } from '../view/model-view';
 import { splitPanes } from '../view/split-panes';
 import { DocumentView, Target } from './document-view';
@@ -16,8 +18,15 @@ export const documents: JupyterFrontEndPlugin<void> = {
   id: 'hybrid-lab:documents',
   description: 'Model files (.hlab, -symbol.json, .params, .safetensors, .onnx) as read-only tabs.',
   autoStart: true,
-  optional: [INotebookTracker, ILayoutRestorer],
-  activate: (app: JupyterFrontEnd, notebooks: INotebookTracker | null, restorer: ILayoutRestorer | null) => {
+  optional: [INotebookTracker, ILayoutRestorer, IStateDB, ILabShell],
+  activate: (
+    app: JupyterFrontEnd,
+    notebooks: INotebookTracker | null,
+    restorer: ILayoutRestorer | null,
+    state: IStateDB | null,
+    labShell: ILabShell | null
+  ) => {
+    const store = labShell ? state : browserStore(localStorage, PageConfig.getBaseUrl());
     const { contents, serverSettings } = app.serviceManager;
     const post = poster(serverSettings);
     const layout = workerLayout(async () => (await import('../graph/source')).default);
@@ -32,7 +41,12 @@ export const documents: JupyterFrontEndPlugin<void> = {
       const path = contents.localPath(context.path);
       return new DocumentView({
         requester: new FileRequester(path, post),
-        model: new ModelView({ layout, panes: splitPanes, isFile: true }),
+        model: new ModelView({
+          layout,
+          panes: splitPanes,
+          sizes: new SizeMemory(store, 'file'),
+          isFile: true
+        }),
         targets: () => panels().map(asTarget),
         run: (target, code) =>
           runIn(

@@ -137,6 +137,11 @@ export class GraphBar {
     this.setSteps(0);
   }
 
+  /** The list of the hits. */
+  get hits(): HTMLElement {
+    return this.hitList.element;
+  }
+
   /** More controls: before all others, behind the programs, and in the menu. */
   add(first: HTMLElement, second: HTMLElement, inMenu: HTMLElement): void {
     this.element.prepend(first);

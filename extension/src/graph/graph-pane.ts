@@ -110,6 +110,11 @@ export class GraphPane {
     this.message('Select a Block to see its graph.');
   }
 
+  /** The hits of the search, which a view may show elsewhere. */
+  get hits(): HTMLElement {
+    return this.bar.hits;
+  }
+
   /** More controls: before those of the bar, behind its programs, and in its menu. */
   addTools(first: HTMLElement, second: HTMLElement, inMenu: HTMLElement): void {
     this.bar.add(first, second, inMenu);
@@ -181,8 +186,9 @@ export class GraphPane {
     this.drawn = picture;
     const keep = view === this.view && this.picture !== null;
     this.view = view;
-    if (this.selected !== null && scene.resolve(this.selected) !== this.selected) {
-      this.selected = null;
+    if (this.selected !== null && (!keep || scene.resolve(this.selected) !== this.selected)) {
+      this.selected = null; // another graph gives the same id to another node
+      this.events.onNothing?.();
     }
     await this.redraw(open, null, keep, recalled?.scale ?? null);
   }
@@ -453,7 +459,7 @@ export class GraphPane {
   private mark(): void {
     const { scene, selected } = this;
     const code = new Set(scene ? this.code.map(id => scene.shown(id, this.open)) : []);
-    const marks: Marks = { ...NO_MARKS, selected, hits: new Set(this.hits), code };
+    const marks: Marks = { ...NO_MARKS, selected, hits: new Set(this.found), code };
     this.text.mark(selected);
     if (scene && selected !== null && this.isTracing) {
       Object.assign(marks, trace(scene, selected), { isTracing: true });
@@ -468,9 +474,9 @@ export class GraphPane {
 
   private findHits(scene: Scene, text: string): void {
     const { hits, problem } = search(scene, text, path => this.stateOf(path));
-    this.hits = hits;
+    this.found = hits;
     this.hit = -1;
-    const count = this.hits.length;
+    const count = this.found.length;
     this.bar.found(text.trim() === '' ? '' : count === 0 ? 'nothing found' : plural(count, 'hit'));
     this.bar.list(
       HitList.listed(hits).map(id => this.hitOf(scene, id)),
@@ -501,7 +507,7 @@ export class GraphPane {
       this.mark();
       return;
     }
-    const count = this.hits.length;
+    const count = this.found.length;
     if (count > 0) {
       await this.goToHit(this.hit < 0 && way < 0 ? count - 1 : (this.hit + way + count) % count);
     }
@@ -509,9 +515,9 @@ export class GraphPane {
 
   private async goToHit(index: number): Promise<void> {
     this.hit = index;
-    this.bar.found(`${index + 1} of ${this.hits.length}`);
+    this.bar.found(`${index + 1} of ${this.found.length}`);
     this.bar.point(index);
-    await this.select(this.hits[index] ?? '');
+    await this.select(this.found[index] ?? '');
   }
 
   private say(text: string): void {
@@ -674,7 +680,7 @@ export class GraphPane {
   private locations: readonly Location[] = [];
   /** Nodes of the line of code in which the cursor stands. */
   private code: string[] = [];
-  private hits: string[] = [];
+  private found: string[] = [];
   private hit = -1;
   private running: AbortController | null = null;
   private resting: ReturnType<typeof setTimeout> | undefined;

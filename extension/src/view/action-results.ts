@@ -137,11 +137,32 @@ export class ActionResults {
   private patience: ReturnType<typeof setTimeout> | undefined;
 }
 
+/** Lines of a list that are seen at first. */
+const SEEN = 5;
+
+/** The first lines of a list; the rest unfolds. */
+export function shortList(lines: readonly string[]): Child[] {
+  const items = (some: readonly string[]): HTMLElement[] => some.map(line => h('li', {}, line));
+  if (lines.length <= SEEN + 1) {
+    return lines.length > 0 ? [h('ul', {}, ...items(lines))] : [];
+  }
+  const more = lines.slice(SEEN);
+  return [
+    h('ul', {}, ...items(lines.slice(0, SEEN))),
+    h(
+      'details',
+      { class: 'hl-more' },
+      h('summary', {}, `and ${more.length} more`),
+      h('ul', {}, ...items(more))
+    )
+  ];
+}
+
 /** An error as the user reads it: what, everything that differs, what to do next. */
 export function failure(error: RequestError): Child[] {
   return [
     h('p', {}, error.message),
-    error.details.length > 0 && h('ul', {}, ...error.details.map(line => h('li', {}, line))),
+    ...shortList(error.details),
     error.next !== '' && h('p', { class: 'hl-next' }, error.next)
   ];
 }

@@ -34,12 +34,17 @@ export class Details {
     replace(this.element);
   }
 
-  /** One more fact about what is shown. */
-  add(name: string, text: string): void {
+  /** What the overlay measured of what is shown; '' where it did not. */
+  setMeasured(text: string): void {
+    const row = this.element.querySelector('.hl-measured');
+    if (text === (row?.lastElementChild?.textContent ?? '')) {
+      return;
+    }
+    row?.remove();
     if (text !== '') {
       this.element
         .querySelector('.hl-facts tbody')
-        ?.append(h('tr', {}, h('th', { scope: 'row' }, name), h('td', {}, text)));
+        ?.append(h('tr', { class: 'hl-measured' }, h('th', { scope: 'row' }, 'Measured'), h('td', {}, text)));
     }
   }
 

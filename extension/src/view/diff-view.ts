@@ -11,23 +11,38 @@ import type {
 import { Child, button, h, replace } from './dom';
 import { plural } from './words';
 
-/** An operator that differs, as the picture of a graph finds its node: the `place`-th operator of the Block. */
+/** An operator that differs, as a picture finds its node: the `place`-th one of the Block in the graph of `graph`. */
 export interface GraphMark {
+  /** Path of the Block whose graph was compared. */
+  graph: string;
   block: string;
   place: number;
   kind: OperatorChange['kind'];
 }
 
-/** The nodes of a traced graph that differ, as an overlay shows them. */
+/** The nodes of a traced graph that differ, as an overlay shows them; in the picture of a plain Block those of each call. */
 export function markedNodes(graph: GraphReply, marks: readonly GraphMark[]): OverlayItem[] {
-  const wanted = new Map(marks.map(({ block, place, kind }) => [`${place} ${block}`, kind]));
+  const wanted = new Map(marks.map(mark => [`${mark.graph} ${mark.place} ${mark.block}`, mark.kind]));
+  const compared = new Set(marks.map(mark => mark.graph));
+  const boxes = new Map(graph.boxes.map(box => [box.id, box]));
+  /** The outermost box, and path, of a graph that was compared, around a box of the picture. */
+  const callOf = (box: string): [string, string] => {
+    let found: [string, string] = ['', graph.path];
+    for (let each = boxes.get(box); each; each = boxes.get(each.parent)) {
+      if (each.block !== null && compared.has(each.block)) {
+        found = [each.id, each.block];
+      }
+    }
+    return compared.has(graph.path) ? ['', graph.path] : found;
+  };
   const places = new Map<string, number>();
   const items: OverlayItem[] = [];
-  for (const { id, kind, block } of graph.nodes) {
+  for (const { id, kind, block, box } of graph.nodes) {
     if (kind === 'operator') {
-      const place = places.get(block) ?? 0;
-      places.set(block, place + 1);
-      const found = wanted.get(`${place} ${block}`);
+      const [call, path] = callOf(box);
+      const place = places.get(`${call} ${block}`) ?? 0;
+      places.set(`${call} ${block}`, place + 1);
+      const found = wanted.get(`${path} ${place} ${block}`);
       if (found) {
         items.push({ id, value: null, share: 1, short: found, text: found, bad: false });
       }
@@ -208,7 +223,9 @@ function showButton(block: BlockChange, { onShow, side = 'second' }: DiffOptions
   const marks = block.operators.flatMap(row => {
     const place = side === 'first' ? row.first_place : row.second_place;
     const path = side === 'first' ? row.first_block : row.block;
-    return row.kind === 'same' || place === null ? [] : [{ block: path, place, kind: row.kind }];
+    return row.kind === 'same' || place === null
+      ? []
+      : [{ graph: block.path, block: path, place, kind: row.kind }];
   });
   if (!onShow || marks.length === 0) {
     return null;

@@ -20,6 +20,12 @@ export interface ListedFinding extends ListedPlace {
   fix?: ListedFix | null;
 }
 
+export interface ListedBlock {
+  /** `net.stages.0: Dense` */
+  name: string;
+  show(): void;
+}
+
 export interface ListedFix {
   /** What it changes. */
   title: string;
@@ -34,6 +40,8 @@ const ORDER = { error: 0, warning: 1, note: 2 } as const;
 
 export class FindingsList {
   readonly element = h('div', { class: 'hl-findings-part' });
+  /** The Block of the model that a finding names, with its class, and what shows its row; null: none is known. */
+  blockOf: (diagnostic: Diagnostic) => ListedBlock | null = () => null;
   private sorted: readonly ListedFinding[] = [];
   private shown = '';
 
@@ -50,7 +58,8 @@ export class FindingsList {
         place,
         jump !== null,
         calls?.map(call => call.place),
-        !!fix
+        !!fix,
+        this.blockOf(diagnostic)?.name
       ])
     ]);
     if (shown === this.shown) {
@@ -96,6 +105,7 @@ export class FindingsList {
   private item(item: ListedFinding, index: number, open: ReadonlySet<string | undefined>): HTMLElement {
     const { diagnostic, place, jump, calls = [], fix } = item;
     const key = `${place}|${diagnostic.code}|${diagnostic.col}`;
+    const block = this.blockOf(diagnostic);
     return h(
       'li',
       { class: `hl-finding hl-severity-${diagnostic.severity}` },
@@ -108,7 +118,12 @@ export class FindingsList {
           SEVERITY[diagnostic.severity]
         ),
         h('span', { class: 'hl-finding-code', title: diagnostic.name }, diagnostic.code),
-        placeLink(place, jump && (() => this.sorted[index]?.jump?.()))
+        placeLink(place, jump && (() => this.sorted[index]?.jump?.())),
+        block &&
+          button(block.name, () => this.blockOf(this.sorted[index]?.diagnostic ?? diagnostic)?.show(), {
+            class: 'hl-link hl-finding-block',
+            title: `Show this Block in the tree\n${block.name}`
+          })
       ),
       h('div', { class: 'hl-finding-message' }, ...inline(diagnostic.message)),
       calls.length > 0 &&

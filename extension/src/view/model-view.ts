@@ -20,13 +20,13 @@ import { BlockTree } from './block-tree';
 import { Details } from './details';
 import { GraphMark, markedNodes } from './diff-view';
 import { Child, button, h, replace } from './dom';
-import { Drawer } from './drawer';
-import { FindingsList, ListedFinding } from './findings-list';
+import { Drawer, Room } from './drawer';
+import { FindingsList, ListedBlock, ListedFinding } from './findings-list';
 import { Notices } from './notices';
 import { numbersOf } from './numbers';
 import { Overlays } from './overlays';
 import { MakePanes, PaneMemory, Panes, fleetingMemory } from './panes';
-import { parametersText, plural, tensorText } from './words';
+import { accessPath, parametersText, plural, tensorText } from './words';
 
 export interface ModelViewOptions {
   layout: Layout;
@@ -76,6 +76,12 @@ const OPEN = 100;
 /** Milliseconds the selection must rest before its graph is asked for (arrow keys run through the tree). */
 const REST = 120;
 
+/** Pixels of the graph's room below which what is said over it is one line. */
+const SMALL = { width: 480, height: 480 } as const;
+
+/** Pixels of room that a sentence over the graph needs. */
+const LINE = 60;
+
 export class ModelView {
   /** The panes with the drawer over them, and below them its line of tabs. */
   readonly element: HTMLElement;
@@ -115,14 +121,16 @@ export class ModelView {
         this.showsNode = true;
         this.peekAt([node.label || node.op, ...node.outputs.map(tensorText)].join(' '));
         this.details.showNode(node, this.framesOf(node.box), this.name);
-        this.details.add('Measured', this.overlays.textOf(node.id));
+        this.detailed = node.id;
+        this.showMeasured();
         this.follow(node.block, node.location);
       },
       onBox: box => {
         this.showsNode = true;
         this.peekAt([box.label, ...box.outputs.map(tensorText)].join(' '));
         this.details.showBox(box, this.framesOf(box.parent), this.operatorsIn(box), this.name);
-        this.details.add('Measured', this.overlays.textOf(box.id));
+        this.detailed = box.id;
+        this.showMeasured();
         this.follow(box.block, box.location);
       },
       onNothing: () => {
@@ -156,7 +164,10 @@ export class ModelView {
         onNumbers: (path: string, parameter: Parameter) => void this.showNumbers(path, parameter)
       })
     });
-    this.overlays = new Overlays(this.graph, blocks => this.tree.measure(blocks));
+    this.overlays = new Overlays(this.graph, blocks => {
+      this.tree.measure(blocks);
+      this.showMeasured();
+    });
     this.overlays.onMeasured = reply => {
       if (this.shown && this.current) {
         this.banner.measured(this.current.model.id, reply, this.shown);
@@ -168,6 +179,7 @@ export class ModelView {
     };
     this.findings = new FindingsList();
     this.others = new FindingsList();
+    this.findings.blockOf = diagnostic => this.blockOfFinding(diagnostic.block);
     this.othersSection = h(
       'section',
       { class: 'hl-others' },
@@ -184,6 +196,7 @@ export class ModelView {
       },
       onCover: covered => {
         this.graph.canvas.covered = covered;
+        this.placeOver();
       }
     });
     this.drawer.add('details', 'Details', this.details.element);
@@ -219,8 +232,10 @@ export class ModelView {
       this.nothing,
       this.drawer.element,
       this.complaint,
-      this.notices.element
+      this.notices.element,
+      this.graph.hits
     );
+    this.body = body;
     this.element = h('div', { class: 'hl-stage' }, body, this.drawer.strip);
     this.element.addEventListener('keydown', event => {
       if (event.key === 'Escape') {
@@ -233,16 +248,24 @@ export class ModelView {
         const area = this.graph.area.getBoundingClientRect();
         if (whole.width > 0) {
           const hasGraph = area.width > 0;
+          const left = hasGraph ? area.left - whole.left : 0;
+          const top = hasGraph ? area.top - whole.top : 0;
+          this.room = { width: whole.width - left, height: whole.height - top, left, top };
           this.drawer.place({
             width: whole.width,
             height: whole.height,
-            left: hasGraph ? area.left - whole.left : 0,
-            top: hasGraph && area.top - whole.top < whole.height / 4 ? area.top - whole.top : 0
+            left,
+            top: top < whole.height / 4 ? top : 0
           });
+          const isSmall = area.width < SMALL.width || area.height < SMALL.height;
+          this.graph.area.classList.toggle('hl-small', isSmall);
+          this.overlays.isSmall = isSmall;
+          this.placeOver();
         }
       });
       observer.observe(body);
       observer.observe(graphPane);
+      observer.observe(this.graph.area);
     }
     this.findings.show([], 'No findings.');
     this.othersSection.hidden = true;
@@ -263,6 +286,17 @@ export class ModelView {
     this.complaint.hidden = text === '';
   }
 
+  /** What lies over the graph for a while - hits, notes, a complaint - stays off the rows of the tree and the drawer. */
+  private placeOver(): void {
+    const { left, top, width, height } = this.room;
+    const { right, bottom } = this.graph.canvas.covered;
+    const hasRoom = height - bottom > LINE;
+    const places = { left, top, right: width - right > LINE ? right : 0, bottom: hasRoom ? bottom : 0 };
+    for (const [side, pixels] of Object.entries(places)) {
+      this.body.style.setProperty(`--hl-over-${side}`, `${pixels}px`);
+    }
+  }
+
   /** What is selected in the graph, in one line at its edge; the drawer opens where it covers little of the graph. */
   private peekAt(text: string): void {
     this.peek.textContent = text;
@@ -270,6 +304,13 @@ export class ModelView {
       this.drawer.open('details');
     }
     this.showPeek();
+  }
+
+  /** What the overlay says of the node or box whose details are shown. */
+  private showMeasured(): void {
+    if (this.showsNode) {
+      this.details.setMeasured(this.overlays.textOf(this.detailed));
+    }
   }
 
   private showPeek(): void {
@@ -381,6 +422,16 @@ export class ModelView {
     this.drawer.rename('findings', findings.length > 0 ? `Findings (${findings.length})` : 'Findings');
   }
 
+  /** The Block that a finding names: `net.stages.0` in the model `net`. */
+  private blockOfFinding(name: string): ListedBlock | null {
+    const model = this.name;
+    const path = name === model ? '' : name.startsWith(`${model}.`) ? name.slice(model.length + 1) : null;
+    const node = path === null ? null : this.tree.node(path);
+    return (
+      node && { name: `${accessPath(model, node.path)}: ${node.class}`, show: () => this.reveal(node.path) }
+    );
+  }
+
   /** Show a picture drawn earlier, where there is no kernel to ask. */
   showPicture(svg: string): void {
     this.graph.showPicture(svg);
@@ -398,13 +449,15 @@ export class ModelView {
   /** Show the traced graph of a Block, with the operators marked that differ from another graph. */
   showDifference(block: string, marks: readonly GraphMark[]): void {
     this.marked = { block, marks };
+    this.isChosen = true;
     this.program = 'traced';
-    this.graphPath = block;
+    // A plain Block on top has a picture of all graphs, which is where a difference of one of them is seen best.
+    this.graphPath = this.current && !this.current.root.hybrid ? '' : block;
     this.drawnKey = '';
     if (this.tree.select(block)) {
       const node = this.selectedNode();
       if (node) {
-        this.isChosen = true;
+        this.showsNode = false;
         this.details.showBlock(node, this.name);
       }
     }
@@ -582,9 +635,15 @@ export class ModelView {
     const drawn = this.graph.show(graph);
     this.overlays.show(current?.model.id ?? '', graph);
     const { marked } = this;
-    if (marked && graph.path === marked.block && graph.program.startsWith('traced')) {
-      this.marked = null;
-      void drawn.then(() => this.overlays.mark(markedNodes(graph, marked.marks)));
+    if (marked && graph.path === this.graphPath && graph.program.startsWith('traced')) {
+      const nodes = markedNodes(graph, marked.marks);
+      if (nodes.length === 0 && graph.path !== marked.block) {
+        this.graphPath = marked.block; // it was not called, so that the whole does not show it
+        void drawn.then(() => this.draw());
+      } else {
+        this.marked = null;
+        void drawn.then(() => this.overlays.mark(nodes));
+      }
     }
     await drawn;
   }
@@ -655,6 +714,9 @@ export class ModelView {
   }
 
   private readonly tree: BlockTree;
+  private readonly body: HTMLElement;
+  /** The pixels of the view in which the graph is, and its size. */
+  private room: Room = { left: 0, top: 0, width: 0, height: 0 };
   private readonly graph: GraphPane;
   private readonly details: Details;
   private readonly overlays: Overlays;
@@ -685,6 +747,8 @@ export class ModelView {
   /** The parameter whose numbers were asked for last. */
   private asked = '';
   private showsNode = false;
+  /** Id of the node or box of the graph whose details were shown last. */
+  private detailed = '';
   private resting: ReturnType<typeof setTimeout> | undefined;
 }
 

@@ -52,7 +52,7 @@ export class Notices {
 
   private show(): void {
     this.element.hidden = this.now.length === 0;
-    replace(this.texts, ...this.now.map(text => h('p', {}, text)));
+    replace(this.texts, ...this.now.map(text => h('p', { title: text }, text)));
     this.list.hidden = this.kept.length === 0;
     replace(this.items, ...this.kept.map(text => h('li', {}, text)));
   }

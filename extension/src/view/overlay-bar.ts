@@ -90,7 +90,7 @@ export class OverlayBar {
       this.watch,
       ' Stop at NaN'
     );
-    this.fold = button('▾', () => this.setFolded(!this.element.classList.contains('hl-folded')), {
+    this.fold = button('▾', () => this.foldOrUnfold(), {
       class: 'hl-button hl-overlay-fold',
       'aria-label': 'Fold the card of the overlay',
       title: 'Fold this to one line, or unfold it'
@@ -188,11 +188,23 @@ export class OverlayBar {
     this.keepPart.hidden = this.data.hidden;
   }
 
+  /** Where the picture is small the card is one line at first. What the user has folded or unfolded stays so. */
+  setSmall(isSmall: boolean): void {
+    if (!this.isFoldedByUser) {
+      this.setFolded(isSmall);
+    }
+  }
+
   /** Folded, the card is one line. */
   private setFolded(isFolded: boolean): void {
     this.element.classList.toggle('hl-folded', isFolded);
     this.fold.setAttribute('aria-expanded', String(!isFolded));
     this.fold.textContent = isFolded ? '▸' : '▾';
+  }
+
+  private foldOrUnfold(): void {
+    this.isFoldedByUser = true;
+    this.setFolded(!this.element.classList.contains('hl-folded'));
   }
 
   private ask(): void {
@@ -220,6 +232,7 @@ export class OverlayBar {
   private readonly headline: HTMLElement;
   private readonly marked: HTMLElement;
   private readonly timeline: HTMLElement;
+  private isFoldedByUser = false;
 }
 
 /** What the links lead to. A NaN of random inputs says nothing of the user's data. */

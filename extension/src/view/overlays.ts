@@ -45,6 +45,11 @@ export class Overlays {
     return this.bar.watchLabel;
   }
 
+  /** Whether what is said over the picture would cover much of it. */
+  set isSmall(isSmall: boolean) {
+    this.bar.setSmall(isSmall);
+  }
+
   connect(requester: Requester | null): void {
     this.requester = requester;
   }

@@ -494,7 +494,7 @@ export class PanelView {
         return listed([finding], this.options.onLocation);
       }
       others.delete(item);
-      return [item];
+      return [{ ...item, diagnostic: { ...item.diagnostic, block: finding.block } }];
     });
     this.view.showFindings(own, [...others]);
     const loose = this.chosenId === null ? others.size : 0;
