@@ -220,6 +220,22 @@ class NotebookPage:
         if button.is_visible():
             button.click()
 
+    def unfold_card(self, place: Locator | None = None) -> None:
+        """Unfold the card of the overlay, which is one line where the picture is small."""
+        button = (place or self.panel).get_by_role("button", name="Fold the card of the overlay")
+        if button.get_attribute("aria-expanded") != "true":
+            button.click()
+
+    def widen(self, width: int) -> None:
+        """Drag the edge of JupyterLab's side panel until it is so many pixels wide."""
+        box = self.page.locator("#jp-left-stack").bounding_box()
+        right, middle = box["x"] + box["width"] + 2, box["y"] + box["height"] / 2
+        self.page.mouse.move(right, middle)
+        self.page.mouse.down()
+        self.page.mouse.move(box["x"] + width + 2, middle, steps=4)
+        self.page.mouse.up()
+        wait_for(lambda: abs(self.panel.bounding_box()["width"] - width) < 3)
+
     def name_file(self, name: str) -> None:
         """The name of the file that the panel's buttons act on."""
         self.open_menu()

@@ -41,6 +41,7 @@ def test_what_is_measured_is_seen_on_the_graph(open_cells):
     chosen.select_option("time")
     expect(headline).to_contain_text("the same operators in eager mode")
     expect(measured.first).to_be_visible()
+    notebook.unfold_card()
     slowest = panel.locator(".hl-overlay-marked button")
     expect(slowest.first).to_be_visible()
     slowest.first.click()
