@@ -21,7 +21,8 @@ ROWS_BELOW = """element => {
   return [...element.closest('.hl-stage').querySelectorAll('[role=treeitem]')].filter(row => {
     const { left, right, top, bottom } = row.getBoundingClientRect();
     const tree = row.closest('.hl-tree').getBoundingClientRect();
-    return left < own.right && right > own.left && Math.max(top, tree.top) < own.bottom && Math.min(bottom, tree.bottom) > own.top;
+    const [first, last] = [Math.max(top, tree.top), Math.min(bottom, tree.bottom)];
+    return left < own.right && right > own.left && first < own.bottom && last > own.top;
   }).length;
 }"""
 
