@@ -1,4 +1,4 @@
-"""Side panels as narrow as people make them: what lies over something else is small, and hides nothing that is needed."""
+"""Side panels as narrow as people make them: what lies over something else is small and hides nothing needed."""
 
 import re
 
