@@ -348,7 +348,14 @@ test('a failed save is an alert with the next step', async () => {
 test('Open without code lists archives and binds a variable', async () => {
   const archive = { bytes: 10, modified: 0, class: 'Net', blocks: 3, graphs: 1, problem: '', variable: '' };
   const kernel = new TableKernel({
-    archives: () => ({ folder: '/p', host: 'h', archives: [{ ...archive, file: 'my net.hlab' }] }),
+    archives: body => ({
+      folder: '/p',
+      host: 'h',
+      archives: body.path
+        ? [{ ...archive, file: 'runs/a/deep.hlab' }]
+        : [{ ...archive, file: 'my net.hlab' }],
+      folders: body.path ? [] : ['runs']
+    }),
     open: body => ({ model: model({ name: body.name }), path: '/p/my net.hlab', summary: '1 graph.' })
   });
   const bar = actionBar(kernel);
@@ -357,6 +364,23 @@ test('Open without code lists archives and binds a variable', async () => {
   await settle();
   assert.deepEqual(kernel.asked[1]?.body, { file: 'my net.hlab', name: 'my_net', replace: false });
   assert.match(bar.element.textContent ?? '', /Opened as my_net/);
+
+  // Another folder, or a file in it, is named in a field that proposes folders.
+  await bar.showOpenForm();
+  const folder = bar.element.querySelector<HTMLInputElement>('[aria-label=Folder]')!;
+  assert.deepEqual(
+    [...bar.element.querySelectorAll<HTMLOptionElement>('.hl-open-form datalist option')].map(
+      item => item.value
+    ),
+    ['runs']
+  );
+  folder.value = '/runs/a/deep.hlab';
+  folder.dispatchEvent(new Event('input'));
+  await settle();
+  assert.deepEqual(kernel.asked.at(-1)?.body, { path: 'runs/a' });
+  click(buttonOf(bar.element, 'Open'));
+  await settle();
+  assert.deepEqual(kernel.asked.at(-1)?.body, { file: 'runs/a/deep.hlab', name: 'deep', replace: false });
 });
 
 function panelState(kernel: TableKernel | null, models: Model[], root: BlockNode = network()): KernelState {

@@ -33,17 +33,25 @@ def graphs_in(path: Path) -> list[SavedGraph]:
     return saved
 
 
-def listing(namespace: Mapping[str, object] = MappingProxyType({})) -> list[Archive]:
-    """The protocol's data of the archives beside the notebook, newest first; one that cannot be read says why.
+def archives_reply(below: str, namespace: Mapping[str, object]) -> ArchivesReply:
+    """The archives, and the folders, in a folder below the kernel's. Raises RequestError `bad-file-name`."""
+    found = folder_reply("", below)
+    rows = listing(namespace, below)
+    return {"folder": found["folder"], "host": found["host"], "archives": rows, "folders": found["folders"]}
 
-    namespace : whose names are taken
+
+def listing(namespace: Mapping[str, object] = MappingProxyType({}), below: str = "") -> list[Archive]:
+    """The protocol's data of the archives in a folder, newest first; one that cannot be read says why.
+
+    namespace : whose names are taken; below : the folder, by its path below the kernel's
     """
     rows: list[Archive] = []
-    for path in files.folder().glob("*.hlab"):
+    start = f"{below.strip('/')}/" if below.strip("/") else ""
+    for path in files.checked_folder(below).glob("*.hlab"):
         try:
             if path.is_symlink() or not path.is_file() or path.name.startswith("."):
                 continue
-            row = facts(path)
+            row = facts(path, start + path.name)
         except OSError:  # it went away meanwhile
             continue
         rows.append(row | {"variable": free_name(path.stem, namespace)})

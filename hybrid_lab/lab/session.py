@@ -53,6 +53,7 @@ from hybrid_lab.lab.messages.measured import (
 from hybrid_lab.lab.messages.models import ChangesReply, ChangesRequest, ExplainReply, ModelsReply, TreeReply
 from hybrid_lab.lab.messages.saving import (
     ArchivesReply,
+    ArchivesRequest,
     AutosaveReply,
     AutosaveRequest,
     HistoryReply,
@@ -273,8 +274,8 @@ class Session:
     def _on_lint(self, body: LintRequest) -> LintReply:
         return {"cells": lint_cells(body)}
 
-    def _on_archives(self, body: EmptyRequest) -> ArchivesReply:
-        return {"folder": str(files.folder()), "host": actions.host(), "archives": archives.listing(self._namespace())}
+    def _on_archives(self, body: ArchivesRequest) -> ArchivesReply:
+        return archives.archives_reply(body.get("path", ""), self._namespace())
 
     def _on_targets(self, body: TargetsRequest) -> TargetsReply:
         return {"targets": [archives.target(name) for name in body["files"][:1000]]}

@@ -339,6 +339,15 @@ def test_archives_are_listed_newest_first_with_what_is_wrong(page, namespace, tm
     (tmp_path / "link.hlab").symlink_to(tmp_path / "new.hlab")
     (tmp_path / "folder.hlab").mkdir()
     (tmp_path / "other.txt").write_text("")
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "runs" / "a" / "deep.hlab").write_bytes((tmp_path / "new.hlab").read_bytes())
+    deep = page.ok("archives", path="runs/a/")
+    assert [(row["file"], row["variable"]) for row in deep["archives"]] == [("runs/a/deep.hlab", "deep")]
+    assert page.ok("archives", path="runs")["folders"] == ["a"]
+    assert page.ok("archives", path="nowhere")["archives"] == []
+    assert page.error("archives", path="../x")["code"] == "bad-file-name"
+    opened = page.ok("open", file="runs/a/deep.hlab", name="deep", replace=False)
+    assert opened["path"] == str(tmp_path / "runs" / "a" / "deep.hlab")
     body = page.ok("archives")
     rows = {row["file"]: row for row in body["archives"]}
     assert set(rows) == {"old.hlab", "new.hlab", "broken.hlab", "empty.hlab"}

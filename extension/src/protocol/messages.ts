@@ -594,7 +594,8 @@ export type Archive = Checked<typeof archive>;
 export const archivesReply = record({
   folder: text,
   host: text,
-  archives: list(archive)
+  archives: list(archive),
+  folders: list(text)
 });
 export type ArchivesReply = Checked<typeof archivesReply>;
 
@@ -1000,7 +1001,9 @@ export interface Requests {
     name: string;
     replace: boolean;
   };
-  archives: Record<string, never>;
+  archives: {
+    path?: string;
+  };
   share: {
     model: string;
   };

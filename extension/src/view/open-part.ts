@@ -1,9 +1,9 @@
 // "Open without code": the form that binds a model from a file to a new variable.
 
 import { RequestError, Requester, asRequestError } from '../protocol/channel';
-import type { Archive, Model } from '../protocol/messages';
+import type { Archive, ArchivesReply, Model } from '../protocol/messages';
 import { ActionResults } from './action-results';
-import { button, h, replace } from './dom';
+import { button, h, replace, uniqueId } from './dom';
 import { facts } from './save-part';
 
 export interface OpenPartOptions {
@@ -53,9 +53,9 @@ export class OpenPart {
     this.options.onShown?.();
     replace(this.element, h('p', { role: 'status' }, 'Looking for archives …'));
     try {
-      const { archives, folder } = await requester.request('archives', {});
+      const reply = await requester.request('archives', {});
       if (requester === this.requester && !this.element.hidden) {
-        this.build(archives, folder);
+        this.build(requester, reply);
       }
     } catch (error) {
       if (requester === this.requester) {
@@ -71,26 +71,63 @@ export class OpenPart {
     replace(this.element);
   }
 
-  private build(archives: readonly Archive[], folder: string): void {
-    if (archives.length === 0) {
+  private build(requester: Requester, start: ArchivesReply): void {
+    let archives: readonly Archive[] = [];
+    const listId = uniqueId('folders');
+    const folders = h('datalist', { id: listId });
+    const folder = h('input', {
+      class: 'hl-input',
+      type: 'text',
+      list: listId,
+      spellcheck: 'false',
+      placeholder: 'the folder of the notebook',
+      'aria-label': 'Folder',
+      title: `A folder in ${start.folder}, such as runs/a`,
+      oninput: () => void look()
+    });
+    const none = h('p', { class: 'hl-empty', role: 'status' });
+    const file = h('select', {
+      class: 'hl-input',
+      'aria-label': 'Archive',
+      onchange: () => proposeName()
+    });
+    const list = (reply: ArchivesReply, path: string, wanted: string): void => {
+      archives = reply.archives;
+      const above = path === '' ? '' : `${path}/`;
+      replace(folders, ...reply.folders.map(name => h('option', { value: above + name })));
       replace(
-        this.element,
-        h('p', { class: 'hl-empty' }, `There is no archive (.hlab) in ${folder}.`),
-        button('Close', () => this.close())
-      );
-      return;
-    }
-    const file = h(
-      'select',
-      { class: 'hl-input', 'aria-label': 'Archive', onchange: () => proposeName() },
-      ...archives.map(archive =>
-        h(
-          'option',
-          { value: archive.file, disabled: archive.problem !== '' },
-          `${archive.file} (${archive.problem || facts(archive)})`
+        file,
+        ...archives.map(archive =>
+          h(
+            'option',
+            { value: archive.file, disabled: archive.problem !== '' },
+            `${archive.file.slice(above.length)} (${archive.problem || facts(archive)})`
+          )
         )
-      )
-    );
+      );
+      const first = archives.find(archive => archive.problem === '');
+      file.value = archives.some(archive => archive.file === wanted) ? wanted : (first?.file ?? '');
+      none.textContent =
+        archives.length === 0 ? `There is no archive (.hlab) in ${path || reply.folder}.` : '';
+      none.hidden = archives.length > 0;
+      file.disabled = archives.length === 0;
+      openButton.disabled = first === undefined;
+      proposeName();
+    };
+    /** List the folder that is typed; a name of a file lists its folder. */
+    const look = async (): Promise<void> => {
+      const typed = folder.value.trim().replace(/^\/+|\/+$/g, '');
+      const path = typed.endsWith('.hlab') ? typed.split('/').slice(0, -1).join('/') : typed;
+      try {
+        const reply = await requester.request('archives', { path });
+        if (typed === folder.value.trim().replace(/^\/+|\/+$/g, '')) {
+          list(reply, path, typed);
+        }
+      } catch (error) {
+        list({ ...start, archives: [], folders: [] }, path, '');
+        none.textContent = asRequestError(error).message;
+      }
+    };
     const name = h('input', {
       class: 'hl-input',
       type: 'text',
@@ -99,23 +136,27 @@ export class OpenPart {
     });
     const proposeName = (): void => {
       const chosen = archives.find(archive => archive.file === file.value);
-      const stem = file.value.replace(/\.hlab$/, '').replace(/[^A-Za-z0-9_]/g, '_');
+      const last = file.value.split('/').pop() ?? '';
+      const stem = last.replace(/\.hlab$/, '').replace(/[^A-Za-z0-9_]/g, '_');
       name.value = chosen?.variable || (/^[A-Za-z_]/.test(stem) ? stem : `net_${stem}`);
     };
-    proposeName();
     const open = (): void => void this.open(file.value, name.value.trim());
+    const openButton = button('Open', open, { class: 'hl-button hl-primary' });
+    list(start, '', '');
     replace(
       this.element,
+      h('label', {}, h('span', {}, 'Folder'), folder, folders),
       h('label', {}, h('span', {}, 'Archive'), file),
+      none,
       h('label', {}, h('span', {}, 'Variable'), name),
       h(
         'div',
         { class: 'hl-buttons' },
-        button('Open', open, { class: 'hl-button hl-primary' }),
+        openButton,
         button('Cancel', () => this.close())
       )
     );
-    file.focus();
+    (start.archives.length > 0 ? file : folder).focus();
   }
 
   private async open(file: string, name: string): Promise<void> {

@@ -33,6 +33,7 @@ from .measured import (
 from .models import ChangesReply, ChangesRequest, ExplainReply, ModelsReply, TreeReply
 from .saving import (
     ArchivesReply,
+    ArchivesRequest,
     AutosaveReply,
     AutosaveRequest,
     HistoryReply,
@@ -80,7 +81,7 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "folder": (FolderRequest, FolderReply),
     "autosave": (AutosaveRequest, AutosaveReply),
     "open": (OpenRequest, OpenReply),
-    "archives": (EmptyRequest, ArchivesReply),
+    "archives": (ArchivesRequest, ArchivesReply),
     "share": (ModelRequest, ShareReply),
     "asset": (AssetRequest, AssetReply),
     "curves": (EmptyRequest, CurvesReply),

@@ -110,11 +110,18 @@ class Archive(WithClass):
 
 
 class ArchivesReply(TypedDict):
-    """The archives beside the notebook, newest first."""
+    """The archives in the kernel's folder, or in one below it, newest first; and the folders there."""
 
     folder: str
     host: str
     archives: list[Archive]
+    folders: list[str]
+
+
+class ArchivesRequest(TypedDict):
+    """A folder below the kernel's; without it that one itself."""
+
+    path: NotRequired[str]
 
 
 class Target(Archive):
