@@ -7,6 +7,7 @@ import { RequestError } from '../src/protocol/channel';
 import type {
   Archive,
   Difference,
+  GraphBox,
   KeptSave,
   Model,
   ReloadReply,
@@ -16,8 +17,10 @@ import type {
 } from '../src/protocol/messages';
 import { ActionBar } from '../src/view/action-bar';
 import { GraphMark, diffView, markedNodes } from '../src/view/diff-view';
+import { shortList } from '../src/view/action-results';
+import { h } from '../src/view/dom';
 import { graphWords } from '../src/view/save-part';
-import { TableKernel, graph, model, node, saved } from './records';
+import { TableKernel, box, graph, model, node, saved } from './records';
 
 const archive: Archive = {
   file: 'net.hlab',
@@ -132,6 +135,43 @@ function bar(
 
 const text = (root: Element): string => root.textContent ?? '';
 const none: Saving = { left_out: '', autosave: null };
+
+test('in the picture of a plain Block the operators that differ are marked in each call of the graph', () => {
+  const called = (id: string, block: string, parent = ''): GraphBox =>
+    box(id, { block, parent, kind: 'block' });
+  const picture = graph({
+    path: '',
+    boxes: [called('b0', 'enc'), called('b1', 'enc.0', 'b0'), called('b2', 'enc'), called('b3', 'head')],
+    nodes: [
+      node('n0', { block: 'enc.0', box: 'b1' }),
+      node('n1', { block: 'enc.0', box: 'b1' }),
+      node('n2', { block: '', box: '' }),
+      node('n3', { block: 'enc.0', box: 'b2' }),
+      node('n4', { block: 'enc.0', box: 'b2' }),
+      node('n5', { block: 'head', box: 'b3' })
+    ]
+  });
+  const marks: GraphMark[] = [{ graph: 'enc', block: 'enc.0', place: 1, kind: 'changed' }];
+  const ids = (wanted: GraphMark[]): string[] => markedNodes(picture, wanted).map(item => item.id);
+  assert.deepEqual(ids(marks), ['n1', 'n4']);
+  assert.deepEqual(ids([...marks, { graph: 'head', block: 'head', place: 0, kind: 'added' }]), [
+    'n1',
+    'n4',
+    'n5'
+  ]);
+  assert.deepEqual(ids([{ graph: 'gone', block: 'gone', place: 0, kind: 'added' }]), []);
+});
+
+test('a long list shows its first lines; the rest unfolds and is counted', () => {
+  const lines = Array.from({ length: 51 }, (_, i) => `the graph of ${i}`);
+  const place = h('div', {}, ...shortList(lines));
+  assert.equal(place.querySelectorAll(':scope > ul > li').length, 5);
+  assert.equal(place.querySelector('details summary')?.textContent, 'and 46 more');
+  assert.equal(place.querySelectorAll('details li').length, 46);
+  assert.equal(place.querySelector('details')?.open, false);
+  assert.equal(h('div', {}, ...shortList(lines.slice(0, 6))).querySelectorAll('li').length, 6);
+  assert.deepEqual(shortList([]), []);
+});
 
 test('operators that differ are found in the graph by their place in their Block', () => {
   const nodes = [

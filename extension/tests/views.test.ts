@@ -570,6 +570,32 @@ test('the tab counts the findings of the model; others of the notebook are liste
   assert.equal(others?.hidden, true);
 });
 
+test('a finding names its Block and leads to its row, also where the linter reports it', async () => {
+  const place: Location = {
+    ...{ file: '', cell: 3, cell_id: 'c3', line: 2, col: 4, end_line: 2, end_col: 9 },
+    label: 'cell 3, line 2'
+  };
+  const found = diagnostic({ location: place, block: 'net.features.1' });
+  const view = panel();
+  const unknown = diagnostic({ code: 'HL102', block: 'other.features', location: { ...place, line: 9 } });
+  const kernel = new TableKernel({ findings: () => ({ findings: [found, unknown] }) });
+  view.update(panelState(kernel, [model()]));
+  view.setCellFindings([
+    { diagnostic: diagnostic({ location: place }), place: 'cell 3, line 2', jump: () => undefined }
+  ]);
+  await settle(20);
+  const links = [...view.element.querySelectorAll<HTMLElement>('.hl-finding-block')];
+  assert.deepEqual(
+    links.map(link => link.textContent),
+    ['net.features[1]: MaxPool2D']
+  );
+  click(links[0]!);
+  assert.equal(
+    view.element.querySelector<HTMLElement>('[role=treeitem][aria-selected=true]')?.dataset.path,
+    'features.1'
+  );
+});
+
 test('a finding lists the calls that lead to it, and a finding at a call is not listed twice', async () => {
   const at = (cell: number, line: number): Location => {
     const place = { file: '', cell, cell_id: `c${cell}`, line, col: 4, end_line: line, end_col: 9 };

@@ -16,7 +16,7 @@ from hybrid_lab.formats.archive import Container, graphs, inspect, layout, tree
 from hybrid_lab.lab import files, history, saves
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.connection import FolderReply
-from hybrid_lab.lab.messages.saving import Archive, HistoryReply, KeptSave, SavedGraph, Target
+from hybrid_lab.lab.messages.saving import Archive, ArchivesReply, HistoryReply, KeptSave, SavedGraph, Target
 from hybrid_lab.lab.variables import why_no_variable
 
 

@@ -121,7 +121,8 @@ def test_graphs_that_a_save_would_lose_are_listed_first(open_cells):
     notebook.kernel("fresh = Net(); fresh.initialize()")
     notebook.click("Save fresh")
     confirm = panel.locator(".hl-confirm")
-    expect(confirm).to_contain_text("fresh.hlab has what this save would lose")
+    expect(confirm).to_contain_text(re.compile(r"fresh\.hlab has 5 graphs, \d tensors that this save would lose"))
+    confirm.get_by_text(re.compile(r"^and \d more$")).click()
     graphs = [f"the graph of {name}" for name in ("the model itself", "body", "body.0", "body.1", "head")]
     for line in [*graphs, "the values of head.weight"]:
         expect(confirm.locator("li").get_by_text(line, exact=True)).to_be_visible()

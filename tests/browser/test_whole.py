@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.jupyter import IN_ONE_FRONT_END
+from tests.browser.jupyter import IN_LAB_ONLY, IN_ONE_FRONT_END
 
 PLAIN = """import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
@@ -80,3 +80,47 @@ def test_a_graph_opens_in_the_picture_of_the_whole(open_cells):
     panel.get_by_role("combobox", name="Model", exact=True).select_option(label="gan: dict")
     expect(box(panel, "gen").first).to_be_visible()
     expect(box(panel, "dis").first).to_be_visible()
+
+
+@IN_LAB_ONLY
+def test_a_comparison_marks_the_whole_and_a_file_has_the_picture(open_cells):
+    notebook = open_cells([PLAIN])
+    panel = notebook.show_panel()
+    notebook.run_all()
+    graph = panel.locator("svg.hl-g")
+    expect(graph).to_contain_text("tanh")
+    notebook.click("Save net")
+    notebook.result("net.hlab")
+
+    # Other operators in one Block: they are marked in the picture of the whole, in their Block's box.
+    other = PLAIN.replace("nn.Dense(4)", "nn.Dense(4, activation='sigmoid')")
+    notebook.set_source(0, other)
+    notebook.run_cell(0)
+    expect(panel).to_contain_text("18 operators")
+    notebook.click("Compare…")
+    results = panel.locator(".hl-drawer-results")
+    results.get_by_role("button", name="Show in graph").first.click(timeout=30_000)
+    expect(graph.locator(".hl-g-measured").first).to_be_visible()
+    expect(graph).to_contain_text("tanh")
+    expect(graph.locator(".hl-g-selected")).to_have_attribute("aria-label", re.compile("added"))
+
+    # The file, opened as a document, shows what was called before the save, and remembers the size of its panes.
+    widths = []
+    for key in ("ArrowRight", None):
+        notebook.page.evaluate(
+            "() => void window.jupyterapp.commands.execute('filebrowser:open-path', {path: 'net.hlab'})"
+        )
+        document = notebook.page.locator(".hl-doc-tab:not(.lm-mod-hidden) .hl-doc")
+        expect(document.locator("svg.hl-g")).to_contain_text("tanh", timeout=30_000)
+        expect(box(document, "encoder")).to_be_visible()
+        expect(document.locator(".hl-graph-caption")).to_contain_text("as last called before it was saved")
+        if key:
+            handle = document.get_by_role("separator", name="Size of the tree")
+            handle.focus()
+            for _ in range(3):
+                notebook.page.keyboard.press(key)
+        notebook.page.wait_for_timeout(1500)
+        widths.append(document.locator(".hl-tree-pane").bounding_box()["width"])
+        notebook.page.evaluate("() => void window.jupyterapp.commands.execute('application:close')")
+        expect(document).to_have_count(0)
+    assert abs(widths[0] - widths[1]) < 2
