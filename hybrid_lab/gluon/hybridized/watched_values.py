@@ -170,8 +170,8 @@ class _Walk:
         for parameter in dict.fromkeys((*block._reg_params.values(), *block.params.values())):
             self._parameter(parameter, parameter.name)
             if is_users:
-                own = type(parameter)
-                self._absent(parameter, [n for n in self.reached.asked if not hasattr(own, n)], parameter.name)
+                missing = [each for each in self.reached.asked if not hasattr(type(parameter), each)]
+                self._absent(parameter, missing, parameter.name)
         if is_users and self.reached.asked:
             self._absent(block, self.reached.asked, block.name)
             self._absent_in_classes(kind)
