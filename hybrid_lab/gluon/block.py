@@ -28,6 +28,7 @@ from .call_record import Recorder, Records, records_for
 from .flags import check_flags, check_switch
 from .hooks import HookHandle
 from .loading import load_parameters, plain_name, read_arrays, renamed
+from .members import Children, Members
 from .naming import NameScope
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -48,6 +49,8 @@ save_cached_graphs: Provided[..., Any] = Provided("save_cached_graphs")
 _OWN_CONTAINERS = frozenset(
     {"_children", "_reg_params", "_forward_hooks", "_forward_pre_hooks", "_name_counts", "_parents"}
 )
+
+_MEMBERS: dict[str, Callable[[Block, Any], Any]] = {"_children": Children, "_reg_params": Members}
 
 _OF_ONE_BLOCK = frozenset({"_parents", "_calls_noted"})
 """Attributes that a copy of a Block does not get."""
@@ -83,8 +86,8 @@ class Block:
         budget.spend()
         full_prefix, own_params = NameScope.create(prefix, params, self._alias())
         vars(self).update(  # past __setattr__, which checks every value
-            _children=OrderedDict(),
-            _reg_params={},
+            _children=Children(self, {}),
+            _reg_params=Members(self, {}),
             _parents=[],
             _structure_version=0,
             _last_change=0,
@@ -101,8 +104,8 @@ class Block:
     _is_container = False
     """Whether the Block only calls its children in order: `summary` has no line for it."""
 
-    _children: OrderedDict[str, Block]
-    _reg_params: dict[str, Parameter]
+    _children: Children
+    _reg_params: Members[Parameter]
     _parents: list[weakref.ref[Block]]
     _structure_version: int
     _last_change: int
@@ -149,16 +152,20 @@ class Block:
             self.register_child(value, name)
         elif isinstance(value, Parameter):
             self._register_parameter(value, name)
+        elif name in _MEMBERS:
+            value = _MEMBERS[name](self, value)
+            object.__setattr__(self, name, value)
+            self._structure_changed()
+            return
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         if name in self.__dict__.get("_children", ()):
             del self._children[name]
-            self._structure_changed()
         elif name in self.__dict__.get("_reg_params", ()):
-            parameter = self._reg_params.pop(name)
+            parameter = self._reg_params[name]
+            del self._reg_params[name]
             self._params.remove(parameter.name)
-            self._structure_changed()
         object.__delattr__(self, name)
 
     def _register_parameter(self, parameter: Parameter, name: str) -> None:
@@ -171,26 +178,25 @@ class Block:
         if parameter.name not in self._params:
             self._params.add(parameter)
         self._reg_params[name] = parameter
-        self._structure_changed()
 
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Make `block` a child, under `name` (default: its number). A child of that name is replaced, in its place.
 
         Raises TypeError for what is no Block, and ValueError for an empty name.
         """
+        self._children[str(len(self._children)) if name is None else name] = block
+
+    def _check_child(self, block: object, name: object) -> None:
         if not isinstance(block, Block):
             raise TypeError(f"a child of {self.name} must be a Block, such as nn.Dense(10), not {block!r}")
-        if name is None:
-            name = str(len(self._children))
         if not isinstance(name, str) or not name:
             raise ValueError(f"a child of {self.name} needs a name, a text such as 'encoder', not {name!r}")
-        before = self._children.get(name)
-        self._children[name] = block
+
+    def _adopt(self, block: Block) -> None:
+        """Note in a child that this Block is above it."""
         if not any(parent() is self for parent in block._parents):
             block._parents[:] = [parent for parent in block._parents if parent() is not None]
             block._parents.append(weakref.ref(self))
-        if before is not block:
-            self._structure_changed()
 
     def _structure_changed(self, structure: bool = True) -> None:
         """Tell this block and all above it that graphs traced before are stale.
@@ -223,8 +229,8 @@ class Block:
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self.__dict__["_parents"] = []
-        for child in self._children.values():
-            child._parents.append(weakref.ref(self))
+        for name, kind in _MEMBERS.items():
+            self.__dict__[name] = kind(self, self.__dict__[name])
 
     def __copy__(self) -> Block:
         """Another Block with the same children, parameters and attributes; what it gets later, this one does not."""

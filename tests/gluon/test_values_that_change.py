@@ -142,6 +142,12 @@ WATCHED = {
     "closure of a function held": Way(
         "def made(c):\n    return lambda: c[0]", "self.c = [2]; self.f = made(self.c)", "self.f()", "net.c[0] = t"
     ),
+    "code put into a function": Way(
+        "def f():\n    return 2", "pass", "f()", "f.__code__ = eval(f'lambda: {t}').__code__"
+    ),
+    "code put into a method": Way(
+        "", "pass", "self.base_rate()", "type(net).base_rate.__code__ = eval(f'lambda self: {t}').__code__"
+    ),
     "function held in a dict": Way("C = {'f': lambda: 2}", "pass", "C['f']()", "C['f'] = lambda: t"),
     "global function replaced": Way("def f():\n    return 2", "pass", "f()", "global f\nf = lambda: t"),
     "function chosen by a global": Way(
@@ -816,7 +822,7 @@ def test_blocks_whose_code_reads_nothing_of_the_kind_compare_their_code_and_attr
         net(mx.nd.ones((1, 3, 64, 64)))
         entries, attributes, *others = net._graphs.guard._groups
         assert all(owner is vars(net) for owner, *_ in entries)
-        assert {what for _, what, *_ in attributes} <= {"__call__", "forward", "hybrid_forward"}
+        assert {what for _, what, *_ in attributes} <= {"__call__", "__code__", "forward", "hybrid_forward"}
         calls, *others = others
         assert not any(others) and all("._kwargs" in name for *_, name, _ in calls)
 

@@ -221,6 +221,7 @@ class _Walk:
                 self._absent(base, [name for name in self.reached.asked if not hasattr(kind, name)], base.__name__)
 
     def _function(self, function: FunctionType) -> None:
+        self._attribute(function, "__code__", function.__code__, f"the code of {function.__qualname__}")
         if function.__defaults__:
             self._attribute(function, "__defaults__", function.__defaults__, f"the defaults of {function.__qualname__}")
         names = function.__globals__
