@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.looks import looks_count as looks_count
 from hybrid_lab.initializer import Uniform
+from hybrid_lab.ndarray.tape import Leaf
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -134,6 +135,12 @@ def stay_float32(block: Block, dtype: DTypeLike) -> Collection[Parameter]:
 def arrays(parameter: Parameter) -> list[NDArray] | None:
     """The values of a Parameter, one array per context; None before they exist."""
     return parameter._data
+
+
+def written_gradient(parameter: Parameter) -> NDArray | None:
+    """The gradient on the first context; None where no backward has written it since it was made or set to zero."""
+    link = parameter._data[0].tape_link if parameter._data else None
+    return link.grad if type(link) is Leaf and link.written else None
 
 
 def mean(parameter: Parameter) -> NDArray:

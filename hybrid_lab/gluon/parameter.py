@@ -481,6 +481,9 @@ class Parameter:
         """Set the gradient to zero on every context; nothing happens where there is none."""
         for array in self._grad or ():
             array.fill(0)
+        for value in self._data or ():
+            if type(value.tape_link) is tape.Leaf:
+                value.tape_link.written = False
 
     def cast(self, dtype: DTypeLike | None) -> None:
         """Change the element type of values and gradient; None is float32, as in MXNet."""

@@ -91,7 +91,7 @@ def number(value: float) -> str:
 def summarize(array: NDArray | np.ndarray) -> Summary:
     """The summary of an array: of all values up to two million, of a sample beyond. The array is never copied whole."""
     view = array.host_view if isinstance(array, NDArray) else array
-    return _summary(values_of(array, _sampled).reshape(-1), view.shape, view.dtype, view.size)
+    return summary_of(values_of(array, _sampled).reshape(-1), view.shape, view.dtype, view.size)
 
 
 def values_of(array: NDArray | np.ndarray, pick: Callable[[Memory], Memory]) -> np.ndarray:
@@ -121,7 +121,8 @@ def _sampled(memory: Memory) -> Memory:
     return flat[: runs * distance].reshape(runs, distance)[:, :_RUN]
 
 
-def _summary(values: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, size: int) -> Summary:
+def summary_of(values: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, size: int) -> Summary:
+    """The summary of an array of this shape, type and size, of which `values` were read."""
     zeros = nans = infinities = 0
     low, high = math.inf, -math.inf
     for chunk in _chunks(values):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hybrid_lab.lab.loop import progress as progress
     from hybrid_lab.lab.run_keeper import keep_runs as keep_runs
     from hybrid_lab.lab.run_list import runs as runs
+    from hybrid_lab.lab.save_list import saves as saves
     from hybrid_lab.lab.sharing import share as share
     from hybrid_lab.lab.tracebacks import short_tracebacks as short_tracebacks
     from hybrid_lab.lab.training_runs import new_run as new_run
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     *("autosave", "keep_runs", "load_ipython_extension", "new_run", "note", "progress", "reload_all", "runs"),
-    *("save_all", "share", "short_tracebacks", "unload_ipython_extension", "view"),
+    *("save_all", "saves", "share", "short_tracebacks", "unload_ipython_extension", "view"),
 ]
 
 _MODULES = {
@@ -38,6 +39,7 @@ _MODULES = {
     "reload_all": "hybrid_lab.lab.every",
     "runs": "hybrid_lab.lab.run_list",
     "save_all": "hybrid_lab.lab.every",
+    "saves": "hybrid_lab.lab.save_list",
     "share": "hybrid_lab.lab.sharing",
     "short_tracebacks": "hybrid_lab.lab.tracebacks",
 }

@@ -20,7 +20,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.states import block_at, blocks_below, hybrid_blocks
-from hybrid_lab.lab import archives, files, history, save_facts, saves
+from hybrid_lab.lab import archives, files, history, save_facts, saving
 from hybrid_lab.lab.autosaves import autosave, autosave_of
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.differences import CompareReply, Difference
@@ -78,7 +78,7 @@ def save(
         with as_request(), quiet() as warnings, files.folders_made(path):
             if now and not overwrite:
                 _ask_first(net, path, entry.is_in_use)
-            kept = saves.write(net, path, note, fewer_graphs=True)
+            kept = saving.write(net, path, note, fewer_graphs=True)
         return undo_of_save(entry, net, path, kept, was_own, before), kept, warnings
 
     (undo_step, kept, warnings), how = boundary.run(write)
@@ -106,7 +106,7 @@ def _ask_first(net: Block, path: Path, is_in_use: Callable[[Block], bool]) -> No
     """Raise RequestError where the user must be asked before a file is replaced: it is somebody else's, or it has
     graphs, tensors or other parts that the save would lose.
     """
-    reason = saves.whose(net, path, is_in_use)
+    reason = saving.whose(net, path, is_in_use)
     lost = archive.would_lose(net, path)
     if reason:
         loss = f", and has {_counted(lost)} that this save would lose" if lost else ""
@@ -167,7 +167,7 @@ def set_note(name: str, note: str) -> NoteReply:
     path = files.existing(name)
     line = save_facts.one_line(note)
     with as_request():
-        saves.set_facts(path, replace(saves.facts_of(path), note=line))
+        saving.set_facts(path, replace(saving.facts_of(path), note=line))
     return {"note": line}
 
 
@@ -251,7 +251,7 @@ def set_autosave(entry: LiveModel, name: str, unit: AutosaveUnit, every: int, ov
     if unit == "step" and every < 1:
         raise RequestError("bad-request", "the number of steps between two saves must be 1 or more")
     path = files.checked_for_writing(name or files.name_for(entry.name, ".autosave"))
-    if not overwrite and (reason := saves.whose(entry.block, path, entry.is_in_use)):
+    if not overwrite and (reason := saving.whose(entry.block, path, entry.is_in_use)):
         raise RequestError("exists", f"{path.name} {reason}", "If it is replaced, it is kept among the earlier saves.")
     with files.folders_made(path):
         autosave(entry.block, path, every if unit == "step" else "epoch")

@@ -13,7 +13,7 @@ from typing import cast
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.formats.archive import Container, graphs, inspect, layout, tree
-from hybrid_lab.lab import files, history, saves
+from hybrid_lab.lab import files, history, saving
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.connection import FolderReply
 from hybrid_lab.lab.messages.saving import Archive, ArchivesReply, HistoryReply, KeptSave, SavedGraph, Target
@@ -114,7 +114,7 @@ def earlier(name: str) -> HistoryReply:
 
 def _kept(path: Path) -> KeptSave:
     """A save with what is known of the training then. Raises OSError."""
-    known = saves.facts_of(path)
+    known = saving.facts_of(path)
     more = {"step": known.step, "loss": known.loss, "loss_name": known.loss_name, "note": known.note}
     return cast(KeptSave, facts(path, files.shown(path)) | more)
 

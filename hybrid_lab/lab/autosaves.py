@@ -17,7 +17,7 @@ from hybrid_lab.formats.archive import layout, ledger, why_no_archive
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.lab import files, saves
+from hybrid_lab.lab import files, saving
 from hybrid_lab.lab.messages.models import AutosaveState
 from hybrid_lab.lab.quiet import quiet
 
@@ -95,7 +95,7 @@ class Autosave:
             if self._version and (now := ledger.version(self.path)) and now != self._version:
                 raise HybridLabError(f"{self.path} was changed by somebody else, another notebook perhaps")
             with boundary.lock, boundary.interrupts, quiet():
-                saves.write(net, Path(self.path), trainer=self._trainer)
+                saving.write(net, Path(self.path), trainer=self._trainer)
             self._version = ledger.version(self.path)
         except Exception as error:  # whatever a Block's own code may raise while it is traced
             self.problem = first_line(error)

@@ -18,7 +18,7 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.insight.table import Column, Row, Table
-from hybrid_lab.lab import files, registry, saves
+from hybrid_lab.lab import files, registry, saving
 from hybrid_lab.lab.registry import LiveModel, Registry
 
 
@@ -96,7 +96,7 @@ def save_all(
             taken[path] = name
             _check(net, path, overwrite)
             with boundary.lock:
-                kept = saves.write(net, path, note, fewer_graphs=overwrite)
+                kept = saving.write(net, path, note, fewer_graphs=overwrite)
         except (HybridLabError, OSError) as error:
             problems.append(f"{name}: {first_line(error)}")
             continue

@@ -60,7 +60,7 @@ class HybridMagics(Magics):
         An existing file is replaced if it is an archive, and kept among the earlier saves that the panel lists.
         """
         from hybrid_lab.formats.archive import layout, why_no_archive
-        from hybrid_lab.lab import saves
+        from hybrid_lab.lab import saving
 
         name, rest = _words(line, _SAVE)
         if len(rest) > 1:
@@ -71,7 +71,7 @@ class HybridMagics(Magics):
             reason = why_no_archive(path) if os.path.lexists(path) else None
             if reason is not None:
                 raise UsageError(f"{path} exists and is not an intact archive ({reason}); choose another name")
-            saves.write(net, Path(path))
+            saving.write(net, Path(path))
             return os.path.abspath(path)
 
     @line_magic

@@ -41,7 +41,7 @@ class SaveFacts:
 NOTHING = SaveFacts()
 
 
-def read(folder: Path, archive: Path) -> SaveFacts:
+def read(folder: Path, archive: Path | Container) -> SaveFacts:
     """The facts of an archive; what is no such file, or has other fields, says nothing."""
     with contextlib.suppress(OSError, HybridLabError, ValueError, RecursionError):
         path = _place(folder, archive)
@@ -88,8 +88,9 @@ def of_training(net: Block) -> SaveFacts:
     return NOTHING
 
 
-def _place(folder: Path, archive: Path) -> Path:
-    return folder / f"{Container.open(archive).digest[:40]}.json"
+def _place(folder: Path, archive: Path | Container) -> Path:
+    opened = archive if isinstance(archive, Container) else Container.open(archive)
+    return folder / f"{opened.digest[:40]}.json"
 
 
 def _checked(data: object) -> SaveFacts:

@@ -56,6 +56,8 @@ from hybrid_lab.lab.messages.saving import (
     ArchivesRequest,
     AutosaveReply,
     AutosaveRequest,
+    HistogramsReply,
+    HistogramsRequest,
     HistoryReply,
     HistoryRequest,
     NoteReply,
@@ -79,6 +81,7 @@ from hybrid_lab.lab.nan_watches import NanWatches
 from hybrid_lab.lab.overlays import Data, overlay
 from hybrid_lab.lab.registry import LiveModel, Registry, model_data, saving_data
 from hybrid_lab.lab.run_list import runs_reply
+from hybrid_lab.lab.save_list import histograms_reply
 from hybrid_lab.lab.shared_page import page_file, write_page
 from hybrid_lab.lab.training_runs import runs
 from hybrid_lab.lab.tree import block_tree, changed_blocks
@@ -283,6 +286,11 @@ class Session:
     def _on_history(self, body: HistoryRequest) -> HistoryReply:
         entry = self.registry.get(body["model"])
         return archives.earlier(body["file"] or entry.proposed_file)
+
+    def _on_histograms(self, body: HistogramsRequest) -> HistogramsReply:
+        entry = self.registry.get(body["model"])
+        with self._known(entry, body["path"]):
+            return histograms_reply(entry.block, body["file"] or entry.proposed_file, body["path"], body["name"])
 
     def _on_compare(self, body: CompareRequest) -> CompareReply:
         entry = self.registry.get(body["model"])

@@ -53,12 +53,13 @@ class Leaf:
     """An array with a gradient of its own.
 
     grad : NDArray; req : "write" or "add"; fresh : whether backward wrote it since the Trainer last looked
+    written : whether backward wrote it since it was made or set to zero
     """
 
-    __slots__ = ("fresh", "grad", "req")
+    __slots__ = ("fresh", "grad", "req", "written")
 
     def __init__(self, grad: NDArray, req: str):
-        self.grad, self.req, self.fresh = grad, req, False
+        self.grad, self.req, self.fresh, self.written = grad, req, False, False
 
     def receive(self, gradient: np.ndarray | None) -> None:
         """Write the gradient into `grad`, or add it; None stands for zeros."""
@@ -69,7 +70,7 @@ class Leaf:
         target = self.grad.host_view
         if gradient is target:  # backward computed it in place
             buffer.written()
-            self.fresh = True
+            self.fresh = self.written = True
             return
         if buffer.device is not None or type(gradient) is not _ndarray:
             if buffer.device is not None or is_tensor(gradient):
@@ -82,7 +83,7 @@ class Leaf:
         elif gradient is not None:
             np.add(target, gradient, out=target)
         buffer.written()
-        self.fresh = True
+        self.fresh = self.written = True
 
     def _receive_sparse(self, gradient: Any) -> None:
         """`receive`, where `grad` is a sparse array: it stores what is not 0."""
@@ -92,7 +93,7 @@ class Leaf:
             grad.assign(grad.host_view + values if self.req == "add" else values)
         elif self.req != "add":
             grad.fill(0)
-        self.fresh = True
+        self.fresh = self.written = True
 
     def _receive_on_device(self, gradient: Any) -> None:
         """`receive`, where the gradient or `grad` is on a device: `grad` is then on the device."""
@@ -108,7 +109,7 @@ class Leaf:
             grad._take(grad.raw(gradient.device) + gradient)
         else:
             grad._take(gradient)
-        self.fresh = True
+        self.fresh = self.written = True
 
 
 class Output:

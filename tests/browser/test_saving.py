@@ -132,3 +132,73 @@ def test_graphs_that_a_save_would_lose_are_listed_first(open_cells):
     notebook.click("Save fresh")
     notebook.click("Save without them")
     notebook.result("Saved fresh")
+
+
+HISTORY = """from hybrid_lab import autograd
+trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+net(x)
+for note in ("first", "second", "<b>third</b>"):
+    mx.lab.save_all(models={"net": net}, note=note)
+    with autograd.record():
+        value = (net(x) ** 2).sum()
+    value.backward()
+    trainer.step(4)"""
+
+
+@IN_ONE_FRONT_END
+def test_values_and_gradients_over_three_saves(open_cells):
+    """A row for each save and one for the live model; by mouse and by keyboard; compared and reloaded from there."""
+    notebook = open_cells([MODEL, CLASS, RUN, HISTORY])
+    panel = notebook.show_panel()
+    notebook.run_all()
+    notebook.row("head").click()
+    notebook.open_drawer("Details")
+    over = panel.get_by_role("region", name="Values over the saves")
+    rows = over.get_by_role("listbox").get_by_role("option")
+    expect(rows).to_have_count(4)
+    assert [row.split("\n")[-1] for row in over.locator(".hl-ridge-name").all_inner_texts()] == [
+        "first", "second", "<b>third</b>", "live",
+    ]  # fmt: skip
+    expect(over.get_by_role("combobox", name="Parameter")).to_have_value("weight")
+
+    # Numbers by the mouse and by the keyboard are those of the kernel.
+    rows.nth(3).locator("svg").hover()
+    low = float(notebook.kernel("print(net.head.weight.data().min().asscalar())"))
+    expect(over.locator(".hl-readout")).to_contain_text(f"min {low:.3g}")
+    expect(over.locator(".hl-readout")).to_contain_text("of 24 values")
+    rows.nth(3).click()
+    notebook.page.keyboard.press("ArrowUp")
+    expect(rows.nth(2)).to_be_focused()
+    expect(over.locator(".hl-readout")).to_contain_text("24 values")
+
+    # The live row follows the model; a new save adds a row.
+    notebook.kernel("net.head.weight.set_data(net.head.weight.data() * 0 + 7)")
+    notebook.click("Save net")
+    notebook.result("is in the history")
+    notebook.open_drawer("Details")
+    expect(rows).to_have_count(5)
+    expect(rows.nth(4)).to_have_accessible_name(re.compile("now, live, min 7 · max 7"))
+
+    # Gradients: none before the first backward pass.
+    over.get_by_role("tab", name="Gradients").click()
+    expect(rows).to_have_count(5)
+    expect(rows.nth(0)).to_contain_text("no gradient")
+    expect(over.locator(".hl-ridge-shape:visible")).to_have_count(4)
+    over.get_by_text("as a table").locator("visible=true").click()
+    expect(over.get_by_role("table")).to_contain_text("24 values")
+
+    over.get_by_role("tab", name="Values").click()
+    rows.nth(1).click()
+    over.get_by_role("button", name=re.compile("^Compare the save of")).click()
+    notebook.result("tensors changed")
+    notebook.open_drawer("Details")
+    over.get_by_role("button", name=re.compile("^Reload the save of")).click()
+    notebook.result("Undo takes them back")
+    notebook.open_drawer("Details")
+    expect(rows.nth(4)).not_to_have_accessible_name(re.compile("min 7"))
+
+    # Another Block has other parameters; one without any has none.
+    notebook.row("body").click()
+    expect(over.get_by_role("combobox", name="Parameter")).to_have_value("0.weight")
+    over.get_by_role("combobox", name="Parameter").select_option("1.bias")
+    expect(rows.nth(4)).to_have_accessible_name(re.compile("8 values"))

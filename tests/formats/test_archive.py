@@ -35,6 +35,7 @@ def test_the_members(saved):
         "graphs/head.json",
         "graphs/head.out.json",
         "weights.safetensors",
+        "histograms.safetensors",
         "examples/examples.safetensors",
         "manifest.json",
     ]

@@ -10,6 +10,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon
+from hybrid_lab.formats.archive import Container, SavedHistograms
 from hybrid_lab.gluon.call_record import last_record
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "formats"
@@ -81,3 +82,14 @@ def test_calls_of_plain_blocks():
     record = last_record(net)
     assert [item.name or item.block().prefix for item in record.items] == ["first_", "relu", "second_"]
     assert [item.inputs for item in record.items] == [((-1, 0),), ((0, 0),), ((1, 0),)] and record.outputs == ((2, 0),)
+
+
+def test_histograms():
+    """New in 1.4: a record of each parameter, and of its gradient. Readers of 1.0 ignore it."""
+    path = GOLDEN / "v1_4.hlab"
+    manifest = json.loads(zipfile.ZipFile(path).read("manifest.json"))
+    assert manifest["schema"] == "1.4" and manifest["reader"] == "1.0"
+    assert gluon.load(path)(mx.nd.ones((1, 3))).asnumpy().tolist() == [[3, 3]]
+    saved = SavedHistograms(Container.open(path))
+    assert saved.names == ["0.bias", "0.weight"]
+    assert saved.of("0.weight").values.bins == (6,) and saved.of("0.bias").gradient.mean == 2

@@ -8,7 +8,7 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import NonFiniteError
 from hybrid_lab.engines.copies import copies
 from hybrid_lab.gluon import nn
-from hybrid_lab.insight import facets
+from hybrid_lab.insight import facets, summaries
 from hybrid_lab.insight.summary import EXACT, SAMPLE
 from tests.triton_device import use_triton
 
@@ -31,6 +31,13 @@ def test_of_a_large_array_only_a_sample_is_copied(context):
 class Root(gluon.HybridBlock):
     def hybrid_forward(self, F, x):
         return F.sqrt(F.relu(x))
+
+
+def test_of_many_arrays_only_samples_are_copied(context):
+    arrays = [nd.ones((100, 100), ctx=context) * number for number in (1, 2)]
+    before = copies.to_host_bytes
+    table = summaries.summary_table(arrays)
+    assert table[:, 7].tolist() == [1, 2] and copies.to_host_bytes - before == 2 * 4 * summaries.SAMPLE
 
 
 @pytest.mark.parametrize("hybridized", [False, True])

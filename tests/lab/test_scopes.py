@@ -37,6 +37,7 @@ def bodies(model):
         "undo": own | {"undo": "0"},
         "targets": {"files": ["net.hlab"]},
         "history": own | {"file": "net"},
+        "histograms": own | {"file": "net", "path": "head", "name": "weight"},
         "restore": own | {"file": ".hybrid_lab_history/net.hlab"},
         "note": own | {"file": "net", "note": "mine"},
         "folder": {"notebook": "a.ipynb", "path": ""},

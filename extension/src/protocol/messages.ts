@@ -543,6 +543,43 @@ export const historyReply = record({
 });
 export type HistoryReply = Checked<typeof historyReply>;
 
+export const histogram = record({
+  size: integer,
+  looked: integer,
+  zeros: integer,
+  nans: integer,
+  infinities: integer,
+  minimum: nullable(number),
+  maximum: nullable(number),
+  mean: nullable(number),
+  std: nullable(number),
+  bins: list(integer)
+});
+export type Histogram = Checked<typeof histogram>;
+
+export const savedValues = record({
+  file: text,
+  modified: number,
+  step: nullable(integer),
+  loss: nullable(number),
+  loss_name: text,
+  note: text,
+  problem: text,
+  recorded: flag,
+  values: nullable(histogram),
+  gradient: nullable(histogram)
+});
+export type SavedValues = Checked<typeof savedValues>;
+
+export const histogramsReply = record({
+  parameters: list(text),
+  name: text,
+  saves: list(savedValues),
+  live: nullable(histogram),
+  live_gradient: nullable(histogram)
+});
+export type HistogramsReply = Checked<typeof histogramsReply>;
+
 export const restoreReply = record({
   path: text,
   file: text,
@@ -846,6 +883,7 @@ export const REPLIES = {
   undo: undoReply,
   targets: targetsReply,
   history: historyReply,
+  histograms: histogramsReply,
   restore: restoreReply,
   note: noteReply,
   folder: folderReply,
@@ -975,6 +1013,12 @@ export interface Requests {
   history: {
     model: string;
     file: string;
+  };
+  histograms: {
+    model: string;
+    file: string;
+    path: string;
+    name: string;
   };
   restore: {
     model: string;

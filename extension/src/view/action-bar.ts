@@ -10,6 +10,7 @@ import type { DiffOptions, GraphMark } from './diff-view';
 import { Child, button, h, replace } from './dom';
 import { FilePart } from './file-part';
 import { HistoryPart } from './history-part';
+import type { SavesOptions } from './saved-values';
 import { OpenPart } from './open-part';
 import { compare, reload, reloaded } from './reload-part';
 import { SaveTarget, Undoable, nameOf, save, saveEvery, saved } from './save-part';
@@ -294,6 +295,13 @@ export class ActionBar {
       button(text, () => void this.undoAll(requester, EVERY, undoable))
     );
   }
+
+  /** What the part of a view needs that shows the saves over time. */
+  readonly savesOptions: SavesOptions = {
+    file: () => (this.model ? this.fileOf(this.model) : ''),
+    onCompare: file => void this.compare(file),
+    onReload: file => void this.reload(file)
+  };
 
   /** Bring the saves of the model's file up to date. */
   showSaves(): Promise<void> {

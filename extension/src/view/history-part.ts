@@ -237,12 +237,13 @@ export class HistoryPart {
   private drawn = '';
 }
 
-function whenText(save: KeptSave): string {
+/** Date and time. */
+export function whenText(save: Pick<KeptSave, 'modified'>): string {
   return new Date(save.modified * 1000).toLocaleString();
 }
 
 /** `step 1200` and `loss 0.31`, as far as they are known. */
-function trainingTexts({
+export function trainingTexts({
   step,
   loss,
   loss_name: name

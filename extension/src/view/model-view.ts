@@ -26,6 +26,7 @@ import { Notices } from './notices';
 import { numbersOf } from './numbers';
 import { Overlays } from './overlays';
 import { MakePanes, PaneMemory, Panes, fleetingMemory } from './panes';
+import { SavedValuesPart, SavesOptions } from './saved-values';
 import { accessPath, parametersText, plural, tensorText } from './words';
 
 export interface ModelViewOptions {
@@ -38,6 +39,8 @@ export interface ModelViewOptions {
   tabs?: readonly ViewTab[];
   /** The model is in a file, where nothing runs and nothing can be measured. */
   isFile?: boolean;
+  /** The saves of the model's file; absent where nothing can be reloaded. */
+  saves?: SavesOptions;
   /** Go to a place in a cell. */
   onLocation?(location: Location): void;
   /** The code of what is selected in the graph, null where it has none; it is shown without going there. */
@@ -199,7 +202,8 @@ export class ModelView {
         this.placeOver();
       }
     });
-    this.drawer.add('details', 'Details', this.details.element);
+    this.saved = options.saves ? new SavedValuesPart(options.saves) : null;
+    this.drawer.add('details', 'Details', h('div', {}, this.details.element, this.saved?.element));
     this.drawer.add('findings', 'Findings', this.findingsPart);
     options.tabs?.forEach(tab => this.drawer.add(tab.id, tab.name, tab.content));
     this.drawer.add('report', 'Report', this.report);
@@ -315,6 +319,13 @@ export class ModelView {
 
   private showPeek(): void {
     this.peek.hidden = this.peek.textContent === '' || this.drawer.current === 'details';
+  }
+
+  /** Ask what the values were in the saves: there may be another one, or the values have changed. */
+  refreshSaved(): void {
+    if (this.saved && this.drawer.current === 'details') {
+      this.saved.show(this.requester, this.current?.model ?? null, this.tree.selected ?? '');
+    }
   }
 
   connect(requester: Requester | null): void {
@@ -533,6 +544,7 @@ export class ModelView {
     if (block !== null && this.tree.node(block) && block !== this.tree.selected) {
       this.isChosen = true;
       this.tree.select(block);
+      this.refreshSaved();
       this.options.onSelect?.(block);
     }
     this.options.onCode?.(location === null ? null : (this.shown?.locations[location] ?? null));
@@ -549,6 +561,7 @@ export class ModelView {
     this.showsNode = false;
     this.peekAt('');
     this.details.showBlock(node, this.name);
+    this.refreshSaved();
     this.options.onSelect?.(node.path);
     clearTimeout(this.resting);
     this.drawing = new Promise(resolve => {
@@ -668,6 +681,9 @@ export class ModelView {
     }
     const asked = `${path}|${parameter.name}`;
     this.asked = asked;
+    if (path === this.tree.selected) {
+      this.saved?.choose(parameter.name);
+    }
     const before = this.details.element.firstElementChild;
     const kinds = parameter.grad_req === 'null' ? (['data'] as const) : (['data', 'grad'] as const);
     try {
@@ -689,6 +705,7 @@ export class ModelView {
     if (id === 'report') {
       void this.loadReport();
     }
+    this.refreshSaved();
     this.options.tabs?.find(tab => tab.id === id)?.onShow?.();
   }
 
@@ -719,6 +736,7 @@ export class ModelView {
   private room: Room = { left: 0, top: 0, width: 0, height: 0 };
   private readonly graph: GraphPane;
   private readonly details: Details;
+  private readonly saved: SavedValuesPart | null;
   private readonly overlays: Overlays;
   /** What is to be marked as soon as the graph of this Block is shown. */
   private marked: { block: string; marks: readonly GraphMark[] } | null = null;

@@ -144,6 +144,7 @@ export class PanelView {
       ],
       onLocation: options.onLocation,
       ...(options.onCode && { onCode: options.onCode }),
+      saves: this.actions.savesOptions,
       onCompare: file => void this.actions.compare(file),
       onSelect: path => this.actions.setBlock(path)
     });
@@ -212,6 +213,7 @@ export class PanelView {
     if (state.models !== this.answered) {
       this.answered = state.models;
       void this.view.banner.refresh();
+      this.view.refreshSaved();
     }
   }
 

@@ -63,6 +63,11 @@ function render({ model, el }: RenderProps<Traits>): () => void {
       { id: 'results', name: 'Results', content: results },
       { id: 'saves', name: 'Saves', content: saves, onShow: () => void actions.showSaves() }
     ],
+    saves: {
+      file: () => actions.savesOptions.file(),
+      onCompare: file => void actions.compare(file),
+      onReload: file => void actions.reload(file)
+    },
     onCompare: file => void actions.compare(file),
     onSelect: path => {
       actions.setBlock(path);

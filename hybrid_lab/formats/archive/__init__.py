@@ -6,6 +6,7 @@ from .archive import Archive
 from .compiled import add_binaries, use_compiled
 from .container import Container, why_no_archive
 from .difference import diff, diff_sides
+from .histograms import ParameterHistograms, SavedHistograms, live_histograms
 from .load import load_cached_graphs, load_opened
 from .open import load, structure
 from .report import LoadReport, TrainerStates
@@ -21,11 +22,14 @@ __all__ = [
     "LiveSide",
     "LoadReport",
     "ModelDifference",
+    "ParameterHistograms",
+    "SavedHistograms",
     "TrainerStates",
     "add_binaries",
     "diff",
     "diff_sides",
     "inspect",
+    "live_histograms",
     "load",
     "load_cached_graphs",
     "load_opened",

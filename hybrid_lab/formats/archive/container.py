@@ -29,7 +29,7 @@ from .zip_layout import ZIP64, Entry, check_name, directory, local_header, read_
 
 MANIFEST = "manifest.json"
 FORMAT = "hlab"
-SCHEMA = (1, 3)
+SCHEMA = (1, 4)
 """The version written: readers of the same major number read every minor one, unless `reader` asks for more."""
 READER = (1, 0)
 """The oldest reader that understands what is written."""

@@ -386,7 +386,7 @@ def _members(first: Container, second: Container) -> list[str]:
     """Training state, the user's values and binaries. Examples follow from graphs and weights."""
     found = []
     for name in dict.fromkeys([*first.names, *second.names]):
-        apart = layout.TREE, layout.WEIGHTS, layout.ATTRIBUTES, layout.EXAMPLE_ARRAYS
+        apart = layout.TREE, layout.WEIGHTS, layout.ATTRIBUTES, layout.HISTOGRAMS, layout.EXAMPLE_ARRAYS
         if name in apart or name.startswith("graphs/"):
             continue
         if name not in first or name not in second:

@@ -64,6 +64,12 @@ def noted(net: Block, path: str | PathLike[str]) -> str:
     return files.get(os.path.realpath(path), "") if reference() is net else ""
 
 
+def files(net: Block) -> list[str]:
+    """The files that this Block was written to or loaded from, the last one at the end."""
+    reference, known = _entries.get(id(net), (lambda: None, {}))
+    return list(known) if reference() is net else []
+
+
 def is_of_this_process(path: str | PathLike[str]) -> bool:
     """Whether the file is as this process wrote or read it last, be it from a Block that is gone."""
     return _last.get(os.path.realpath(path), "-") == version(path)

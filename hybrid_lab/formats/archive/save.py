@@ -35,6 +35,7 @@ from .compiled import binaries_of, write_binaries
 from .container import Container, ContainerWriter, why_no_archive
 from .examples import Examples
 from .folder import Attributes
+from .histograms import histogram_tensors
 from .traces import called_on, passing, trace_missing
 
 if TYPE_CHECKING:
@@ -319,6 +320,7 @@ class _Contents:
             for key, parameter in self.tree.live_parameters.items()
             if access.arrays(parameter) is not None
         }
+        self.histograms = histogram_tensors(self.tree.live_parameters, self.weights)
         self.graphs = self._name_graphs()
         self.calls = calls.describe(self.tree)
         self.trainer = None if trainer is None else self._trainer_states(trainer)
@@ -409,6 +411,8 @@ class _Contents:
         for member, content in self.members.items():
             writer.add(member, content)
         writer.add_tensors(layout.WEIGHTS, self.weights)
+        if self.histograms:
+            writer.add_tensors(layout.HISTOGRAMS, self.histograms)
         if self.attribute_tensors:
             writer.add_tensors(layout.ATTRIBUTES, self.attribute_tensors)
         if self.trainer is not None:

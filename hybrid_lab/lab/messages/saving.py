@@ -166,6 +166,64 @@ class HistoryRequest(ModelRequest):
     file: str
 
 
+class Histogram(TypedDict):
+    """What the values of an array are like. looked : values that were read, fewer than `size` for a sample
+
+    zeros, nans, infinities : how many of the values read; minimum, maximum, mean, std : of the finite ones, or null
+    bins : how many finite values lie in each of equal parts of the range
+    """
+
+    size: int
+    looked: int
+    zeros: int
+    nans: int
+    infinities: int
+    minimum: float | None
+    maximum: float | None
+    mean: float | None
+    std: float | None
+    bins: list[int]
+
+
+class SavedValues(TypedDict):
+    """A parameter in one save. recorded : whether the archive has histograms; else its weights were read
+
+    values, gradient : null where the save has none; problem : why they cannot be read, or ""
+    """
+
+    file: str
+    modified: float
+    step: int | None
+    loss: float | None
+    loss_name: str
+    note: str
+    problem: str
+    recorded: bool
+    values: Histogram | None
+    gradient: Histogram | None
+
+
+class HistogramsReply(TypedDict):
+    """A parameter over the saves of a file, oldest first, and now, in the live model.
+
+    parameters : those of the Block and of all below it, by their paths from there; name : the one that is shown
+    """
+
+    parameters: list[str]
+    name: str
+    saves: list[SavedValues]
+    live: Histogram | None
+    live_gradient: Histogram | None
+
+
+class HistogramsRequest(ModelRequest):
+    """The file of a model as in `history`, a Block of it, and a parameter by its path from there, "" for the first."""
+
+    file: str
+    path: str
+    name: str
+
+
 class RestoreReply(TypedDict):
     """The file that has what an earlier save had. `undo`: the token that undoes it."""
 
