@@ -41,11 +41,19 @@ def channels_first(graph: Graph) -> Graph:
 def bind_mode(graph: Graph, train: bool) -> Graph:
     """An inferred graph for one mode, in which all operators have channels first.
 
+    Effects of a graph without a mode are as in `bound`.
+    """
+    return bound(lowered_by_shapes(graph), train)
+
+
+def bound(graph: Graph, train: bool) -> Graph:
+    """A graph, which need not be inferred, for one mode. Operators that have to wait for the shapes stay.
+
     Whoever reads a state after the operator that updates it reads the new value, as in an eager run: a block that is
     called twice updates its states twice, in program order. No gradient goes through the new value. Effects of a graph
     without a mode, (state, a result), name operators that no output needs and whose updates are wanted.
     """
-    graph = channels_first(lowered_by_shapes(graph))
+    graph = channels_first(graph)
     updated: dict[Value, Value] = {}
 
     def state_now(value: Value) -> Value:
@@ -81,6 +89,6 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
                     updated[target] = new.value
         return made.outputs
 
-    bound = graph.map(rewrite)
-    outputs = [state_now(value) for value in bound.outputs]
-    return Graph(bound.inputs, outputs, [*updated.items()], bound.draws, bound.name)
+    rewritten = graph.map(rewrite)
+    outputs = [state_now(value) for value in rewritten.outputs]
+    return Graph(rewritten.inputs, outputs, [*updated.items()], rewritten.draws, rewritten.name)

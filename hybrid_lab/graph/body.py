@@ -9,7 +9,7 @@ import numpy as np
 
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
-from hybrid_lab.graph.bind_mode import bind_mode
+from hybrid_lab.graph.bind_mode import bound, lowered_by_shapes
 from hybrid_lab.graph.differentiate import present_gradients
 from hybrid_lab.graph.graph import Graph, values_read
 from hybrid_lab.graph.infer import closed, infer
@@ -85,17 +85,22 @@ class Body:
 
     def bound(self, train: bool) -> Graph:
         """The graph for one mode; updates of states are its effects."""
-        # Deferred parameters have shapes in part; nothing is inferred from them here.
+        # Deferred parameters have shapes in part; nothing is inferred from them here, and `_lowered` writes operators
+        # that have to wait for the shapes in others.
         fresh = {
             value: input_node(value.node.name, value.node.op.role, attrs=value.node.attrs)  # type: ignore[attr-defined]
             for value in self.graph.inputs
         }
-        return bind_mode(self.graph.substitute(fresh), train)
+        return bound(self.graph.substitute(fresh), train)
 
     def inferred(self, shapes: Sequence[object], dtypes: Sequence[object]) -> Graph:
         """The graph with types on every node."""
         inputs = self.graph.inputs
         return infer(self.graph, dict(zip(inputs, shapes, strict=True)), dict(zip(inputs, dtypes, strict=True)))
+
+    def _lowered(self, arrays: Sequence[np.ndarray]) -> Graph:
+        """The graph with types on every node, for these arrays, in operators that an engine knows."""
+        return lowered_by_shapes(self.inferred([array.shape for array in arrays], [array.dtype for array in arrays]))
 
     # -- programs ----------------------------------------------------------------------------------------------
 
@@ -104,8 +109,7 @@ class Body:
         key = tuple([(array.shape, array.dtype) for array in arrays])
         run = self._compiled.get(key)
         if run is None:
-            graph = self.inferred([array.shape for array in arrays], [array.dtype for array in arrays])
-            run = _compiled(simplify(graph))
+            run = _compiled(simplify(self._lowered(arrays)))
             self.compiles += 1
         return self._keep(key, run)
 
@@ -135,7 +139,7 @@ class Body:
         key = (heads, wrt, *[(array.shape, array.dtype) for array in arrays])
         found = self._compiled.get(key)
         if found is None:
-            graph = self.inferred([array.shape for array in arrays], [array.dtype for array in arrays])
+            graph = self._lowered(arrays)
             part = Graph(graph.inputs, [graph.outputs[index] for index in heads], (), graph.draws, graph.name)
             gradients, rows = present_gradients(part, [part.inputs[index] for index in wrt])
             run = _compiled(simplify(gradients))
