@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from hybrid_lab.graph.composed import ControlFlow
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.ops.framework.declared_shapes import DeclaredShapes
@@ -39,12 +40,27 @@ def checked(
 
 
 def without_checks(graph: Graph) -> Graph:
-    """The graph without checks of inputs."""
-    if not checks_of(graph):
-        return graph
-    return graph.map(lambda node, inputs: inputs if node.op.name == OPERATOR else None)
+    """The graph without checks of inputs, also in the bodies of its loops and branches."""
+
+    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
+        if node.op.name == OPERATOR:
+            return inputs
+        if not isinstance(node.op, ControlFlow) or not any(has_checks(body.graph) for body in node.op.bodies):
+            return None
+        bodies = [without_checks(body.graph) for body in node.op.bodies]
+        return node.replace(op=node.op.rebuilt(bodies, node.op.carried), inputs=inputs).outputs
+
+    return graph.map(rewrite) if has_checks(graph) else graph
 
 
 def checks_of(graph: Graph) -> list[Node]:
-    """The checks in a graph."""
+    """The checks in a graph, without those in the bodies of its loops and branches."""
     return [node for node in graph.operators if node.op.name == OPERATOR]
+
+
+def has_checks(graph: Graph) -> bool:
+    """Whether there are checks in a graph or in the bodies of its loops and branches."""
+    return any(
+        node.op.name == OPERATOR or any(has_checks(inner) for _, inner in node.op.subgraphs)
+        for node in graph.operators
+    )

@@ -14,6 +14,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import AutogradError
+from hybrid_lab.diagnostics.errors import DeclaredSizeError
 from hybrid_lab.gluon import HybridBlock
 from tests.gluon.test_heads import ENGINES, subsets
 from tests.triton_device import use_triton
@@ -210,3 +211,55 @@ def test_a_gradient_attached_after_the_call_keeps_its_value(kind, way, tmp_path)
             autograd.backward([outputs[index] for index in heads])
             assert all((each.grad.asnumpy() == 5).all() for each in inputs)
             assert ((first[1].asnumpy() == 7).all()) == (1 not in heads)
+
+
+class InBody(HybridBlock):
+    """Calls a network from the body of a loop or a branch."""
+
+    def __init__(self, net: Any, place: str) -> None:
+        super().__init__()
+        self.net, self.place = net, place
+
+    def hybrid_forward(self, F: Any, x0: Any, x1: Any, x2: Any) -> Any:
+        if self.place == "cond":
+            twice = F.contrib.cond(
+                F.sum(x0) > 0, lambda: list(self.net(x0, x1, x2)), lambda: list(self.net(x0 * 2, x1, x2))
+            )
+            return tuple(twice)
+        if self.place == "foreach":
+            outputs, _ = F.contrib.foreach(
+                lambda a, state: (list(self.net(x0, x1, F.broadcast_mul(x2, F.mean(a, keepdims=True)))), state + a),
+                F.ones((2, 1)),
+                F.zeros((1,)),
+            )
+            return tuple(outputs)
+        outputs, _ = F.contrib.while_loop(
+            lambda i, a, b: i < 2,
+            lambda i, a, b: (list(self.net(a, b, x2)), (i + 1, a * 2, b * 3)),
+            (F.zeros((1,)), x0, x1),
+            max_iterations=2,
+        )
+        return tuple(outputs)
+
+
+@pytest.mark.parametrize("place", ["foreach", "while_loop", "cond"])
+@pytest.mark.parametrize("way", ["exported", "ONNX", "torch"])
+def test_an_imported_network_in_a_body(way, place, tmp_path):
+    net = InBody(made(ReadsShapes, way, tmp_path), place)
+    wanted = {}
+    for active in (False, True):
+        net.hybridize(active, engine="numpy")
+        for heads in subsets(3):
+            found = gradients(net, "write", heads)
+            for one, other in zip(found, wanted.setdefault(heads, found), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-5)
+    inputs = [nd.ones(shape) * 1.5 for shape in SHAPES]
+    outputs = [each.asnumpy() for each in net(*inputs)]
+    (tmp_path / "again").mkdir()
+    for door in (exported, opened, through_onnx):
+        again = door(net, tmp_path / "again", inputs)
+        for one, other in zip(again(*inputs), outputs, strict=True):
+            np.testing.assert_allclose(one.asnumpy(), other, rtol=1e-5)
+        if door is not exported:  # MXNet's files have checks of the inputs of the whole network only
+            with pytest.raises(DeclaredSizeError):
+                again(inputs[0], nd.ones((1, 4, 2)), inputs[2])

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.composed import ControlFlow
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Node, Value, constant_node
+from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
 from hybrid_lab.ops.arrays.constant_index import ConstantIndex, read_key
 from hybrid_lab.ops.framework.operator import Operator, get
 
@@ -29,6 +30,8 @@ def with_index_steps(graph: Graph) -> Graph:
     """The graph, in which MXNet's operators stand for each `_index` that they can express."""
 
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
+        if isinstance(node.op, ControlFlow):
+            return _in_bodies(node, node.op, inputs)
         steps = _steps(node.op) if isinstance(node.op, ConstantIndex) else None
         if steps is None:
             return None
@@ -38,9 +41,28 @@ def with_index_steps(graph: Graph) -> Graph:
             value = make_node(op, (value, *beside), origin=node).outputs[0]
         return (value,)
 
-    if not any(isinstance(node.op, ConstantIndex) for node in graph.operators):
+    if not any(isinstance(node.op, (ConstantIndex, ControlFlow)) for node in graph.operators):
         return graph
     return graph.map(rewrite)
+
+
+def _in_bodies(node: Node, op: ControlFlow, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
+    """A loop or a branch with such bodies. They capture the positions: MXNet's bodies hold no arrays of their own."""
+    bodies = [with_index_steps(body.graph) for body in op.bodies]
+    if all(graph is body.graph for graph, body in zip(bodies, op.bodies, strict=True)):
+        return None
+    constants = {each.outputs[0]: None for graph in bodies for each in graph.nodes if isinstance(each.op, Constant)}
+    names = {value.node.name for value in bodies[0].inputs}
+    captured = []
+    for value in constants:
+        names.add(name := next(name for count in range(len(names) + 1) if (name := f"positions{count}") not in names))
+        captured.append(input_node(name, "data", shape=value.shape, dtype=value.dtype))
+    inside = dict(zip(constants, captured, strict=True))
+    rebuilt = []
+    for graph in bodies:
+        body = graph.substitute(inside)
+        rebuilt.append(Graph([*body.inputs, *captured], body.outputs, body.effects, body.draws, body.name))
+    return node.replace(op=op.rebuilt(rebuilt, op.carried), inputs=(*inputs, *constants)).outputs
 
 
 def _steps(op: ConstantIndex) -> list[Step] | None:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.input_checks import Source, checked, checks_of
+from hybrid_lab.graph.input_checks import Source, checked, checks_of, has_checks
 from hybrid_lab.logger import logger
 from hybrid_lab.ops.framework.declared_shapes import DeclaredShapes
 
@@ -23,11 +23,12 @@ def noted(graph: Graph) -> dict[str, list[str]]:
 
     Logs a warning: MXNet computes for other sizes, too, and other numbers than the network does then.
     """
-    checks = checks_of(graph)
-    if not checks:
+    if not has_checks(graph):
         return {}
+    checks = checks_of(graph)
     own = [node for node in checks if all(value.is_input for value in node.values_in)]
-    lost = "; the file has no check of sizes inside the network either" if len(own) < len(checks) else ""
+    in_bodies = any(has_checks(inner) for node in graph.operators for _, inner in node.op.subgraphs)
+    lost = "; the file has no check of sizes inside the network either" if len(own) < len(checks) or in_bodies else ""
     logger.warning(
         f"{graph.name or 'the graph'}: it holds for certain sizes of its inputs only, which MXNet does not check when "
         f"it runs the file{lost}"
