@@ -9,9 +9,11 @@ from typing import Any
 Format = Any
 
 
-def flatten(item: object, what: str) -> tuple[list[Any], Format]:
+def flatten(item: Any, what: str) -> tuple[list[Any], Format]:
     """The arrays (or Symbols) in nested lists, and their arrangement. Raises TypeError for anything else."""
-    if hasattr(item, "_is_symbol") or hasattr(item, "_data"):
+    if hasattr(item, "_is_symbol") and len(item.outputs) > 1:  # of several outputs, which arrays are a list of
+        item = list(item)
+    elif hasattr(item, "_is_symbol") or hasattr(item, "_data"):
         return [item], None
     if isinstance(item, (list, tuple)):
         arrays: list[Any] = []

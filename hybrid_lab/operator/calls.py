@@ -18,7 +18,7 @@ from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.operator.host_code import CustomCode
 from hybrid_lab.ops.framework.surface import MISSING
 from hybrid_lab.symbol import Symbol, tracing
-from hybrid_lab.symbol.symbol import compose
+from hybrid_lab.symbol.symbol import as_arrays, compose
 
 
 def custom(*data: Any, op_type: str, name: str | None = None, **kwargs: Any) -> Any:
@@ -26,6 +26,7 @@ def custom(*data: Any, op_type: str, name: str | None = None, **kwargs: Any) -> 
 
     kwargs : inputs by name; the others go to the CustomOpProp as text, as in MXNet
     In traced code the arguments are Symbols, and so are the results.
+    returns : the output; several in a list, as in MXNet
     """
     if any(isinstance(each, Symbol) for each in (*data, *kwargs.values())):
         return custom_symbol(*data, op_type=op_type, name=name, **kwargs)
@@ -36,12 +37,12 @@ def custom(*data: Any, op_type: str, name: str | None = None, **kwargs: Any) -> 
     if any(each is MISSING for each in arrays):
         raise _wrong_count(op_type, names, len(data) + len(named))
     result: NDArray | tuple[NDArray, ...] = _Call(code, arrays)(*arrays[: len(code.inputs)])
-    return result
+    return list(result) if isinstance(result, tuple) else result
 
 
 def custom_symbol(
     *data: Any, op_type: str, name: str | None = None, attr: Mapping[str, str] | None = None, **kwargs: Any
-) -> Symbol:
+) -> Symbol | list[Symbol]:
     """The operator that is registered as `op_type`, as a node of a graph: its inputs, then its states.
 
     Inputs left out become variables, as those of every operator; in a hybridized Block they are an error, as in a call
@@ -63,7 +64,7 @@ def custom_symbol(
         if isinstance(each, (bool, int, float)):
             raise DTypeError(f"{op_type}: {operator.signature.inputs[position]} must be a Symbol, not a number")
     with AttrScope(**own):
-        return compose(operator, operands, name)
+        return as_arrays(compose(operator, operands, name))
 
 
 def custom_of_file(op_type: str, keywords: Mapping[str, str]) -> Custom:

@@ -10,17 +10,17 @@ from typing import Any
 
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.symbol import control_flow, surface, tracing
-from hybrid_lab.symbol.symbol import Symbol, compose
+from hybrid_lab.symbol.symbol import Symbol, as_arrays, compose
 
 
-def compose_call(op: Operator, inputs: Sequence[object], name: str | None) -> Symbol:
-    """An operator. Raises HybridizeError HL163."""
+def compose_call(op: Operator, inputs: Sequence[object], name: str | None) -> Symbol | list[Symbol]:
+    """An operator; several outputs in a list. Raises HybridizeError HL163."""
     trace = tracing.current()
     if trace is not None and not trace.arrays:
         first = next((item for item in inputs if isinstance(item, Symbol)), None)
         array = next((item for item in inputs if not isinstance(item, Symbol)), None)
         raise tracing.refuse("HL163", tensor=first, value=array, call=f"nd.{op.name}", operator=op.name)
-    return compose(op, inputs, name)
+    return as_arrays(compose(op, inputs, name))
 
 
 def compose_creation(name: str, arguments: dict[str, object]) -> Symbol:

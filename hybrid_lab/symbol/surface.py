@@ -22,7 +22,7 @@ from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.ops.layers.norm import BatchNorm
 from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
-from hybrid_lab.symbol.symbol import Group, Symbol, compose, constant, dispatch, symbol_function
+from hybrid_lab.symbol.symbol import Group, Symbol, as_arrays, compose, constant, dispatch, symbol_function
 
 
 def unknown(where: str, name: str, known: Iterable[str]) -> AttributeError:
@@ -35,10 +35,10 @@ def unknown(where: str, name: str, known: Iterable[str]) -> AttributeError:
     return unknown_name(where.replace("sym", "F", 1), name, known, advice, capture(), trace.scope)
 
 
-custom_symbol: Provided[..., Symbol] = Provided("custom_symbol")
+custom_symbol: Provided[..., Symbol | list[Symbol]] = Provided("custom_symbol")
 
 
-def custom(*data: Any, op_type: str, **kwargs: Any) -> Symbol:
+def custom(*data: Any, op_type: str, **kwargs: Any) -> Symbol | list[Symbol]:
     """An operator written in Python, registered under the name `op_type`, as a node of a graph; see `mx.operator`."""
     return custom_symbol(*data, op_type=op_type, **kwargs)
 
@@ -72,7 +72,7 @@ _internal = _namespace("sym._internal", "", "_")
 sparse = _namespace("sym.sparse", "", "_sparse_")
 
 
-def _call(op: Operator, inputs: Sequence[Any], ctx: object, out: object, name: str | None) -> Symbol:
+def _call(op: Operator, inputs: Sequence[Any], ctx: object, out: object, name: str | None) -> Any:
     """Compose an operator; a Symbol belongs to no context."""
     return dispatch(op, list(inputs), out, name, hint=f"_{op.name.lstrip('_')}")
 
@@ -91,16 +91,16 @@ def split_v2(
     axis: int = 0,
     squeeze_axis: bool = False,
     name: str | None = None,
-) -> Symbol:
+) -> Symbol | list[Symbol]:
     """`ary` cut along `axis`, one output per part; see nd.split_v2."""
-    return compose(split_v2_operator(indices_or_sections, axis, squeeze_axis), [ary], name)
+    return as_arrays(compose(split_v2_operator(indices_or_sections, axis, squeeze_axis), [ary], name))
 
 
-def histogram(a: Symbol, bins: object = 10, range: object = None, name: str | None = None) -> Symbol:
+def histogram(a: Symbol, bins: object = 10, range: object = None, name: str | None = None) -> Symbol | list[Symbol]:
     """Counts and edges; see nd.histogram. `range` must be given with a number of bins."""
     if isinstance(bins, Symbol):
-        return compose(get("_histogram").bind(), [a, bins], name)
-    return compose(get("_histogram").bind(bin_cnt=bins, range=range), [a], name)
+        return as_arrays(compose(get("_histogram").bind(), [a, bins], name))
+    return as_arrays(compose(get("_histogram").bind(bin_cnt=bins, range=range), [a], name))
 
 
 def sync_batch_norm(data: Symbol, *inputs: Symbol, key: str = "", ndev: int = 1, **attributes: Any) -> Symbol:

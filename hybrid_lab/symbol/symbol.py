@@ -315,9 +315,11 @@ class Symbol(GraphQuestions, Refusals):
         made: Symbol = function(self, **attributes)
         return made
 
-    def split_v2(self, indices_or_sections: int | Sequence[int], axis: int = 0, squeeze_axis: bool = False) -> Symbol:
+    def split_v2(
+        self, indices_or_sections: int | Sequence[int], axis: int = 0, squeeze_axis: bool = False
+    ) -> Symbol | list[Symbol]:
         """The Symbol cut along `axis`, one output per part; see `nd.split_v2`."""
-        return compose(split_v2_operator(indices_or_sections, axis, squeeze_axis), [self], None)
+        return as_arrays(compose(split_v2_operator(indices_or_sections, axis, squeeze_axis), [self], None))
 
     def transpose(self, *axes: Any, **attributes: Any) -> Symbol:
         """As nd: `x.transpose()`, `x.transpose((1, 0))` or `x.transpose(1, 0)`."""
@@ -421,6 +423,13 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
     return made
 
 
+def as_arrays(made: Symbol) -> Symbol | list[Symbol]:
+    """What a call of an operator gives: several outputs in a list, as the call gives on arrays, where Symbols stand for
+    arrays.
+    """
+    return list(made) if len(made.outputs) > 1 and tracing.stands_for_arrays() else made
+
+
 def make_symbol(node: Node) -> Symbol:
     """The visible outputs of a node."""
     trace = tracing.current()
@@ -507,11 +516,11 @@ def constant(array: np.ndarray, name: str | None = None) -> Symbol:
     return make_symbol(value.node)
 
 
-def dispatch(op: Operator, inputs: list[object], out: object, name: str | None, *, hint: str) -> Symbol:
+def dispatch(op: Operator, inputs: list[object], out: object, name: str | None, *, hint: str) -> Symbol | list[Symbol]:
     """How the functions of `sym` call: see ops.surface. hint : the beginning of a name, where none is given"""
     if out is not None:
         raise AttributeSpecError(f"{op.name}: out= needs arrays; a Symbol has no memory to write to")
-    return compose(op, inputs, name, hint=hint)
+    return as_arrays(compose(op, inputs, name, hint=hint))
 
 
 #: Functions that MXNet writes in Python: the beginning of the names of their nodes.
