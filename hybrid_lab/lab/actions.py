@@ -22,8 +22,9 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.states import block_at, blocks_below, hybrid_blocks
 from hybrid_lab.lab import archives, files, history, save_facts, saving
 from hybrid_lab.lab.autosaves import autosave, autosave_of
+from hybrid_lab.lab.compared import compared_graphs, compared_values
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.messages.differences import CompareReply, Difference
+from hybrid_lab.lab.messages.differences import ComparedValuesReply, CompareReply, Difference
 from hybrid_lab.lab.messages.saving import (
     AutosaveUnit,
     GraphSource,
@@ -216,21 +217,60 @@ def reload(entry: LiveModel, name: str, graphs: GraphSource, at: str = "") -> Re
     }
 
 
-def compare(entry: LiveModel, name: str, at: str = "", other: str | None = None) -> CompareReply:
-    """What differs between an archive and a model, or another archive; nothing changes. Raises RequestError."""
+def compare(
+    entry: LiveModel, name: str, at: str = "", other: str | None = None, with_graphs: bool = False
+) -> CompareReply:
+    """What differs between an archive and a model, or another archive; nothing changes. Raises RequestError.
+
+    with_graphs : whether the graphs are wanted side by side
+    """
     net = _block(entry, at)
-    path = files.existing(name or _proposed(entry, at))
-    second = None if other is None else files.existing(other or _proposed(entry, at))
+    path, second = _compared_files(entry, name, at, other)
 
-    def look() -> archive.ModelDifference:
+    def look() -> CompareReply:
         with as_request(), quiet():
-            first = archive.FileSide(archive.Container.open(path), _label(path))
-            if second is None:
-                return archive.diff_sides(first, _side(entry, net, at, "now"))
-            return archive.diff_sides(first, archive.FileSide(archive.Container.open(second), _label(second)))
+            compared = archive.compare_sides(*_compared_sides(entry, net, at, path, second))
+            reply: CompareReply = {
+                "path": os.fspath(path),
+                "file": files.shown(path),
+                "host": host(),
+                "difference": _data(compared.difference),
+            }
+            if with_graphs:
+                now = net if second is None else archive.structure(second)
+                reply["graphs"] = compared_graphs(compared, archive.structure(path), now)
+            return reply
 
-    difference, _ = boundary.run(look)
-    return {"path": os.fspath(path), "file": files.shown(path), "host": host(), "difference": _data(difference)}
+    return boundary.run(look)[0]
+
+
+def compare_values(
+    entry: LiveModel, name: str, at: str, other: str | None, first: str, second: str
+) -> ComparedValuesReply:
+    """The numbers of one parameter on both sides of a comparison. Raises RequestError."""
+    net = _block(entry, at)
+    path, other_path = _compared_files(entry, name, at, other)
+
+    def look() -> ComparedValuesReply:
+        with as_request(), quiet():
+            return compared_values(*_compared_sides(entry, net, at, path, other_path), first, second)
+
+    return boundary.run(look)[0]
+
+
+def _compared_files(entry: LiveModel, name: str, at: str, other: str | None) -> tuple[Path, Path | None]:
+    path = files.existing(name or _proposed(entry, at))
+    return path, None if other is None else files.existing(other or _proposed(entry, at))
+
+
+def _compared_sides(
+    entry: LiveModel, net: Block, at: str, path: Path, other: Path | None
+) -> tuple[archive.Side, archive.Side]:
+    """The file, and the model now or the other file."""
+    first = archive.FileSide(archive.Container.open(path), _label(path))
+    if other is None:
+        return first, _side(entry, net, at, "now")
+    return first, archive.FileSide(archive.Container.open(other), _label(other))
 
 
 def _label(path: Path) -> str:

@@ -12,21 +12,24 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.formats.archive import Container, diff, inspect, layout, structure
+from hybrid_lab.formats.archive import Container, FileSide, compare_sides, inspect, layout, structure
 from hybrid_lab.formats.arrays import read_arrays
 from hybrid_lab.formats.safetensors import SafetensorsFile, digest_of, tag_of
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.symbol_block import SymbolBlock, data_inputs
 from hybrid_lab.insight.difference import ModelDifference, diff_tensors
 from hybrid_lab.lab.actions import host
+from hybrid_lab.lab.compared import compared_graphs, compared_values
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.common import EmptyRequest
+from hybrid_lab.lab.messages.differences import ComparedValuesReply
 from hybrid_lab.lab.messages.documents import (
     ContentsReply,
     ContentsRequest,
     DifferenceLine,
     DifferenceReply,
     DifferenceRequest,
+    DifferingValuesRequest,
     DocumentKind,
     DocumentReply,
     FilePart,
@@ -132,13 +135,20 @@ class Document:
 
     def _on_difference(self, body: DifferenceRequest) -> DifferenceReply:
         other = Document(body["other"])
+        graphs = None
         if (self.kind, other.kind) == ("archive", "archive"):
-            found = diff(str(self.path), str(other.path))
-            rows, summary = list(_lines(found)), found.summary
+            compared = compare_sides(FileSide(Container.open(self.path)), FileSide(Container.open(other.path)))
+            rows, summary = list(_lines(compared.difference)), compared.difference.summary
+            graphs = compared_graphs(compared, structure(self.path), structure(other.path))
         else:
             rows = list(_tensor_lines(self._reader.tensors(), other._reader.tensors()))
             summary = f"{count(len(rows), 'tensor')} changed" if rows else "no differences"
-        return {"other": other.path.name, "summary": summary, "count": len(rows), "lines": rows[:LINES]}
+        name = other.path.name
+        return {"other": name, "summary": summary, "count": len(rows), "lines": rows[:LINES], "graphs": graphs}
+
+    def _on_differing_values(self, body: DifferingValuesRequest) -> ComparedValuesReply:
+        sides = [FileSide(Container.open(path)) for path in (self.path, Path(body["other"]))]
+        return compared_values(sides[0], sides[1], body["first"], body["second"])
 
 
 def _checked(requests: dict[str, tuple[type, type]], kind: str, body: dict[str, Any]) -> dict[str, Any]:

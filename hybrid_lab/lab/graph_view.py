@@ -16,17 +16,24 @@ from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.programs import Choice, Shown
 from hybrid_lab.lab.whole import Whole, plain_programs
 
-__all__ = ["chosen", "graph_dot", "graph_view", "picture_for", "picture_of", "programs_of"]
+__all__ = ["chosen", "drawn", "graph_dot", "graph_view", "picture_for", "picture_of", "programs_of"]
 
 
 def graph_view(net: Block, path: str, program: str = "") -> GraphReply:
     """The reply of the request `graph`. Raises KeyError for an unknown path."""
+    return drawn(net, path, program)[0]
+
+
+def drawn(net: Block, path: str, program: str = "") -> tuple[GraphReply, Picture | Whole | None]:
+    """The reply of the request `graph`, and the picture in it. Raises KeyError for an unknown path."""
     found = programs_of(net, path)
     if isinstance(found, str):
-        return _reply(path, [], None, Shown(None, missing=found))
+        return _reply(path, [], None, Shown(None, missing=found), None), None
     choice = chosen(found, program)
     with without_collecting(collect=False):
-        return _reply(path, found, choice, choice.show(), net)
+        shown = choice.show()
+        picture = _picture(shown.program, net, path)
+        return _reply(path, found, choice, shown, picture), picture
 
 
 def picture_of(net: Block, path: str, program: str = "") -> Picture | Whole | None:
@@ -75,10 +82,9 @@ def _reply(
     found: list[Choice],
     choice: Choice | None,
     shown: Shown,
-    net: Block | None = None,
+    picture: Picture | Whole | None,
 ) -> GraphReply:
     """The reply with a picture, or with the reason why there is none."""
-    picture = _picture(shown.program, net, path)
     return {
         "path": path,
         "program": choice.entry["id"] if choice is not None else "",

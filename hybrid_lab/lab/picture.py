@@ -125,6 +125,11 @@ class Picture:
         item = self._item_of.get(drawn)
         return None if item is None else item.row["id"]
 
+    @property
+    def operator_ids(self) -> list[str]:
+        """The ids of the operators, in the order of the graph."""
+        return [self._item_of[node].row["id"] for node in self._operators]
+
     # -- places -------------------------------------------------------------------------------------------------------
 
     def _chain(self, scope: str) -> tuple[tuple[str, int], ...]:

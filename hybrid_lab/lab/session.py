@@ -37,7 +37,12 @@ from hybrid_lab.lab.messages.connection import (
     WatchReply,
     WatchRequest,
 )
-from hybrid_lab.lab.messages.differences import CompareReply, CompareRequest
+from hybrid_lab.lab.messages.differences import (
+    ComparedValuesReply,
+    ComparedValuesRequest,
+    CompareReply,
+    CompareRequest,
+)
 from hybrid_lab.lab.messages.findings import Diagnostic, FindingsReply, LintReply, LintRequest
 from hybrid_lab.lab.messages.graphs import GraphReply, GraphRequest
 from hybrid_lab.lab.messages.measured import (
@@ -294,7 +299,13 @@ class Session:
 
     def _on_compare(self, body: CompareRequest) -> CompareReply:
         entry = self.registry.get(body["model"])
-        return actions.compare(entry, body["file"], body.get("path", ""), body.get("other"))
+        graphs = body.get("graphs", False)
+        return actions.compare(entry, body["file"], body.get("path", ""), body.get("other"), graphs)
+
+    def _on_compared_values(self, body: ComparedValuesRequest) -> ComparedValuesReply:
+        entry = self.registry.get(body["model"])
+        at, other = body.get("path", ""), body.get("other")
+        return actions.compare_values(entry, body["file"], at, other, body["first"], body["second"])
 
     def _on_folder(self, body: FolderRequest) -> FolderReply:
         return archives.folder_reply(body["notebook"], body["path"])

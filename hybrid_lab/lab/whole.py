@@ -107,6 +107,7 @@ class Whole:
     nodes, boxes, locations : as in the protocol; parts : the graphs of the HybridBlocks; eager : the operators between
         them, each as its node and as it was called
     summary : in one line; text : the calls, a line each; failed : the line where the call failed
+    is_called : whether a call is known; without one the children are drawn, and nothing between them
     """
 
     def __init__(self, net: Block, path: str, block: Block, graphs: Graphs):
@@ -125,6 +126,7 @@ class Whole:
         self.eager: list[tuple[GraphNode, Called]] = []
         self.failed: Location | None = None
         record = last_record(block)
+        self.is_called = record is not None
         self._more = "+" if isinstance(block, Group) and record is not None and not record.is_whole else ""
         if record is None:
             self._tree(block, path, self._top)

@@ -34,6 +34,7 @@ def bodies(model):
         "save": own | {"file": "net", "overwrite": True},
         "reload": own | {"file": "net", "graphs": "code"},
         "compare": own | {"file": "net"},
+        "compared_values": own | {"file": "net", "first": "head.weight", "second": "head.weight"},
         "undo": own | {"undo": "0"},
         "targets": {"files": ["net.hlab"]},
         "history": own | {"file": "net"},

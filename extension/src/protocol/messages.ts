@@ -488,13 +488,36 @@ export const reloadReply = record({
 });
 export type ReloadReply = Checked<typeof reloadReply>;
 
+export const comparedItem = record({
+  first: nullable(nodeId),
+  second: nullable(nodeId),
+  kind: oneOf('same', 'added', 'removed', 'changed', 'values'),
+  changes: list(text),
+  block: text
+});
+export type ComparedItem = Checked<typeof comparedItem>;
+
+export const comparedGraphs = record({
+  first: graphReply,
+  second: graphReply,
+  items: list(comparedItem)
+});
+export type ComparedGraphs = Checked<typeof comparedGraphs>;
+
 export const compareReply = record({
   path: text,
   file: text,
   host: text,
-  difference: difference
+  difference: difference,
+  graphs: optional(nullable(comparedGraphs), null)
 });
 export type CompareReply = Checked<typeof compareReply>;
+
+export const comparedValuesReply = record({
+  first: nullable(valuesReply),
+  second: nullable(valuesReply)
+});
+export type ComparedValuesReply = Checked<typeof comparedValuesReply>;
 
 export const undoReply = record({
   summary: text
@@ -808,7 +831,8 @@ export const differenceReply = record({
   other: text,
   summary: text,
   count: integer,
-  lines: list(differenceLine)
+  lines: list(differenceLine),
+  graphs: nullable(comparedGraphs)
 });
 export type DifferenceReply = Checked<typeof differenceReply>;
 
@@ -880,6 +904,7 @@ export const REPLIES = {
   save: saveReply,
   reload: reloadReply,
   compare: compareReply,
+  compared_values: comparedValuesReply,
   undo: undoReply,
   targets: targetsReply,
   history: historyReply,
@@ -917,7 +942,8 @@ export type Reply<T extends RequestType> = Checked<(typeof REPLIES)[T]>;
 export const DOCUMENT_REPLIES = {
   document: documentReply,
   contents: contentsReply,
-  difference: differenceReply
+  difference: differenceReply,
+  differing_values: comparedValuesReply
 } as const;
 
 export type DocumentRequestType = keyof typeof DOCUMENT_REPLIES;
@@ -1002,6 +1028,16 @@ export interface Requests {
     file: string;
     path?: string;
     other?: string;
+    graphs?: boolean;
+  };
+  compared_values: {
+    model: string;
+    file: string;
+    path?: string;
+    other?: string;
+    graphs?: boolean;
+    first: string;
+    second: string;
   };
   undo: {
     model: string;
@@ -1074,5 +1110,10 @@ export interface DocumentRequests {
   };
   difference: {
     other: string;
+  };
+  differing_values: {
+    other: string;
+    first: string;
+    second: string;
   };
 }

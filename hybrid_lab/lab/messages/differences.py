@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-from .common import ModelRequest
+from .common import ModelRequest, NodeId
+from .graphs import GraphReply
+from .measured import ValuesReply
 
 ChangeKind = Literal["same", "added", "removed", "changed"]
 
@@ -73,18 +75,64 @@ class Difference(TypedDict):
     notes: list[str]
 
 
+class ComparedItem(TypedDict):
+    """A node or box of one picture, and the one of the other picture that is the same.
+
+    first, second : their ids in the two graphs, null where it is missing
+    kind : how the item itself differs. `values`: only numbers do
+    changes : what differs, one text each; block : path of its Block, in the second model where it is there
+    """
+
+    first: NodeId | None
+    second: NodeId | None
+    kind: Literal["same", "added", "removed", "changed", "values"]
+    changes: list[str]
+    block: str
+
+
+class ComparedGraphs(TypedDict):
+    """The graphs of two models side by side.
+
+    first, second : the picture of each, as `graph` has them; items : in the order of the second picture, a removed one
+        where it was. A node or box that is in no item is not compared
+    """
+
+    first: GraphReply
+    second: GraphReply
+    items: list[ComparedItem]
+
+
 class CompareReply(TypedDict):
-    """What differs between a file and a model."""
+    """What differs between a file and a model; `graphs` where they were asked for."""
 
     path: str
     file: str
     host: str
     difference: Difference
+    graphs: NotRequired[ComparedGraphs | None]
 
 
 class CompareRequest(ModelRequest):
-    """The file to compare a model, or the Block at a path of it, with; or the file `other` in place of the model."""
+    """The file to compare a model, or the Block at a path of it, with; or the file `other` in place of the model.
+
+    graphs : whether the graphs are wanted side by side
+    """
 
     file: str
     path: NotRequired[str]
     other: NotRequired[str]
+    graphs: NotRequired[bool]
+
+
+class ComparedValuesReply(TypedDict):
+    """The numbers of a parameter on both sides; null where it is missing."""
+
+    first: ValuesReply | None
+    second: ValuesReply | None
+
+
+class ComparedValuesRequest(CompareRequest):
+    """Which parameter: its name in the first and in the second model, "" where it is missing. `graphs` has no use."""
+
+    first: str
+    second: str

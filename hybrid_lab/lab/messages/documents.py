@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 from .common import Shape
+from .differences import ComparedGraphs
 
 DocumentKind = Literal["archive", "symbol", "arrays", "onnx", "unknown"]
 
@@ -79,15 +80,24 @@ class DifferenceLine(TypedDict):
 
 
 class DifferenceReply(TypedDict):
-    """What differs between two files. `count` is the number of all lines."""
+    """What differs between two files. `count` is the number of all lines; `graphs`: null where a file has no model."""
 
     other: str
     summary: str
     count: int
     lines: list[DifferenceLine]
+    graphs: ComparedGraphs | None
 
 
 class DifferenceRequest(TypedDict):
     """The path of another file on the server."""
 
     other: str
+
+
+class DifferingValuesRequest(TypedDict):
+    """A tensor of this file, `first`, and of another file on the server, `second`; "" where it is missing."""
+
+    other: str
+    first: str
+    second: str

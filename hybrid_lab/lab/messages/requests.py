@@ -16,8 +16,15 @@ from .connection import (
     WatchReply,
     WatchRequest,
 )
-from .differences import CompareReply, CompareRequest
-from .documents import ContentsReply, ContentsRequest, DifferenceReply, DifferenceRequest, DocumentReply
+from .differences import ComparedValuesReply, ComparedValuesRequest, CompareReply, CompareRequest
+from .documents import (
+    ContentsReply,
+    ContentsRequest,
+    DifferenceReply,
+    DifferenceRequest,
+    DifferingValuesRequest,
+    DocumentReply,
+)
 from .findings import FindingsReply, LintReply, LintRequest
 from .graphs import GraphReply, GraphRequest
 from .measured import (
@@ -75,6 +82,7 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "save": (SaveRequest, SaveReply),
     "reload": (ReloadRequest, ReloadReply),
     "compare": (CompareRequest, CompareReply),
+    "compared_values": (ComparedValuesRequest, ComparedValuesReply),
     "undo": (UndoRequest, UndoReply),
     "targets": (TargetsRequest, TargetsReply),
     "history": (HistoryRequest, HistoryReply),
@@ -97,5 +105,6 @@ DOCUMENT_REQUESTS: dict[str, tuple[type, type]] = {
     "document": (EmptyRequest, DocumentReply),
     "contents": (ContentsRequest, ContentsReply),
     "difference": (DifferenceRequest, DifferenceReply),
+    "differing_values": (DifferingValuesRequest, ComparedValuesReply),
 }
 """The same for requests about a model file, which the Jupyter server answers beside `tree`, `graph` and `explain`."""
