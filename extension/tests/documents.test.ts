@@ -157,7 +157,7 @@ test('the file is compared with another one', async () => {
   const lines = [{ change: 'changed', what: 'tensor', name: 'fc.weight', text: 'differs by up to 0.3' }];
   const { view } = page({
     ...whole,
-    difference: { other: 'other.hlab', summary: '1 tensor changed', count: 1, lines }
+    difference: { other: 'other.hlab', summary: '1 tensor changed', count: 1, lines, graphs: null }
   });
   await view.open();
   tab(view.element, 'Compare');

@@ -596,7 +596,7 @@ test('graphs that differ are shown before anything is replaced', async () => {
       }
       return reloadReply();
     },
-    compare: () => ({ path: '/p/net.hlab', file: 'net.hlab', host: 'h', difference })
+    compare: () => ({ path: '/p/net.hlab', file: 'net.hlab', host: 'h', difference, graphs: null })
   });
   const view = bar(kernel);
   const done = view.reload();
@@ -617,7 +617,8 @@ test('Compare shows the difference and asks for nothing else', async () => {
       path: '/p/net.hlab',
       file: 'net.hlab',
       host: 'h',
-      difference: { ...difference, equal: true, blocks: [] }
+      difference: { ...difference, equal: true, blocks: [] },
+      graphs: null
     })
   });
   const view = bar(kernel);
@@ -670,7 +671,7 @@ test('saves stand in the order of time, and one is compared, reloaded, restored 
       current: kept('net.hlab', { step: 1200, loss: 0.312345, loss_name: 'loss', note: 'good' }),
       saves: [kept(bad, { problem: 'it is cut' }), kept(old, { step: 100, loss: 2.5, loss_name: 'val_loss' })]
     }),
-    compare: () => ({ path: '/p/x', file: old, host: 'h', difference }),
+    compare: () => ({ path: '/p/x', file: old, host: 'h', difference, graphs: null }),
     reload: () => reloadReply(),
     restore: () => ({ path: '/p/net.hlab', file: 'net.hlab', host: 'h', summary: 'it is back', undo: 'u2' }),
     note: body => ({ note: body.note })

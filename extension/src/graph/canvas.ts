@@ -17,7 +17,7 @@ import {
   zoomed
 } from './camera';
 import { DrawnItem, DrawnLayer, Picture, Rect } from './compose';
-import { edgeElement, farElement, itemElement, pathOf, portElement, svg } from './draw';
+import { Change, edgeElement, farElement, itemElement, pathOf, portElement, showChange, svg } from './draw';
 import type { Point } from './layer';
 import { Legend } from './legend';
 import { Measured, showMeasured } from './measured';
@@ -35,6 +35,8 @@ export interface CanvasEvents {
   onBadge?(id: string, index: number): void;
   /** A click on the stub of an edge, which leads to this node. */
   onStub?(id: string): void;
+  /** The picture was moved or zoomed; `at`: the point of the pane under the pointer, null where none did it. */
+  onLook?(at: Point | null): void;
 }
 
 /** The ids of the marked nodes and boxes, and the keys of the marked edges. */
@@ -179,6 +181,28 @@ export class Canvas {
     }
   }
 
+  /** How nodes and boxes differ from those of another picture, by id; null where nothing is compared. */
+  paint(changes: ReadonlyMap<string, Change> | null): void {
+    this.changes = changes;
+    this.root.classList.toggle('hl-g-compared', changes !== null);
+    for (const shown of this.layers) {
+      for (const [key, element] of shown.elements) {
+        this.paintElement(element, key);
+      }
+    }
+  }
+
+  /** Show the same part as another canvas, wherever that is in this picture. */
+  follow(camera: Camera): void {
+    this.moved = true;
+    this.set(camera);
+  }
+
+  /** What the picture consists of; null while there is none. */
+  get items(): ReadonlyMap<string, DrawnItem> | null {
+    return this.picture?.items ?? null;
+  }
+
   /** Size of the pane; a usual one where the page has no layout. */
   get pane(): Size {
     const { clientWidth, clientHeight } = this.element;
@@ -212,7 +236,7 @@ export class Canvas {
 
   zoom(factor: number, at: Point = { x: this.pane.width / 2, y: this.pane.height / 2 }): void {
     this.moved = true;
-    this.look(zoomed(this.camera, factor, at));
+    this.look(zoomed(this.camera, factor, at), at);
   }
 
   /** The closed member nearest to the middle of the pane. */
@@ -255,8 +279,13 @@ export class Canvas {
     return item !== undefined && intersects(item, visible(this.camera, this.pane));
   }
 
-  look(camera: Camera): void {
-    this.camera = this.picture ? kept(camera, this.picture, this.pane) : camera;
+  look(camera: Camera, at: Point | null = null): void {
+    this.set(this.picture ? kept(camera, this.picture, this.pane) : camera);
+    this.events.onLook?.(at);
+  }
+
+  private set(camera: Camera): void {
+    this.camera = camera;
     const { x, y, scale } = this.camera;
     this.world.setAttribute(
       'transform',
@@ -312,6 +341,7 @@ export class Canvas {
         elements.set(key, made);
         this.markElement(made, key);
         this.measureElement(made, key);
+        this.paintElement(made, key);
         parent.append(made);
       } else if (!isIn && element) {
         element.remove();
@@ -364,10 +394,16 @@ export class Canvas {
     }
   }
 
+  private paintElement(element: SVGElement, key: string): void {
+    if (this.changes && this.picture?.items.has(key)) {
+      showChange(element, this.changes.get(key));
+    }
+  }
+
   private onResize(): void {
     if (this.element.clientWidth > 0 && this.picture) {
       if (this.moved) {
-        this.look(this.camera);
+        this.set(kept(this.camera, this.picture, this.pane));
       } else {
         this.start(); // it was drawn in a tab that was hidden, or nobody has moved it yet
       }
@@ -405,7 +441,7 @@ export class Canvas {
     if (next.x !== x || next.y !== y) {
       event.preventDefault();
       this.moved = true;
-      this.look(next);
+      this.look(next, this.at(event));
     }
   }
 
@@ -441,7 +477,7 @@ export class Canvas {
       } else if (isDrag) {
         this.moved = true;
         this.element.classList.add('hl-dragging');
-        this.look(panned(this.camera, now.x - before.x, now.y - before.y));
+        this.look(panned(this.camera, now.x - before.x, now.y - before.y), now);
       } else {
         return;
       }
@@ -497,6 +533,7 @@ export class Canvas {
   private layers: Shown[] = [];
   private marks: Marks = NO_MARKS;
   private measured: Measured | null = null;
+  private changes: ReadonlyMap<string, Change> | null = null;
   private readonly legend = new Legend();
   private drawn: { rect: Rect; isFar: boolean } | null = null;
   private first: string | null = null;

@@ -82,6 +82,62 @@ export function farElement(item: DrawnItem, scene: Scene, idOf?: (id: string) =>
   return group;
 }
 
+/** How a node or box differs from that of another picture. */
+export interface Change {
+  kind: ChangeKind;
+  /** How many differences are inside a box. */
+  count: number;
+}
+
+export type ChangeKind = 'same' | 'added' | 'removed' | 'changed' | 'values';
+
+/** The sign of each kind, which says the same as its colour. */
+export const SIGNS: Record<ChangeKind, string> = {
+  same: '',
+  added: '+',
+  removed: '−',
+  changed: '~',
+  values: '≈'
+};
+export const CHANGES: Record<ChangeKind, string> = {
+  same: 'the same',
+  added: 'added',
+  removed: 'removed',
+  changed: 'changed',
+  values: 'in numbers only'
+};
+
+const SIGN = { height: 15, pad: 5 } as const;
+
+/** Show on an element how it differs: its colour, and a sign at its right upper corner. */
+export function showChange(element: SVGElement, change: Change | undefined): void {
+  const kind = change?.kind ?? 'same';
+  element.dataset['change'] = kind;
+  element.querySelector(':scope > .hl-g-sign')?.remove();
+  const name = element.dataset['plain'] ?? element.getAttribute('aria-label') ?? '';
+  element.dataset['plain'] = name;
+  const inside = change && change.count > 0 ? `, ${plural(change.count, 'difference')} inside` : '';
+  element.setAttribute('aria-label', kind === 'same' ? name : `${CHANGES[kind]}: ${name}${inside}`);
+  const width = parseFloat(element.querySelector('.hl-g-shape')?.getAttribute('width') ?? '');
+  if (kind === 'same' || Number.isNaN(width)) {
+    return;
+  }
+  const text = change && change.count > 0 ? `${SIGNS[kind]} ${change.count}` : SIGNS[kind];
+  const long = Math.max(SIGN.height, text.length * 7 + 2 * SIGN.pad - 2);
+  element.append(
+    svg(
+      'g',
+      { class: 'hl-g-sign', transform: `translate(${short(width - long + 6)} -7)` },
+      svg('rect', { width: long, height: SIGN.height, rx: SIGN.height / 2 }),
+      svg(
+        'text',
+        { x: long / 2, y: 11.5, 'text-anchor': 'middle', 'font-size': 11, 'font-weight': 700 },
+        text
+      )
+    )
+  );
+}
+
 function itemClass(item: DrawnItem, box: GraphBox | undefined, node: GraphNode | undefined): string {
   const classes = ['hl-g-item'];
   if (box) {

@@ -16,6 +16,7 @@ import type { Measured } from './measured';
 
 import { Hit, HitList } from './hit-list';
 import { DRAWN, depthOf, firstOpen, nameOf, openedTo, openedWith, withNames } from './opening';
+import type { Point } from './layer';
 import { Scene, edgeKey } from './scene';
 import { search } from './search';
 import { Step, step, trace } from './walk';
@@ -32,6 +33,10 @@ export interface GraphPaneEvents {
   onLocation?: ((location: Location) => void) | undefined;
   /** The picture as SVG that needs nothing else, for the static fallback. */
   onPicture?(svg: string): void;
+  /** The user opened or closed boxes, and they are drawn. */
+  onOpened?(): void;
+  /** The picture was moved or zoomed; see `CanvasEvents`. */
+  onLook?(at: Point | null): void;
 }
 
 /** Milliseconds that a picture must stand before its static copy is made. */
@@ -69,6 +74,7 @@ export class GraphPane {
       onToggle: id => void this.toggle(id),
       onStub: id => void this.select(id),
       onKey: event => this.onKey(event),
+      onLook: at => events.onLook?.(at),
       onBadge: (id, index) => {
         const badge = this.scene?.nodes.get(id)?.badges[index];
         if (badge) {
@@ -227,6 +233,30 @@ export class GraphPane {
     this.note.hidden = text === '';
     this.canvas.element.hidden = true;
     this.bar.enable({ picture: false });
+  }
+
+  /** What is drawn; null while nothing is. */
+  get shownScene(): Scene | null {
+    return this.scene;
+  }
+
+  /** The boxes that are open. */
+  get opened(): ReadonlySet<string> {
+    return this.open;
+  }
+
+  /** Open these boxes and close all others; `anchor` stays where it is in the pane. */
+  async setOpened(open: ReadonlySet<string>, anchor: string | null = null): Promise<void> {
+    if (open.size !== this.open.size || [...open].some(id => !this.open.has(id))) {
+      this.touched = true;
+      await this.redraw(new Set(open), anchor, true);
+    }
+  }
+
+  /** Mark a node or box as selected, or what stands for it while it is in a closed box; it tells nobody. */
+  mirror(id: string | null): void {
+    this.selected = id === null ? null : (this.scene?.shown(id, this.open) ?? null);
+    this.mark();
   }
 
   /** Nothing is selected, e.g. because another model is shown. */
@@ -408,6 +438,7 @@ export class GraphPane {
       this.selected = scene.shown(this.selected, open);
     }
     await this.redraw(open, anchor, anchor !== null || open.size > 0);
+    this.events.onOpened?.();
   }
 
   private async closeAll(): Promise<void> {

@@ -12,7 +12,8 @@ import { FilePart } from './file-part';
 import { HistoryPart } from './history-part';
 import type { SavesOptions } from './saved-values';
 import { OpenPart } from './open-part';
-import { compare, reload, reloaded } from './reload-part';
+import type { SideBySide } from './compare-view';
+import { SideBySideHost, compare, reload, reloaded } from './reload-part';
 import { SaveTarget, Undoable, nameOf, save, saveEvery, saved } from './save-part';
 import { SHARE, share } from './share-part';
 
@@ -23,6 +24,8 @@ export interface ActionBarOptions {
   onChanged(model: Model | null): void;
   /** Show a Block in the graph, with these operators marked; without it differences have no button for it. */
   onShowInGraph?: (block: string, marks: GraphMark[]) => void;
+  /** Show the graphs of a comparison side by side. */
+  sideBySide?: SideBySideHost;
   /** Open the tab of earlier saves; without it the menu has no entry for them. */
   onSaves?: () => void;
   /** Called when `outcome` shows something that the user has to see: a question, a form, a result, an error. */
@@ -236,9 +239,15 @@ export class ActionBar {
 
   /** Show what differs between a file and the model, the selected Block, or another file. */
   async compare(file = '', path = '', other: string | null = null): Promise<void> {
-    await this.run('Comparing', file, path, (requester, target, _, onProgress) =>
-      compare(requester, target, this.diffOptions, onProgress, other)
-    );
+    await this.run('Comparing', file, path, (requester, target, _, onProgress) => {
+      const { sideBySide } = this.options;
+      const isInFront = (): boolean => requester === this.requester && target.model.id === this.model?.id;
+      const host = sideBySide && {
+        opens: sideBySide.opens,
+        show: (shown: SideBySide) => isInFront() && sideBySide.show(shown)
+      };
+      return compare(requester, target, this.diffOptions, onProgress, other, host);
+    });
   }
 
   /** Write the page of the model. */

@@ -239,6 +239,6 @@ function lines(texts: readonly string[]): Child {
   return texts.length > 0 && h('ul', { class: 'hl-diff-lines' }, ...texts.map(text => h('li', {}, text)));
 }
 
-function sentence(text: string): string {
+export function sentence(text: string): string {
   return text === '' ? '' : `${text[0]?.toUpperCase() ?? ''}${text.slice(1)}.`;
 }

@@ -18,6 +18,7 @@ import { Banner, Slowest } from './banner';
 import { first } from './block-index';
 import { BlockTree } from './block-tree';
 import { Details } from './details';
+import { CompareView, SideBySide } from './compare-view';
 import { GraphMark, markedNodes } from './diff-view';
 import { Child, button, h, replace } from './dom';
 import { Drawer, Room } from './drawer';
@@ -225,6 +226,13 @@ export class ModelView {
     this.panes.onTreeShown = () =>
       this.treeButton.setAttribute('aria-pressed', String(this.panes.isTreeShown));
     this.graph.addTools(this.treeButton, this.overlays.choice, this.overlays.watchSwitch);
+    this.comparison = new CompareView({
+      layout: options.layout,
+      onClose: () => this.panes.element.toggleAttribute('inert', false),
+      ...(options.tabs?.some(tab => tab.id === 'results') && {
+        onList: () => this.drawer.open('results')
+      })
+    });
     this.nothing = h('div', { class: 'hl-nothing' });
     this.nothing.hidden = true;
     this.complaint = h('div', { class: 'hl-alert', role: 'alert' });
@@ -234,6 +242,7 @@ export class ModelView {
       { class: 'hl-stage-body' },
       this.panes.element,
       this.nothing,
+      this.comparison.element,
       this.drawer.element,
       this.complaint,
       this.notices.element,
@@ -275,8 +284,18 @@ export class ModelView {
     this.othersSection.hidden = true;
   }
 
+  /** Show two graphs side by side, over tree and graph, until they are closed or another model is shown. */
+  async showSideBySide(shown: SideBySide): Promise<void> {
+    this.drawer.close();
+    this.panes.element.toggleAttribute('inert', true);
+    await this.comparison.show(shown);
+  }
+
   /** Show this in place of tree and graph, while there is no model. */
   showNothing(...children: Child[]): void {
+    if (children.length > 0) {
+      this.comparison.close();
+    }
     this.nothing.hidden = children.length === 0;
     this.panes.element.hidden = children.length > 0;
     replace(this.nothing, ...children);
@@ -330,6 +349,7 @@ export class ModelView {
 
   connect(requester: Requester | null): void {
     if (requester !== this.requester) {
+      this.comparison.close();
       this.graph.warm();
       this.requester = requester;
       this.overlays.connect(this.options.isFile ? null : requester);
@@ -377,6 +397,7 @@ export class ModelView {
     this.headline.title = this.headline.textContent ?? '';
     this.tree.show(root, model.id);
     if (isNew) {
+      this.comparison.close();
       this.isChosen = false;
       this.program = '';
       this.drawnKey = '';
@@ -459,6 +480,7 @@ export class ModelView {
 
   /** Show the traced graph of a Block, with the operators marked that differ from another graph. */
   showDifference(block: string, marks: readonly GraphMark[]): void {
+    this.comparison.close();
     this.marked = { block, marks };
     this.isChosen = true;
     this.program = 'traced';
@@ -747,6 +769,7 @@ export class ModelView {
   private readonly panes: Panes;
   private readonly treeButton: HTMLButtonElement;
   private readonly peek: HTMLButtonElement;
+  private readonly comparison: CompareView;
   private readonly nothing: HTMLElement;
   private readonly complaint: HTMLElement;
   private requester: Requester | null = null;

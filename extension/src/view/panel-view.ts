@@ -107,6 +107,10 @@ export class PanelView {
         void this.refresh();
       },
       onShowInGraph: (block, marks) => this.view.showDifference(block, marks),
+      sideBySide: {
+        opens: options.isTab ?? false,
+        show: shown => void this.view.showSideBySide(shown)
+      },
       onSaves: () => {
         this.menu.close();
         this.view.drawer.open('saves');

@@ -3,7 +3,8 @@
 import { Requester, asRequestError } from '../protocol/channel';
 import type { Progress, ReloadReply } from '../protocol/messages';
 import { ActionResults, failure } from './action-results';
-import { DiffOptions, diffView } from './diff-view';
+import type { SideBySide } from './compare-view';
+import { DiffOptions, diffView, sentence } from './diff-view';
 import { Child, button, h } from './dom';
 import { SaveTarget, nameOf } from './save-part';
 import { plural } from './words';
@@ -79,20 +80,49 @@ export function reloaded(
   );
 }
 
+/** Where the graphs of a comparison are shown side by side. `opens`: at once, and not only when the user asks. */
+export interface SideBySideHost {
+  opens: boolean;
+  show(shown: SideBySide): void;
+}
+
 /** What differs between a file and the model, or another file; nothing is changed. */
 export async function compare(
   requester: Requester,
   { model, path, file }: SaveTarget,
   options: DiffOptions,
   onProgress: OnProgress,
-  other: string | null = null
+  other: string | null = null,
+  host: SideBySideHost | null = null
 ): Promise<Child[]> {
   const body = { model: model.id, file, ...(path ? { path } : {}), ...(other !== null && { other }) };
-  const reply = await requester.request('compare', body, { onProgress });
+  const reply = await requester.request(
+    'compare',
+    { ...body, ...(host && { graphs: true }) },
+    { onProgress }
+  );
+  const { graphs, difference } = reply;
+  const shown = graphs &&
+    graphs.first.nodes.length + graphs.second.nodes.length > 0 && {
+      graphs,
+      names: [difference.first, difference.second] as const,
+      summary: sentence(difference.summary),
+      values: (first: string, second: string) =>
+        requester.request('compared_values', { ...body, first, second })
+    };
+  if (host && shown && host.opens) {
+    host.show(shown);
+  }
   return [
     h(
       'div',
       { class: 'hl-result' },
+      host &&
+        shown &&
+        button('Show side by side', () => host.show(shown), {
+          class: 'hl-button hl-primary',
+          title: 'Show both graphs, with what differs in colour'
+        }),
       diffView(reply.difference, options),
       h('p', { class: 'hl-path' }, h('code', {}, reply.path), ` on ${reply.host}`)
     )
