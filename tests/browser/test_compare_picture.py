@@ -40,7 +40,8 @@ def cameras(view):
 
 def middle(view, side, text):
     """The middle of a node of one pane, by what is written on it, from the corner of the pane."""
-    pane = view.locator(".hl-compare-side").nth(side).locator(".hl-canvas").bounding_box()
+    place = view.locator(".hl-compare-side").nth(side)
+    pane = place.locator(".hl-canvas").bounding_box()
     box = (
         view.locator(".hl-compare-side")
         .nth(side)
