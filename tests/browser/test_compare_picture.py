@@ -38,16 +38,11 @@ def cameras(view):
     return view.locator(".hl-compare-side").evaluate_all(WHERE)
 
 
-def middle(view, side, text):
-    """The middle of a node of one pane, by what is written on it, from the corner of the pane."""
+def middle(view, side, node):
+    """The middle of a node of one pane, by its id, from the corner of the pane."""
     place = view.locator(".hl-compare-side").nth(side)
     pane = place.locator(".hl-canvas").bounding_box()
-    box = (
-        view.locator(".hl-compare-side")
-        .nth(side)
-        .locator(f".hl-g-item[data-id='{text}'] > .hl-g-shape")
-        .last.bounding_box()
-    )
+    box = place.locator(f".hl-g-item[data-id='{node}'] > .hl-g-shape").last.bounding_box()
     return box["x"] + box["width"] / 2 - pane["x"], box["y"] + box["height"] / 2 - pane["y"]
 
 
