@@ -386,7 +386,7 @@ class HybridBlock(Block):
             returned(None)
             raise
         # A graph cannot change a list that it gets, so a call that changes one has no graph of its own.
-        alone = alone and trace.used_fixed == used_fixed and not keywords
+        alone = alone and trace.used_fixed == used_fixed and not keywords and not trace.for_shapes
         if leaves and alone and (id(self), spec) not in trace.nested and not self._graphs.has(spec):
             graph = extract_nested(trace, self, spec, flatten(arguments)[0], result, observed, trace.nodes[begun:])
             if graph is not None:

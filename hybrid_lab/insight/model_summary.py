@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.ahead import arguments, weight_dtype
+from hybrid_lab.gluon.hybridized.frozen import undoing_changes
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.gluon.looks import tool_runs
@@ -31,7 +32,7 @@ from hybrid_lab.graph.scope import Scope
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.silent import silent
-from hybrid_lab.insight.states import class_name, walk
+from hybrid_lab.insight.states import blocks_below, class_name, walk
 from hybrid_lab.insight.table import Column, Row, Table, wrapped
 from hybrid_lab.insight.work import peak_bytes, work_of
 from hybrid_lab.ndarray import tape
@@ -55,8 +56,9 @@ class BlockSummary:
     path : attribute names from the top of the model, "" for the top itself; kind : its class
     same_as : the path at which this Block stands too, and is counted; else None
     calls : how often it is called in one call of the model
-    outputs : their types, `f32[8,64,112,112]`, equal ones once
-    parameters, trainable : numbers in its parameters, each parameter once in the model; None while a shape is unknown
+    outputs : their types, `f32[8,64,112,112]`, equal ones once; shapes : the same as (shape, dtype name)
+    parameters, trainable : numbers in its parameters, each parameter once; None while a shape is unknown; 0 where the
+        Block is counted at another path
     multiply_adds, flop : of one call of the model, the backward included where training was asked for
     activations : bytes of the arrays that its operators compute; views take none
     """
@@ -71,6 +73,7 @@ class BlockSummary:
     multiply_adds: int = 0
     flop: int = 0
     activations: int = 0
+    shapes: list[tuple[tuple[int, ...], str]] = field(default_factory=list)
 
 
 @dataclass
@@ -226,7 +229,8 @@ def summary(
                 cache = access.graphs(net).twin(traces=access.is_active(net) or bool(access.graphs(net).pinned))
                 neutral = cache.neutral(spec, leaves)
             else:
-                neutral = trace_block(_Around(net), spec, own, training, keep=False, for_shapes=True)
+                with undoing_changes(net):
+                    neutral = trace_block(_Around(net), spec, own, training, keep=False, for_shapes=True)
     except (ShapeError, DTypeError):
         raise
     except HybridLabError as error:
@@ -270,6 +274,9 @@ def _ordered(net: Block, inputs: Mapping[Any, object]) -> list[object]:
 
 def _parameter_shapes(neutral: NeutralGraph, types: Sequence[tuple[Any, Any]]) -> dict[Parameter, Any]:
     """The shapes of a graph's parameters for these inputs, None inside for sizes that do not follow."""
+    own = {item: item.partial_shape for item in neutral.parameters}
+    if all(map(is_complete, own.values())):
+        return own
     graph = neutral.graph
     if neutral.unused:
         graph = Graph(graph.inputs, [*graph.outputs, *neutral.unused])
@@ -330,6 +337,7 @@ class _Tree:
                 self._float32.update(map(id, (*own, *access.stay_float32(block, wanted))))
         self._by_path = {row.path: row for row in self.rows}
         self._lines: dict[str, tuple[BlockSummary, ...]] = {}
+        self._below: dict[int, dict[str, tuple[str, Block]]] = {}
 
     def dtype(self, parameter: Parameter) -> np.dtype:
         """The dtype of a parameter; what `cast` would make it where another one was asked for."""
@@ -339,20 +347,31 @@ class _Tree:
         return np.dtype("float32") if id(parameter) in self._float32 else self._wanted
 
     def count_parameters(self, result: ModelSummary, shapes: Mapping[Parameter, Any]) -> None:
-        """Add the parameters, each one once, to the Block that has it and to those around."""
-        seen: set[int] = set()
+        """Add the parameters to the Blocks that have them and to those around, to each Block once."""
+        sizes: dict[Parameter, int | None] = {}
+        owners: dict[Parameter, list[str]] = {}
         for row in self.rows:
             for item in access.own_parameters(self.blocks[row.path]).values() if row.same_as is None else ():
-                if id(item) in seen:
-                    continue
-                seen.add(id(item))
-                shape: Any = shapes.get(item) or item.partial_shape
-                size = prod(shape) if is_complete(shape) else None
-                for around in self._line(row.path):
-                    around.parameters = _sum(around.parameters, size)
-                    if item.grad_req != "null":
-                        around.trainable = _sum(around.trainable, size)
-                result.parameter_bytes += (size or 0) * self.dtype(item).itemsize
+                owners.setdefault(item, []).append(row.path)
+                if item not in sizes:
+                    shape: Any = shapes.get(item) or item.partial_shape
+                    sizes[item] = prod(shape) if is_complete(shape) else None
+        if len(owners) == sum(map(len, owners.values())) and all(row.same_as is None for row in self.rows):
+            for item, (path,) in owners.items():
+                self._count(item, sizes[item], self._line(path))
+        else:  # a Block counts also what stands below it and elsewhere too
+            for row in self.rows:
+                if row.same_as is None:
+                    below = blocks_below(self.blocks[row.path])
+                    for item in {each: None for _, block in below for each in access.own_parameters(block).values()}:
+                        self._count(item, sizes[item], [row])
+        result.parameter_bytes = sum((size or 0) * self.dtype(item).itemsize for item, size in sizes.items())
+
+    def _count(self, item: Parameter, size: int | None, rows: Iterable[BlockSummary]) -> None:
+        for row in rows:
+            row.parameters = _sum(row.parameters, size)
+            if item.grad_req != "null":
+                row.trainable = _sum(row.trainable, size)
 
     def add(self, graph: Graph, backward: bool) -> None:
         """Add the work of a graph's operators to their Blocks."""
@@ -389,6 +408,7 @@ class _Tree:
                 text = format_type(value.shape, value.dtype)
                 if text not in row.outputs and any(row not in reader for reader in readers):
                     row.outputs.append(text)
+                    row.shapes.append((value.shape, value.dtype.name))
 
     def _of(self, node: Node) -> tuple[BlockSummary, ...]:
         return self._of_scope(str(node.scope))
@@ -410,10 +430,13 @@ class _Tree:
         children = access.children(block)
         if name in children:
             return name, children[name]
-        for path, _, other, _ in walk(block):
-            if path and other.name == name:
-                return path, other
-        return None
+        below = self._below.get(id(block))
+        if below is None:
+            below = self._below[id(block)] = {}
+            for path, _, other, _ in walk(block):
+                if path:
+                    below.setdefault(other.name, (path, other))
+        return below.get(name)
 
     def _line(self, path: str) -> tuple[BlockSummary, ...]:
         """The row of a path, those above it before; of a path without a row, those of the nearest ones above."""

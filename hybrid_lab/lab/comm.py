@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 #: Requests whose replies are large, and have no number that a model computed, which might not be finite.
-_LARGE = frozenset({"tree", "graph"})
+_LARGE = frozenset({"tree", "graph", "summary"})
 
 
 def envelope(identity: str, kind: str, body: Mapping[str, object]) -> JsonObject:

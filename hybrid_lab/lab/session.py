@@ -17,6 +17,7 @@ from hybrid_lab.diagnostics.words import count
 from hybrid_lab.lab import actions, archives, files
 from hybrid_lab.lab.answers import Answers
 from hybrid_lab.lab.autosaves import autosave_data
+from hybrid_lab.lab.block_work import block_work
 from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.diagnostics import findings_by_path, lint_cells, lint_key, lint_rows, merged
 from hybrid_lab.lab.errors import RequestError
@@ -55,7 +56,15 @@ from hybrid_lab.lab.messages.measured import (
     WatchNanReply,
     WatchNanRequest,
 )
-from hybrid_lab.lab.messages.models import ChangesReply, ChangesRequest, ExplainReply, ModelsReply, TreeReply
+from hybrid_lab.lab.messages.models import (
+    ChangesReply,
+    ChangesRequest,
+    ExplainReply,
+    ModelsReply,
+    SummaryReply,
+    SummaryRequest,
+    TreeReply,
+)
 from hybrid_lab.lab.messages.saving import (
     ArchivesReply,
     ArchivesRequest,
@@ -227,6 +236,9 @@ class Session:
             return {"model": model, "whole": True, "blocks": []}
         counts = findings_by_path(findings, entry.name)
         return {"model": model, "whole": False, "blocks": changed_blocks(rows, entry.rows, entry.name, counts)}
+
+    def _on_summary(self, body: SummaryRequest) -> SummaryReply:
+        return block_work(self.registry.get(body["model"]).block, body, self._busy())
 
     def _on_graph(self, body: GraphRequest) -> GraphReply:
         entry = self.registry.get(body["model"])

@@ -37,7 +37,7 @@ Ask: TypeAlias = Callable[[str, JsonObject], Mapping[str, object]]
 
 LIMIT = 8 << 20
 """Compressed bytes of answers that a page holds; graphs of deeper Blocks are left out beyond it."""
-_PARTS = ("path", "program", "kind", "name", "what")
+_PARTS = ("path", "program", "kind", "name", "what", "inputs", "batch", "dtype")
 """What tells requests of one type apart; page.ts makes the same keys."""
 _CHEAP = ("memory", "engine", "gradients")
 _MEASURED = ("time", "values")
@@ -161,6 +161,7 @@ class _Recording:
         """What is about the whole model."""
         for kind in ("tree", "findings", "explain", "curves"):
             self._take(kind, {})
+        self._take("summary", {"inputs": "", "batch": 0, "dtype": ""})
         self.replies[_key("watch_nan", {})] = {"on": False}
         self.replies[_key("keep_inputs", {})] = {"on": False, "calls": []}
 

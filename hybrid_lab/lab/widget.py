@@ -30,6 +30,7 @@ from hybrid_lab.lab.svg import clean_svg
 ALLOWED = frozenset(
     {
         "tree",
+        "summary",
         "graph",
         "findings",
         "explain",

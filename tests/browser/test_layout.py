@@ -54,7 +54,7 @@ PLACES = """view => {
     return [x, y, width, height].map(value => Math.round(value * 10) / 10).join(' ');
   };
   const places = { canvas: at(view.querySelector('.hl-canvas')), tree: at(view.querySelector('.hl-tree')) };
-  for (const row of view.querySelectorAll('[role=treeitem]')) places['row ' + row.dataset.path] = at(row);
+  for (const row of view.querySelectorAll('.hl-row')) places['row ' + row.dataset.path] = at(row);
   places.camera = view.querySelector('svg.hl-g > g').getAttribute('transform');
   return places;
 }"""
@@ -98,8 +98,8 @@ def test_nothing_moves_when_something_comes_or_goes(open_cells, where):
     notebook.run_cell(0)
     view = open_tab(notebook) if where == "tab" else panel
     drawn(view)
-    view.get_by_role("treeitem").nth(1).click()
-    view.get_by_role("treeitem").nth(0).click()
+    view.locator(".hl-row").nth(1).click()
+    view.locator(".hl-row").nth(0).click()
     page.wait_for_timeout(1500)
     drawn(view)
     kernel = "code => [...window.jupyterapp.shell.widgets('main')].find(it => it.sessionContext)"
@@ -143,7 +143,7 @@ def test_nothing_moves_when_something_comes_or_goes(open_cells, where):
     notebook.open_drawer("Training", view)
     same("curves")
     notebook.close_drawer(view)
-    view.get_by_role("treeitem").nth(2).click()
+    view.locator(".hl-row").nth(2).click()
     now = view.evaluate(PLACES)
     rows = [name for name in before if name.startswith("row")]
     assert {name: now[name] for name in [*rows, "canvas"]} == {name: before[name] for name in [*rows, "canvas"]}

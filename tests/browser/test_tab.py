@@ -22,7 +22,7 @@ def test_the_tab_shows_tree_graph_and_details_side_by_side(open_cells):
     page.set_viewport_size({"width": 2400, "height": 1000})
     panel.get_by_role("button", name="Open as a tab").click()
     tab = page.locator("#hybrid-lab-tab")
-    expect(tab.locator("[role=treeitem]").first).to_be_visible(timeout=30_000)
+    expect(tab.locator(".hl-row").first).to_be_visible(timeout=30_000)
     expect(tab.locator("svg .hl-g-node").first).to_be_visible(timeout=30_000)
     notebook.open_drawer("Details", tab)
     places = [tab.locator(part).bounding_box() for part in (".hl-tree", ".hl-canvas", ".hl-details")]
@@ -48,5 +48,5 @@ def test_what_was_looked_at_is_shown_again(open_cells):
     notebook.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
     notebook.wait_kernel()
     notebook.command("hybrid-lab:show-panel")
-    selected = panel.locator('[role=treeitem][aria-selected="true"]')
+    selected = panel.locator('.hl-row[aria-selected="true"]')
     expect(selected).to_have_attribute("data-path", "0", timeout=60_000)

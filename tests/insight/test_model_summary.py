@@ -170,7 +170,8 @@ def test_shared_and_repeated_blocks_count_their_parameters_once():
     assert summary.total.parameters == 12
     assert summary.total.multiply_adds == 3 * 2 * 9
     assert summary["again"].same_as == "first" and summary["again"].parameters == 0
-    assert summary["first"].calls == 2 and summary["tied"].parameters == 0
+    # A Block that shares a parameter with another one says how many it has, as in the tree; the whole counts it once.
+    assert summary["first"].calls == 2 and summary["tied"].parameters == 12
 
 
 def test_loops_count_every_step_and_choices_the_branch_that_does_most():

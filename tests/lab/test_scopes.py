@@ -22,6 +22,7 @@ def bodies(model):
         "models": {},
         "tree": own,
         "changes": own | {"since": 0},
+        "summary": own | {"inputs": "", "batch": 0, "dtype": ""},
         "graph": own | {"path": "", "program": ""},
         "overlay": own | {"path": "", "program": "", "kind": "memory", "data": ""},
         "values": own | {"path": "head", "name": "weight", "what": "data"},

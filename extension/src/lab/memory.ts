@@ -112,6 +112,9 @@ export class SizeMemory implements PaneMemory {
       this.sizes = {
         ...Object.fromEntries(shares.map(name => [name, saved[name] as number])),
         ...(saved.isTreeHidden === true && { isTreeHidden: true }),
+        ...(Array.isArray(saved.columns) && {
+          columns: saved.columns.filter(name => typeof name === 'string')
+        }),
         ...this.sizes
       };
     } catch {

@@ -104,7 +104,7 @@ export class HybridPanel extends Widget {
 
   protected override onActivateRequest(message: Message): void {
     super.onActivateRequest(message);
-    this.node.querySelector<HTMLElement>('[role=treeitem][tabindex="0"], button:not(:disabled)')?.focus();
+    this.node.querySelector<HTMLElement>('.hl-row[tabindex="0"], button:not(:disabled)')?.focus();
   }
 
   protected override onAfterShow(message: Message): void {

@@ -161,6 +161,27 @@ export const changesReply = record({
 });
 export type ChangesReply = Checked<typeof changesReply>;
 
+export const blockWork = record({
+  path: text,
+  counted_at: nullable(text),
+  calls: integer,
+  parameters: nullable(integer),
+  multiply_adds: nullable(integer),
+  flop: nullable(integer),
+  activations: nullable(integer),
+  outputs: list(tensor)
+});
+export type BlockWork = Checked<typeof blockWork>;
+
+export const summaryReply = record({
+  inputs: text,
+  what_if: flag,
+  headline: text,
+  missing: text,
+  blocks: list(blockWork)
+});
+export type SummaryReply = Checked<typeof summaryReply>;
+
 export const graphProgram = record({
   id: text,
   label: text,
@@ -892,6 +913,7 @@ export const REPLIES = {
   models: modelsReply,
   tree: treeReply,
   changes: changesReply,
+  summary: summaryReply,
   graph: graphReply,
   overlay: overlayReply,
   values: valuesReply,
@@ -968,6 +990,12 @@ export interface Requests {
   changes: {
     model: string;
     since: number;
+  };
+  summary: {
+    model: string;
+    inputs: string;
+    batch: number;
+    dtype: string;
   };
   graph: {
     model: string;

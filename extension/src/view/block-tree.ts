@@ -1,10 +1,11 @@
-// The tree of Blocks: ARIA tree, keyboard, search.
+// The tree of Blocks: ARIA tree, with columns a treegrid; keyboard, search.
 
 import { STATES } from '../protocol/messages';
 import type { BlockNode, OverlayItem } from '../protocol/messages';
 import { BlockIndex } from './block-index';
-import { append, h } from './dom';
+import { append, h, replace } from './dom';
 import { RowWindow } from './row-window';
+import type { ColumnId, TreeColumns } from './tree-columns';
 import { countText, plural, shapeText } from './words';
 
 /** One visible line of the tree. */
@@ -28,7 +29,11 @@ export interface BlockTreeEvents {
 export class BlockTree {
   readonly element: HTMLElement;
 
-  constructor(private readonly events: BlockTreeEvents) {
+  /** `columns`: numbers beside the Blocks; null where nothing can be counted. */
+  constructor(
+    private readonly events: BlockTreeEvents,
+    private readonly columns: TreeColumns | null = null
+  ) {
     this.search = h('input', {
       type: 'search',
       class: 'hl-input hl-tree-search',
@@ -60,8 +65,42 @@ export class BlockTree {
       }
     });
     this.empty = h('div', { class: 'hl-empty' }, 'No Block matches.');
-    this.window = new RowWindow(this.list, index => this.rowFor(index));
-    this.element = h('div', { class: 'hl-tree-part' }, this.search, this.count, this.list, this.empty);
+    this.body = h('div', { class: 'hl-tree-rows', role: 'none' });
+    this.head = h('div', { class: 'hl-tree-head', role: 'row' });
+    this.list.append(this.head, this.body);
+    this.window = new RowWindow(this.list, this.body, index => this.rowFor(index));
+    const tools = h('div', { class: 'hl-tree-tools' }, this.search, columns?.button);
+    this.element = h('div', { class: 'hl-tree-part' }, tools, this.count, this.list, this.empty);
+    this.showHead();
+    if (columns && typeof ResizeObserver !== 'undefined') {
+      new ResizeObserver(() => columns.resize(this.element.clientWidth)).observe(this.element);
+    }
+  }
+
+  /** Other columns are chosen, or their numbers came. */
+  showColumns(): void {
+    this.showHead();
+    this.render();
+  }
+
+  private showHead(): void {
+    const shown = this.columns?.shown ?? [];
+    this.list.setAttribute('role', shown.length > 0 ? 'treegrid' : 'tree');
+    this.list.classList.toggle('hl-tree-columns', shown.length > 0);
+    this.list.classList.toggle('hl-tree-what-if', this.columns?.isWhatIf ?? false);
+    this.body.setAttribute('role', shown.length > 0 ? 'rowgroup' : 'none');
+    this.head.hidden = shown.length === 0;
+    replace(
+      this.head,
+      h('span', { class: 'hl-row-block', role: 'columnheader' }, 'Block'),
+      ...shown.map(column =>
+        h(
+          'span',
+          { class: `hl-col hl-col-${column.id}`, role: 'columnheader', title: column.about },
+          column.head
+        )
+      )
+    );
   }
 
   get selected(): string | null {
@@ -172,12 +211,15 @@ export class BlockTree {
     const state = STATES[node.state];
     const why = node.why || state.meaning;
     const measured = this.measured.get(node.path);
-    const output = node.output.map(tensor => shapeText(tensor.shape)).join(' ');
+    const columns = this.columns?.shown ?? [];
+    const hasColumns = columns.length > 0;
+    const output = hasColumns ? '' : node.output.map(tensor => shapeText(tensor.shape)).join(' ');
     const details = h(
       'span',
       { class: 'hl-row-details' },
       output && h('span', { class: 'hl-row-output', title: 'Output shape of the last call' }, output),
       node.parameter_count !== 0 &&
+        !hasColumns &&
         h(
           'span',
           { class: 'hl-row-count', title: 'Size of all parameters, nested Blocks included' },
@@ -193,26 +235,24 @@ export class BlockTree {
           measured.short
         )
     );
-    const element = h(
-      'div',
-      {
-        class: `hl-row${hits?.has(node.path) ? ' hl-hit' : ''}`,
-        role: 'treeitem',
-        id: this.rowId(node.path),
-        'data-path': node.path,
-        'aria-level': row.level,
-        'aria-posinset': row.position,
-        'aria-setsize': row.siblings,
-        'aria-expanded': folder ? (open ? 'true' : 'false') : undefined,
-        'aria-selected': node.path === this.selectedPath ? 'true' : 'false',
-        tabindex: node.path === this.tabStop ? 0 : -1,
-        style: `--hl-level: ${row.level - 1}`
-      },
+    const element = h('div', {
+      class: `hl-row${hits?.has(node.path) ? ' hl-hit' : ''}`,
+      role: hasColumns ? 'row' : 'treeitem',
+      id: this.rowId(node.path),
+      'data-path': node.path,
+      'aria-level': row.level,
+      'aria-posinset': row.position,
+      'aria-setsize': row.siblings,
+      'aria-expanded': folder ? (open ? 'true' : 'false') : undefined,
+      'aria-selected': node.path === this.selectedPath ? 'true' : 'false',
+      tabindex: node.path === this.tabStop ? 0 : -1,
+      style: `--hl-level: ${row.level - 1}`
+    });
+    const block = hasColumns ? h('span', { class: 'hl-row-block', role: 'gridcell' }) : element;
+    append(block, [
       h('span', { class: 'hl-twisty', 'aria-hidden': 'true' }, folder ? (open ? '▾' : '▸') : ''),
       h('span', { class: 'hl-row-name' }, node.attr || node.name),
-      h('span', { class: 'hl-row-class' }, node.class)
-    );
-    append(element, [
+      h('span', { class: 'hl-row-class' }, node.class),
       node.shared_with !== null &&
         h('span', { class: 'hl-chip', title: `The same Block as ${node.shared_with}` }, 'shared'),
       h('span', { class: `hl-chip hl-state-${node.state}`, title: why }, state.word),
@@ -224,7 +264,24 @@ export class BlockTree {
         ),
       details
     ]);
+    if (block !== element) {
+      append(element, [block, ...columns.map(column => this.cellFor(column.id, node))]);
+    }
     return element;
+  }
+
+  private cellFor(id: ColumnId, node: BlockNode): HTMLElement {
+    const cell = this.columns?.cell(id, node) ?? { text: '', title: '' };
+    return h(
+      'span',
+      {
+        class: `hl-col hl-col-${id}`,
+        role: 'gridcell',
+        title: cell.title,
+        ...(cell.share !== undefined && { style: `--hl-part: ${cell.share.toFixed(4)}` })
+      },
+      cell.text
+    );
   }
 
   private onClick(event: MouseEvent): void {
@@ -334,7 +391,7 @@ export class BlockTree {
   }
 
   private nodeAt(target: EventTarget | null): BlockNode | null {
-    const element = target instanceof Element ? target.closest('[role=treeitem]') : null;
+    const element = target instanceof Element ? target.closest('.hl-row') : null;
     const path = element?.getAttribute('data-path');
     return path !== null && path !== undefined ? this.node(path) : null;
   }
@@ -348,7 +405,7 @@ export class BlockTree {
     if (path === undefined || place === undefined) {
       return;
     }
-    this.list.querySelector('[role=treeitem][tabindex="0"]')?.setAttribute('tabindex', '-1');
+    this.list.querySelector('.hl-row[tabindex="0"]')?.setAttribute('tabindex', '-1');
     this.tabStop = path;
     const element = this.window.reveal(place);
     element?.setAttribute('tabindex', '0');
@@ -360,6 +417,8 @@ export class BlockTree {
   private readonly list: HTMLElement;
   private readonly count: HTMLElement;
   private readonly empty: HTMLElement;
+  private readonly head: HTMLElement;
+  private readonly body: HTMLElement;
   private readonly window: RowWindow;
   private readonly prefix = `hl-tree-${Math.random().toString(36).slice(2, 8)}`;
   private index: BlockIndex | null = null;

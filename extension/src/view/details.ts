@@ -31,7 +31,24 @@ export class Details {
   constructor(private readonly events: DetailsEvents) {}
 
   clear(): void {
+    this.path = null;
     replace(this.element);
+  }
+
+  /** What is counted in the Block at a path, as rows. */
+  workOf: (path: string) => readonly [string, string][] = () => [];
+
+  /** Show what is counted in the Block that is shown, if one is. */
+  showWork(): void {
+    this.element.querySelectorAll('.hl-fact-work').forEach(row => row.remove());
+    const { path } = this;
+    if (path !== null) {
+      for (const [name, text] of this.workOf(path)) {
+        this.element
+          .querySelector('.hl-facts tbody')
+          ?.append(h('tr', { class: 'hl-fact-work' }, h('th', { scope: 'row' }, name), h('td', {}, text)));
+      }
+    }
   }
 
   /** What the overlay measured of what is shown; '' where it did not. */
@@ -56,6 +73,7 @@ export class Details {
 
   showBlock(block: BlockNode, modelName: string): void {
     const state = STATES[block.state];
+    this.path = block.path;
     replace(
       this.element,
       h('p', { class: 'hl-title' }, h('code', {}, accessPath(modelName, block.path))),
@@ -109,10 +127,12 @@ export class Details {
           )
         )
     );
+    this.showWork();
   }
 
   /** `frames`: the kernels and sessions around it, innermost first. */
   showNode(node: GraphNode, frames: readonly GraphBox[], modelName: string): void {
+    this.path = null;
     const attributes = Object.entries(node.attributes);
     replace(
       this.element,
@@ -136,6 +156,7 @@ export class Details {
 
   /** `operators`: the names of those inside; `frames`: the kernels and sessions around the box, innermost first. */
   showBox(box: GraphBox, frames: readonly GraphBox[], operators: readonly string[], modelName: string): void {
+    this.path = null;
     replace(
       this.element,
       h('p', { class: 'hl-title' }, h('code', {}, boxTitle(box).title)),
@@ -158,6 +179,9 @@ export class Details {
         )
     );
   }
+
+  /** The Block that is shown. */
+  private path: string | null = null;
 
   private parameterName(path: string, parameter: Parameter): Child {
     const { onNumbers } = this.events;

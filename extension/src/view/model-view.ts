@@ -28,6 +28,7 @@ import { numbersOf } from './numbers';
 import { Overlays } from './overlays';
 import { MakePanes, PaneMemory, Panes, fleetingMemory } from './panes';
 import { SavedValuesPart, SavesOptions } from './saved-values';
+import { TreeColumns } from './tree-columns';
 import { accessPath, parametersText, plural, tensorText } from './words';
 
 export interface ModelViewOptions {
@@ -38,6 +39,8 @@ export interface ModelViewOptions {
   sizes?: PaneMemory;
   /** Tabs of the drawer between findings and report. */
   tabs?: readonly ViewTab[];
+  /** The view has a tab of its own: where it is wide, the tree has columns at first. */
+  isTab?: boolean;
   /** The model is in a file, where nothing runs and nothing can be measured. */
   isFile?: boolean;
   /** The saves of the model's file; absent where nothing can be reloaded. */
@@ -103,13 +106,20 @@ export class ModelView {
   readonly findingsPart = h('div', {});
 
   constructor(private readonly options: ModelViewOptions) {
-    this.tree = new BlockTree({
-      onSelect: node => this.onSelect(node),
-      onOpen: node => {
-        this.drawGraphOf(node.path);
-        this.drawer.open('details');
-      }
-    });
+    const sizes = options.sizes ?? fleetingMemory();
+    this.columns = options.isFile
+      ? null
+      : new TreeColumns(sizes, () => this.tree.showColumns(), options.isTab ?? false);
+    this.tree = new BlockTree(
+      {
+        onSelect: node => this.onSelect(node),
+        onOpen: node => {
+          this.drawGraphOf(node.path);
+          this.drawer.open('details');
+        }
+      },
+      this.columns
+    );
     this.banner = new Banner(
       {
         onBlock: path => this.reveal(path),
@@ -168,6 +178,11 @@ export class ModelView {
         onNumbers: (path: string, parameter: Parameter) => void this.showNumbers(path, parameter)
       })
     });
+    if (this.columns) {
+      const { columns } = this;
+      this.details.workOf = path => columns.facts(path);
+      columns.onWork = () => this.details.showWork();
+    }
     this.overlays = new Overlays(this.graph, blocks => {
       this.tree.measure(blocks);
       this.showMeasured();
@@ -192,7 +207,6 @@ export class ModelView {
     );
     this.findingsPart.append(this.findings.element, this.othersSection);
     this.report = h('pre', { class: 'hl-report', tabindex: 0, 'aria-label': 'Report' });
-    const sizes = options.sizes ?? fleetingMemory();
     this.drawer = new Drawer('About the model', sizes, {
       onShow: id => {
         this.onTab(id);
@@ -217,7 +231,7 @@ export class ModelView {
     this.graph.area.append(this.overlays.element, this.peek);
     const graphPane = h('div', { class: 'hl-graph-pane' }, this.graph.element);
     const treePane = h('div', { class: 'hl-tree-pane' }, this.tree.element);
-    this.panes = options.panes(treePane, graphPane, sizes);
+    this.panes = options.panes(treePane, graphPane, sizes, options.isTab ?? false);
     this.treeButton = button('Tree', () => (this.panes.isTreeShown = !this.panes.isTreeShown), {
       class: 'hl-button hl-icon hl-icon-tree',
       title: 'Show or hide the tree of Blocks',
@@ -246,7 +260,8 @@ export class ModelView {
       this.drawer.element,
       this.complaint,
       this.notices.element,
-      this.graph.hits
+      this.graph.hits,
+      this.columns?.panel
     );
     this.body = body;
     this.element = h('div', { class: 'hl-stage' }, body, this.drawer.strip);
@@ -354,6 +369,7 @@ export class ModelView {
       this.requester = requester;
       this.overlays.connect(this.options.isFile ? null : requester);
       this.banner.connect(this.options.isFile ? null : requester);
+      this.columns?.connect(requester);
       this.drawnKey = '';
       void this.draw();
       this.onTab(this.drawer.current);
@@ -396,6 +412,7 @@ export class ModelView {
     );
     this.headline.title = this.headline.textContent ?? '';
     this.tree.show(root, model.id);
+    this.columns?.show(model, root.parameter_count);
     if (isNew) {
       this.comparison.close();
       this.isChosen = false;
@@ -753,6 +770,7 @@ export class ModelView {
   }
 
   private readonly tree: BlockTree;
+  private readonly columns: TreeColumns | null;
   private readonly body: HTMLElement;
   /** The pixels of the view in which the graph is, and its size. */
   private room: Room = { left: 0, top: 0, width: 0, height: 0 };

@@ -136,6 +136,7 @@ export class PanelView {
       layout: options.layout,
       panes: options.panes,
       ...(options.sizes && { sizes: options.sizes }),
+      isTab: options.isTab ?? false,
       tabs: [
         { id: 'results', name: 'Results', content: results },
         {

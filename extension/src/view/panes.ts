@@ -1,6 +1,6 @@
 // What a model's view needs of the panes that hold its tree and its graph.
 
-/** Shares of the room, from 0 to 1, that the user has given to the parts of a view. */
+/** Shares of the room, from 0 to 1, that the user has given to the parts of a view, and what of them is shown. */
 export interface PaneSizes {
   /** The tree beside the graph, and above it. */
   beside?: number;
@@ -10,6 +10,8 @@ export interface PaneSizes {
   below?: number;
   /** Whether the tree is folded away. */
   isTreeHidden?: boolean;
+  /** The columns of the tree that were chosen; absent: as many as its width suggests. */
+  columns?: readonly string[];
 }
 
 /** Where sizes are remembered. */
@@ -29,8 +31,13 @@ export interface Panes {
   onTreeShown: () => void;
 }
 
-/** Makes the panes of a tree and a graph. */
-export type MakePanes = (tree: HTMLElement, graph: HTMLElement, memory: PaneMemory) => Panes;
+/** Makes the panes of a tree, which may have columns, and a graph. */
+export type MakePanes = (
+  tree: HTMLElement,
+  graph: HTMLElement,
+  memory: PaneMemory,
+  hasColumns: boolean
+) => Panes;
 
 /** Sizes that last as long as the view. */
 export function fleetingMemory(): PaneMemory {

@@ -1,7 +1,5 @@
 // Rows of a list: all of them where they are few; of many only those in view, and the one that has to stay.
 
-import { h } from './dom';
-
 /** Up to so many rows are all there, and may be of any height. */
 const MANY = 200;
 /** Height of each of many rows, in pixels; also in the style sheet. */
@@ -12,9 +10,10 @@ const MARGIN = 12;
 const UNKNOWN = 480;
 
 export class RowWindow {
-  /** `make`: the element of a row. */
+  /** `list` scrolls `body`, which holds the rows, below a head if there is one; `make`: the element of a row. */
   constructor(
     private readonly list: HTMLElement,
+    private readonly body: HTMLElement,
     private readonly make: (index: number) => HTMLElement
   ) {
     list.addEventListener('scroll', () => {
@@ -30,10 +29,10 @@ export class RowWindow {
     this.count = count;
     this.kept = kept;
     this.elements.clear();
-    this.list.replaceChildren();
-    this.list.classList.toggle('hl-tree-many', this.isPartial);
+    this.body.replaceChildren();
+    this.body.classList.toggle('hl-tree-many', this.isPartial);
+    this.body.style.height = this.isPartial ? `${count * HEIGHT}px` : '';
     if (this.isPartial) {
-      this.list.append(h('div', { role: 'none', style: `height: ${count * HEIGHT}px` }));
       this.list.scrollTop = top;
     }
     this.fill();
@@ -86,7 +85,7 @@ export class RowWindow {
       }
       const later = Math.min(...[...this.elements.keys()].filter(other => other > index));
       this.elements.set(index, element);
-      this.list.insertBefore(element, this.elements.get(later) ?? null);
+      this.body.insertBefore(element, this.elements.get(later) ?? null);
     }
   }
 
@@ -95,7 +94,7 @@ export class RowWindow {
   }
 
   private get viewHeight(): number {
-    return this.list.clientHeight || UNKNOWN;
+    return this.list.clientHeight - this.body.offsetTop || UNKNOWN;
   }
 
   private readonly elements = new Map<number, HTMLElement>();

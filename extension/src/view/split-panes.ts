@@ -9,6 +9,8 @@ const SIDE_BY_SIDE = 440;
 /** How large the tree is at first: a share of the room, between two sizes in pixels. */
 const FIRST = {
   horizontal: { share: 0.28, least: 170, most: 360 },
+  /** With columns, in a room of at least so many pixels. */
+  columns: { share: 0.42, least: 320, most: 560, room: 740 },
   vertical: { share: 0.36, least: 96, most: 420 }
 } as const;
 /** Pixels that an arrow key moves the bar. */
@@ -16,7 +18,8 @@ const STEP = 24;
 /** Milliseconds from a move to its being remembered. */
 const MOMENT = 100;
 
-export const splitPanes: MakePanes = (tree, graph, memory) => new SplitPanes(tree, graph, memory);
+export const splitPanes: MakePanes = (tree, graph, memory, hasColumns) =>
+  new SplitPanes(tree, graph, memory, hasColumns);
 
 class SplitPanes implements Panes {
   readonly element = h('div', { class: 'hl-panes' });
@@ -24,7 +27,8 @@ class SplitPanes implements Panes {
   constructor(
     tree: HTMLElement,
     graph: HTMLElement,
-    private readonly memory: PaneMemory
+    private readonly memory: PaneMemory,
+    private readonly hasColumns: boolean
   ) {
     this.tree = new Widget({ node: tree });
     this.split = new SplitPanel({ spacing: 5 });
@@ -88,7 +92,8 @@ class SplitPanes implements Panes {
     if (orientation) {
       const { clientWidth, clientHeight } = this.element;
       const room = orientation === 'horizontal' ? clientWidth : clientHeight;
-      const { share, least, most } = FIRST[orientation];
+      const isWide = this.hasColumns && orientation === 'horizontal' && room >= FIRST.columns.room;
+      const { share, least, most } = FIRST[isWide ? 'columns' : orientation];
       const first = Math.min(most, Math.max(least, share * room)) / room;
       this.set(this.memory.read()[ROLES[orientation]] ?? first);
     }

@@ -32,6 +32,30 @@ export function countText(count: number | null): string {
   return String(count);
 }
 
+/** Three digits, as `mx.summary` writes them: `25.6 M`, `4.09 G`; small numbers as they are. */
+export function preciseText(count: number): string {
+  let left = count;
+  for (const unit of ['', ' k', ' M', ' G', ' T']) {
+    if (left < 999.5 || unit === ' T') {
+      return unit === '' || left >= 999.5 ? left.toFixed(0) + unit : Number(left.toPrecision(3)) + unit;
+    }
+    left /= 1000;
+  }
+  return String(count);
+}
+
+/** Bytes of memory, as the kernel writes them: `12 B`, `1.5 KiB`, `3.2 MiB`. */
+export function memoryText(bytes: number): string {
+  let left = bytes;
+  for (const unit of ['B', 'KiB', 'MiB', 'GiB']) {
+    if (left < 1024 || unit === 'GiB') {
+      return unit === 'B' ? `${left} B` : `${left.toFixed(1)} ${unit}`;
+    }
+    left /= 1024;
+  }
+  return '';
+}
+
 /** `61.7 k parameters`; null while shapes are not known. */
 export function parametersText(count: number | null): string {
   return count === null ? 'parameters not known before the first call' : `${countText(count)} parameters`;

@@ -3,6 +3,7 @@
 
 import styles from '../../style/base.css';
 import graphStyles from '../../style/graph.css';
+import columnsStyles from '../../style/columns.css';
 import followStyles from '../../style/follow.css';
 import frameStyles from '../../style/frame.css';
 import overlayStyles from '../../style/overlay.css';
@@ -27,7 +28,7 @@ interface Recorded {
 }
 
 /** The parts of a request that tell replies apart, in the order in which the kernel writes them into a key. */
-const PARTS = ['path', 'program', 'kind', 'name', 'what'] as const;
+const PARTS = ['path', 'program', 'kind', 'name', 'what', 'inputs', 'batch', 'dtype'] as const;
 
 /** The key of a request, as `shared_page.py` makes it. */
 export function keyOf(type: RequestType, body: object): string {
@@ -100,7 +101,7 @@ async function show(): Promise<void> {
   const root = h(
     'div',
     { class: 'hl-root hl-wide hl-shared' },
-    h('style', {}, styles, frameStyles, graphStyles, overlayStyles, followStyles, pageStyles),
+    h('style', {}, styles, frameStyles, graphStyles, overlayStyles, followStyles, columnsStyles, pageStyles),
     tools,
     view.element,
     about

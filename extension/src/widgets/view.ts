@@ -3,6 +3,7 @@
 import type { AnyModel, RenderProps } from '@anywidget/types';
 import styles from '../../style/base.css';
 import graphStyles from '../../style/graph.css';
+import columnsStyles from '../../style/columns.css';
 import followStyles from '../../style/follow.css';
 import frameStyles from '../../style/frame.css';
 import overlayStyles from '../../style/overlay.css';
@@ -136,7 +137,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   const root = h(
     'div',
     { class: 'hl-root hl-wide' },
-    h('style', {}, styles, frameStyles, graphStyles, overlayStyles, followStyles),
+    h('style', {}, styles, frameStyles, graphStyles, overlayStyles, followStyles, columnsStyles),
     tools,
     menu.panel,
     h('div', { class: 'hl-line' }, view.banner.element),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -82,9 +82,28 @@ def arguments(inputs: object, dtype: DTypeLike = "float32") -> tuple[Any, ...]:
 
 def weight_dtype(block: Block) -> Any:
     """The dtype of the first weight of a model, with which it takes floating inputs; float32 where there is none."""
-    parameters = block.collect_params().values()
-    weights = [each for each in parameters if len(each.partial_shape or ()) > 1] or [*parameters]
-    return next((each.dtype for each in weights if is_floating(dtype_of(each.dtype))), "float32")
+    first: Any = None
+    has_weights = False
+    for each in _parameters(block):
+        is_weight = len(each.partial_shape or ()) > 1
+        if is_floating(dtype_of(each.dtype)):
+            if is_weight:
+                return each.dtype
+            first = first or each.dtype
+        has_weights = has_weights or is_weight
+    return "float32" if first is None or has_weights else first
+
+
+def _parameters(block: Block) -> Iterator[Parameter]:
+    """The parameters of a Block and of those below it, in their order."""
+    seen: set[Block] = set()
+    stack = [block]
+    while stack:
+        each = stack.pop()
+        if each not in seen:
+            seen.add(each)
+            yield from tuple(each._reg_params.values())
+            stack += reversed(tuple(each._children.values()))
 
 
 def _described(item: object) -> tuple[tuple[int, ...], np.dtype] | None:

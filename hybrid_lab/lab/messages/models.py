@@ -129,3 +129,49 @@ class ExplainReply(TypedDict):
     """The text of `mx.explain`."""
 
     text: str
+
+
+class BlockWork(TypedDict):
+    """What one call of the model needs in a Block and all below it, as `mx.summary` counts it.
+
+    counted_at : the path of the Block's first place, if this is a later one; its parameters are counted there, and its
+        calls where the same Block around it makes them
+    calls : how often the Block is called; 0: not at all
+    multiply_adds, flop, activations (bytes) : null where they are not known, and where the Block is not called
+    """
+
+    path: str
+    counted_at: str | None
+    calls: int
+    parameters: int | None
+    multiply_adds: int | None
+    flop: int | None
+    activations: int | None
+    outputs: list[Tensor]
+
+
+class SummaryReply(TypedDict):
+    """`mx.summary` of a model. Nothing runs.
+
+    inputs : their types, `f32[8,3,224,224]`; what_if : they are not those of the last call
+    headline : the totals in one line; missing : why numbers are not known, else ""
+    blocks : in the order of the tree; none where nothing is known
+    """
+
+    inputs: str
+    what_if: bool
+    headline: str
+    missing: str
+    blocks: list[BlockWork]
+
+
+class SummaryRequest(ModelRequest):
+    """What a model would be called with.
+
+    inputs : shapes as the user types them, `32 x 3 x 224 x 224`; "": those of the last call
+    batch : the length of the first axis; 0: as it is; dtype : of inputs and parameters; "": as they are
+    """
+
+    inputs: str
+    batch: int
+    dtype: str

@@ -37,7 +37,7 @@ from .measured import (
     WatchNanReply,
     WatchNanRequest,
 )
-from .models import ChangesReply, ChangesRequest, ExplainReply, ModelsReply, TreeReply
+from .models import ChangesReply, ChangesRequest, ExplainReply, ModelsReply, SummaryReply, SummaryRequest, TreeReply
 from .saving import (
     ArchivesReply,
     ArchivesRequest,
@@ -70,6 +70,7 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "models": (EmptyRequest, ModelsReply),
     "tree": (ModelRequest, TreeReply),
     "changes": (ChangesRequest, ChangesReply),
+    "summary": (SummaryRequest, SummaryReply),
     "graph": (GraphRequest, GraphReply),
     "overlay": (OverlayRequest, OverlayReply),
     "values": (ValuesRequest, ValuesReply),
