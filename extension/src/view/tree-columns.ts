@@ -339,7 +339,6 @@ export class TreeColumns {
     this.button.title = reply.what_if
       ? `Columns of the tree, counted for ${reply.inputs}`
       : 'Columns of the tree';
-    this.reset.disabled = !reply.what_if;
     this.onChange();
     this.onWork();
   }
