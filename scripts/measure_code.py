@@ -41,6 +41,7 @@ ORDER = (
     ("io", "recordio"),
     ("image",),
     ("contrib.text", "kvstore"),
+    ("distributed",),
     ("gluon",),
     ("executor",),
     ("model",),

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike, fspath
 from typing import Any, Protocol, TypeAlias
 
@@ -32,6 +33,7 @@ from hybrid_lab.module import BaseModule
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import all_states, set_all_states
 
+from . import workers
 from .parts import Models, Placing, by_name, is_resumable, module_restoring, module_state
 
 _NAME = re.compile(r"step-(\d{8,})\.hlab", re.ASCII)
@@ -88,6 +90,10 @@ class Manager:
     position, gradients of parameters with grad_req='add', and the states of the random numbers of this package, NumPy
     and Python. Files are written atomically: a killed process leaves complete checkpoints only. Several processes may
     write into one folder.
+
+    Workers that train together (`mx.kv.create("dist_sync")`) all call `save` and `restore`: rank 0 writes one file,
+    with the random states and the loader's position of each. Another number of workers may continue from it: a loader
+    with a DistributedSampler shares what is left of the epoch. All workers read the same folder.
 
     A training of several models, such as a GAN, gives lists or dicts:
 
@@ -159,6 +165,36 @@ class Manager:
         step = _whole(step)
         if self._every is not None and step % self._every:
             return None
+        joined = workers.workers()
+        if joined is None:
+            return self._write(step, metric, aux, self._own_parts(), {})
+        with boundary.lock:
+            own = self._own_parts()
+            everybody = workers.gathered(joined, {name: part for name, part in own.items() if name != "gradients"})
+            own["gradients"] = workers.summed(joined, own["gradients"])
+            return workers.on_first(joined, lambda: self._write(step, metric, aux, own, {"workers": everybody}))
+
+    def _own_parts(self) -> dict[str, Any]:
+        """What differs from worker to worker."""
+        parts = {
+            "random": all_states(),
+            "loader": next(iter(_states(self._loaders).values()), None),
+            "gradients": _gradients(self._net),
+        }
+        if len(self._loaders) > 1:
+            parts["loaders"] = _states(self._loaders)
+        if self._metrics:
+            parts["metrics"] = _states(self._metrics)
+        return parts
+
+    def _write(
+        self,
+        step: int,
+        metric: object,
+        aux: Mapping[str, object] | None,
+        own: Mapping[str, Any],
+        others: dict[str, Any],
+    ) -> str:
         with writing(self.folder):
             os.makedirs(self.folder, exist_ok=True)
         temporary.remove_stale(self.folder)
@@ -172,21 +208,18 @@ class Manager:
                     "step": step,
                     "metric": _number(metric),
                     "number": max((each.number for each in self.list()), default=0) + 1,
-                    "random": all_states(),
-                    "loader": next(iter(_states(self._loaders).values()), None),
-                    "gradients": _gradients(self._net),
+                    **own,
                     **self._further_parts(),
+                    **others,
                 },
             )
         self._remove_old(path)
         return path
 
     def _further_parts(self) -> dict[str, Any]:
-        """The states of several loaders and Trainers, of metrics and of Modules, for a checkpoint."""
+        """The states of several Trainers, and of Modules, for a checkpoint."""
         parts = {
-            "loaders": _states(self._loaders) if len(self._loaders) > 1 else {},
             "trainers": {name: each for name, each in self._trainers.items() if name},
-            "metrics": _states(self._metrics),
             "modules": {name: module_state(each) for name, each in self._modules.items()},
         }
         return {name: part for name, part in parts.items() if part}
@@ -229,6 +262,22 @@ class Manager:
         """
         if step is not None:
             step = _whole(step)
+        joined = workers.workers()
+        if joined is None:
+            return self._restore_newest(step)
+        point: Checkpoint | None = None
+
+        def choose() -> str | None:
+            nonlocal point
+            point = self._restore_newest(step)
+            return None if point is None else os.path.basename(point.path)
+
+        name = workers.on_first(joined, choose)
+        if name is not None and point is None:
+            point = self._continue_from(os.path.join(self.folder, name))
+        return point
+
+    def _restore_newest(self, step: int | None) -> Checkpoint | None:
         for _ in range(_ATTEMPTS):
             found = self.list()
             if step is not None:
@@ -256,6 +305,7 @@ class Manager:
         if saved is None:
             raise ArchiveError(_NONE_HERE, path=path)
         point = _described(saved, path, {})
+        saved = workers.own_part(saved)
         gradients = _gradients_in(self._net, saved, path)
         random = all_states()
         if not self._loaders and saved.get("loader") is not None:
@@ -274,9 +324,10 @@ class Manager:
         restoring = [module_restoring(each, modules[name], path) for name, each in self._modules.items()]
         placing = Placing()
         try:
-            for parts, states in ((self._loaders, loaders), (self._metrics, saved.get("metrics") or {})):
-                for name, part in parts.items():
-                    placing.put(part, states[name])
+            for name, part in self._loaders.items():
+                placing.put(part, partial(workers.put_loader, part, loaders[name], saved))
+            for name, part in self._metrics.items():
+                placing.put(part, partial(part.set_state, saved["metrics"][name]))
             set_all_states(saved.get("random") or {})  # tried before the model changes
             set_all_states(random)
             several = [(name, trainers[name], each) for name, each in self._trainers.items() if name]
@@ -286,10 +337,10 @@ class Manager:
             raise
         for restore in restoring:
             restore()
-        set_all_states(saved["random"])
+        workers.set_random_states(saved)
         for parameter, values in gradients:
             for gradient, value in zip(parameter.list_grad(), values, strict=False):
-                gradient[:] = value
+                gradient[:] = value if workers.rank() == 0 else 0  # the sum over all workers
         return replace(point, aux=report.aux)
 
     def _names(self) -> Sequence[str]:
@@ -354,6 +405,9 @@ def _described(saved: Mapping[str, Any], path: str, aux: dict[str, Any]) -> Chec
     epoch = loader.get("epoch", 0) if isinstance(loader, Mapping) else 0
     if not all(type(each) is int for each in (step, number, epoch)) or not isinstance(metric, float | None):
         raise ArchiveError("damaged checkpoint: its step, number or metric is no number", path=path)
+    parts = saved.get("workers", [])
+    if not isinstance(parts, list) or not all(isinstance(each, Mapping) and "random" in each for each in parts):
+        raise ArchiveError("damaged checkpoint: the parts of its workers are not what was saved", path=path)
     return Checkpoint(step, metric, epoch, path, number, aux)  # type: ignore[arg-type]
 
 

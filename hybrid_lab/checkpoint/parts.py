@@ -67,10 +67,10 @@ class Placing:
     def __init__(self) -> None:
         self._before: list[tuple[Any, Any]] = []
 
-    def put(self, part: Any, state: object) -> None:  # noqa: ANN401 - anything with get_state and set_state
-        """Put one part there. Raises what `set_state` does; `undo` puts back those that were put before."""
+    def put(self, part: Any, place: Callable[[], None]) -> None:  # noqa: ANN401 - anything with get_state and set_state
+        """Put one part there by calling `place`. Raises what it does; `undo` puts back those that were put before."""
         before = copy.deepcopy(part.get_state())
-        part.set_state(state)
+        place()
         self._before.append((part, before))
 
     def undo(self) -> None:

@@ -16,6 +16,7 @@ from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchErr
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.distributed.store import DistributedStore
 from hybrid_lab.engines import early_import
 from hybrid_lab.ndarray import NDArray, changes, zeros
 from hybrid_lab.ndarray.tape import Leaf
@@ -25,6 +26,7 @@ from .own_store import OwnStore
 from .parameter import Parameter, merged_shape
 from .parameter_dict import ParameterDict
 from .step import boundary
+from .worker_gradients import WorkerGradients
 
 __all__ = ["StaleGradientError", "Trainer"]
 
@@ -63,12 +65,13 @@ class Trainer:
 
     params : `net.collect_params()`, or a list of Parameters; they must be initialized (shapes may be deferred)
     optimizer : a name with `optimizer_params` (learning_rate, wd, momentum, lr_scheduler ...), or an Optimizer
-    kvstore : a type of store in one process, 'local' or 'device', a KVStore, or None. Gradients of several contexts are
-        summed in this process, and every context is updated here, for each of them. A store of your own (see
-        KVStoreBase), or its registered name, sums them itself
+    kvstore : 'dist_sync' for several processes, which a launcher has started: gradients are summed over all of them,
+        and `batch_size` counts the samples of all (docs/distributed.md). Or 'local', 'device', a KVStore, or None.
+        Gradients of several contexts are summed in this process, and every context is updated here, for each of them.
+        A store of your own (see KVStoreBase), or its registered name, sums them itself
     update_on_kvstore : whether such a store updates the parameters; None leaves that to what it is capable of
     compression_params : given to such a store
-    Raises KVStoreError for a store of several processes, such as 'dist_sync'.
+    Raises WorkersError where 'dist_sync' finds no other workers, WorkersDifferError where they have other parameters.
     """
 
     #: The constructor makes the store. MXNet makes it later, which its tutorial on learning rates asks for.
@@ -103,11 +106,14 @@ class Trainer:
         self._kvstore = kvstores.create(kvstore) if isinstance(kvstore, str) else kvstore
         if not isinstance(self._kvstore, kvstores.KVStoreBase | None):
             raise SettingError(f"a Trainer's kvstore is None, a name or a KVStore, not {type(kvstore).__name__}")
-        self._own_store: OwnStore | None = None
+        self._own_store: OwnStore | WorkerGradients | None = None
         if self._kvstore is not None and type(self._kvstore) is not kvstores.KVStore:
             if compression_params:
                 self._kvstore.set_gradient_compression(compression_params)
-            self._own_store = OwnStore(self._kvstore, self._params, self._optimizer, update_on_kvstore)
+            if isinstance(self._kvstore, DistributedStore):
+                self._own_store = WorkerGradients(self._kvstore, self._params)
+            else:
+                self._own_store = OwnStore(self._kvstore, self._params, self._optimizer, update_on_kvstore)
         trainers.add(self)
         early_import.trains(parameter._shape for parameter in self._params)
 
@@ -184,17 +190,25 @@ class Trainer:
         check_switches("Trainer.step", ignore_stale_grad=ignore_stale_grad)
         self._check_fresh(ignore_stale_grad)
         if self._own_store is None or not self._own_store.updates:
-            self.allreduce_grads()
+            self._sum_gradients(ignore_stale_grad)
         self._update(batch_size, ignore_stale_grad)
 
     def allreduce_grads(self) -> None:
-        """Sum the gradients of every parameter over its contexts, as `step` does; `update` may follow."""
+        """Sum the gradients of every parameter over its contexts, and over all workers, as `step` does; `update` may
+        follow.
+        """
         if self._own_store is not None:
             self._own_store.refuse("allreduce_grads")
-            self._own_store.pushpull()
-            return
-        if len(self._contexts) < 2:
-            return
+        self._sum_gradients(False)
+
+    def _sum_gradients(self, ignore_stale_grad: bool) -> None:
+        workers = isinstance(self._own_store, WorkerGradients)
+        if len(self._contexts) > 1 and (workers or self._own_store is None):
+            self._sum_over_contexts()
+        if self._own_store is not None:
+            self._own_store.pushpull(workers and ignore_stale_grad)
+
+    def _sum_over_contexts(self) -> None:
         for parameter in self._params:
             if parameter.grad_req == "null" or parameter._data is None:
                 continue

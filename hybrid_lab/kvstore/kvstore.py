@@ -14,10 +14,13 @@ from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.optimizer import Optimizer, Updater
+from hybrid_lab.provided import Provided
 
 from .base import Key, KVStoreBase
 
 UpdateFunction = Callable[[Any, NDArray, NDArray], object]
+
+distributed_store: Provided[[str], KVStoreBase | None] = Provided("distributed_store")
 
 TYPES = ("local", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device", "device", "nccl")
 """Types of stores in one process. In MXNet they differ by where sums are computed; here the stored array says it."""
@@ -85,12 +88,16 @@ class KVStore(KVStoreBase):
         """
         for each, arrays in self._pairs(key, value):
             stored = self._stored(each)
-            total = _sum(arrays, stored)
+            total = self._total(each, arrays, stored)
             if self._updater is None:
                 with Mode(False, None):
                     total.copyto(stored)
             else:
                 self._updater(each, total, stored)
+
+    def _total(self, key: Key, arrays: Sequence[NDArray], stored: NDArray) -> NDArray:
+        """What a push of a key adds up to."""
+        return sum_of(arrays, stored)
 
     def pull(self, key: Key | Sequence[Key], out: Any = None, priority: int = 0, ignore_sparse: bool = True) -> None:
         """Copy the stored arrays to `out`: an array or a list of arrays for each key.
@@ -236,7 +243,7 @@ def read_states(updater: Updater, fname: str | PathLike[str]) -> None:
     updater.set_states(states)
 
 
-def _sum(arrays: Sequence[NDArray], target: NDArray) -> NDArray:
+def sum_of(arrays: Sequence[NDArray], target: NDArray) -> NDArray:
     """The sum of arrays on several devices, on the device of `target`."""
     total = arrays[0]
     with Mode(False, None):
@@ -248,20 +255,20 @@ def _sum(arrays: Sequence[NDArray], target: NDArray) -> NDArray:
 
 
 def create(name: str = "local") -> Any:
-    """A new store. Raises KVStoreError for the types of several processes (`dist_sync` ...), and for unknown ones.
+    """A new store. Raises KVStoreError for an unknown type.
 
-    name : "local", "device", or another of MXNet's names of the same; or a class given to `KVStoreBase.register`
+    name : "local", "device", or another of MXNet's names of the same; "dist_sync" for several processes, which a
+        launcher has started (`torchrun --nproc-per-node 2 train.py`); or a class given to `KVStoreBase.register`
     """
     if not isinstance(name, str):
         raise SettingError(f"create: the type of a KVStore is a string, not {type(name).__name__}")
     kind = name.lower()
     if kind in KVStoreBase.kv_registry:
         return KVStoreBase.kv_registry[kind]()
-    if "dist" in kind or kind in ("horovod", "byteps", "p3"):
-        raise KVStoreError(
-            f"a KVStore of the type {name!r} joins several processes, and there is no training in several processes "
-            "here; mx.kv.create('local') serves the devices of one"
-        )
+    if "dist" in kind or kind in ("horovod", "byteps", "p3", "nccl"):
+        store = distributed_store(kind)
+        if store is not None:
+            return store
     if kind not in TYPES:
         known = ", ".join([*TYPES, *KVStoreBase.kv_registry])
         raise KVStoreError(f"there is no KVStore of the type {name!r}; there are {known}")

@@ -384,7 +384,8 @@ class Module(BaseModule):
             for index, name in enumerate(self._exec_group.param_names)
             for place in range(count)
         }
-        scale = 1.0 / (self._exec_group.batch_size or 1)
+        workers = store.num_workers if isinstance(store, KVStore) else 1
+        scale = 1.0 / ((self._exec_group.batch_size or 1) * workers)
         if isinstance(optimizer, str):
             options = {"rescale_grad": scale, **dict(optimizer_params)}
             optimizer = optimizers.create(optimizer, sym=self._symbol, param_idx2name=names, **options)

@@ -24,6 +24,7 @@ _MASK = (1 << 64) - 1
 _MOST_DRAWS = 1 << 62  # no process gets there, and what it draws afterwards still fits into 64 bits
 _INITIALIZER_STREAM = 0x9E3779B97F4A7C15  # the golden ratio's bits: far from every seed a person types
 _EPOCH_STREAM = 0xC2B2AE3D27D4EB4F
+_WORKER_STREAM = 0x165667B19E3779F9
 
 
 class _Inner(threading.local):
@@ -48,6 +49,11 @@ class RandomState:
         with self._lock:
             self._seed = seed.__index__() & _MASK
             self._draws = self._initializer_draws = self._epochs = 0
+
+    def part(self, number: int) -> None:
+        """Continue in a stream of its own that follows from the seed and a number: of a worker among several."""
+        with self._lock:
+            self._seed = substream(self._seed ^ _WORKER_STREAM, number)
 
     def next_draws(self, count: int = 1) -> tuple[int, int]:
         """Use up `count` draws; returns (seed, number of the first)."""

@@ -122,9 +122,13 @@ def test_rows_are_pulled_into_row_sparse_arrays():
 
 
 def test_what_needs_several_processes_says_so():
-    for name in ("dist_sync", "dist_async", "dist_device_sync", "horovod"):
-        with pytest.raises(KVStoreError, match="several processes"):
+    for name in ("dist", "dist_sync", "dist_device_sync", "dist_sync_device", "horovod"):
+        with pytest.raises(mx.distributed.WorkersError, match="torchrun --nproc-per-node 2 train.py"):
             mx.kv.create(name)
+    for name in ("dist_async", "dist_device_async", "p3", "byteps", "dist_nonsense"):
+        with pytest.raises(KVStoreError, match="'dist_sync' sums the gradients of all workers"):
+            mx.kv.create(name)
+    assert mx.kv.create("nccl").num_workers == 1
     with pytest.raises(KVStoreError, match="local, "):
         mx.kv.create("lokal")
     kv = mx.kv.create("local_allreduce_cpu")

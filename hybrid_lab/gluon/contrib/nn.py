@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hybrid_lab import ndarray as nd
+from hybrid_lab.gluon.contrib import sync_norm
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import BatchNorm, Embedding, HybridSequential, Sequential
 from hybrid_lab.gluon.nn.conv import window
 from hybrid_lab.gluon.nn.registry import layer
+from hybrid_lab.ndarray import NDArray
 
 if TYPE_CHECKING:  # else they would be names of this public module
     from numpy.typing import DTypeLike
@@ -83,14 +85,28 @@ class SparseEmbedding(Embedding):
 
 @layer
 class SyncBatchNorm(BatchNorm):
-    """BatchNorm whose statistics several devices would share. One process computes here, so that it is BatchNorm.
+    """BatchNorm whose statistics in training are those of the batches of all workers, forward and backward.
 
-    num_devices : accepted and ignored
+    With one process, and in prediction, it is BatchNorm. The workers must have joined before the first call of the
+    hybridized network in training: make the Trainer, or the store, first.
+
+    num_devices : as in MXNet how many devices take part; all workers do, whatever is given
+    x : (n, channels, ...) -> the same; n may differ from worker to worker
+    Raises WorkersError where a graph for one process was traced before the workers joined.
     """
 
     def __init__(self, in_channels: int = 0, num_devices: int | None = None, **keywords: Unpack[BlockOptions]) -> None:
         super().__init__(axis=1, in_channels=in_channels, **keywords)
         self.num_devices = num_devices
+
+    def hybrid_forward(
+        self, F: Functions, x: Tensor, gamma: Tensor, beta: Tensor, running_mean: Tensor, running_var: Tensor
+    ) -> Tensor:
+        if not sync_norm.workers_train(self, self._kwargs["use_global_stats"], not isinstance(x, NDArray)):
+            return super().hybrid_forward(F, x, gamma, beta, running_mean, running_var)
+        settings = {key: self._kwargs[key] for key in ("momentum", "eps", "fix_gamma")}
+        operator: Any = F
+        return operator.Custom(x, gamma, beta, running_mean, running_var, op_type=sync_norm.NAME, **settings)
 
 
 class _PixelShuffle(HybridBlock):

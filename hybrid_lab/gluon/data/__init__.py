@@ -6,13 +6,22 @@ from . import vision
 from .batchify import default_batchify_fn, default_mp_batchify_fn
 from .dataloader import DataLoader
 from .dataset import ArrayDataset, Dataset, RecordFileDataset, SimpleDataset
-from .sampler import BatchSampler, FilterSampler, IntervalSampler, RandomSampler, Sampler, SequentialSampler
+from .sampler import (
+    BatchSampler,
+    DistributedSampler,
+    FilterSampler,
+    IntervalSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+)
 
 __all__ = [
     "ArrayDataset",
     "BatchSampler",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "FilterSampler",
     "IntervalSampler",
     "RandomSampler",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +16,7 @@ from ..step import boundary
 from .batchify import as_batch, default_batchify_fn
 from .dataset import ArrayDataset, Samples
 from .position import Position, sampler_state, set_sampler_state
-from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+from .sampler import BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler
 
 
 class DataLoader:
@@ -65,6 +66,7 @@ class DataLoader:
                 "batch_sampler replaces batch_size, shuffle, sampler and last_batch; give only one of the two"
             )
         self._dataset = dataset
+        self._batch_size = batch_size
         self._batch_sampler = batch_sampler
         self._batchify = batchify_fn
         self._workers = max(0, num_workers)
@@ -98,7 +100,8 @@ class DataLoader:
         """
         position = self._resumed or self._running
         where = {"sampler": sampler_state(self._batch_sampler)} if position is None else position.get_state()
-        return {"epoch": self.epoch, "samples": len(self._dataset), **where}
+        size = {} if self._batch_size is None else {"batch_size": self._batch_size}
+        return {"epoch": self.epoch, "samples": len(self._dataset), **size, **where}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration deliver the batches that were still to come where `get_state` was called.
@@ -110,15 +113,42 @@ class DataLoader:
             raise HybridLabError(
                 f"the data set has {len(self._dataset)} samples, that of the saved position {samples!r:.40}"
             )
-        epoch = state.get("epoch")
-        if type(epoch) is not int or epoch < 0:
-            raise HybridLabError(f"this is not a saved position of a DataLoader: its epoch is {epoch!r:.40}")
+        for key, number in (("epoch", state.get("epoch")), ("batch size", state.get("batch_size", 1))):
+            if type(number) is not int or number < 0:
+                raise HybridLabError(f"this is not a saved position of a DataLoader: its {key} is {number!r:.40}")
         if "start" in state:
             resumed = Position.resume(self._batch_sampler, state)
         else:
             set_sampler_state(self._batch_sampler, state.get("sampler"))
             resumed = None
-        self.epoch, self._resumed, self._running = epoch, resumed, None
+        self.epoch, self._resumed, self._running = state["epoch"], resumed, None
+
+    @property
+    def can_share(self) -> bool:
+        """Whether `share` can be called: the samples come from a DistributedSampler."""
+        return isinstance(self._batch_sampler, BatchSampler) and isinstance(
+            self._batch_sampler.sampler, DistributedSampler
+        )
+
+    def share(self, state: Mapping[str, Any], workers: int) -> None:
+        """Continue an epoch that another number of workers began: all loaders together give the samples that were left.
+
+        state : what `get_state` gave in one of them; workers : how many they were
+        Raises HybridLabError without a DistributedSampler, and for what is no such state.
+        """
+        sampler = getattr(self._batch_sampler, "sampler", None)
+        if not isinstance(sampler, DistributedSampler):
+            raise HybridLabError("only a loader with a DistributedSampler can share an epoch with other workers")
+        try:
+            place = (state.get("start") or state)["sampler"]["sampler"]
+            batches, size = state.get("delivered", 0), state["batch_size"]
+            taken = place["taken"] + batches * size * workers
+            sampler.set_epoch(place["epoch"])
+            sampler.resume(taken)
+            epoch = operator.index(state["epoch"])
+        except (LookupError, TypeError, AttributeError, HybridLabError) as error:
+            raise HybridLabError(f"this is not a saved position of a DataLoader: {error!r:.100}") from None
+        self.epoch, self._resumed, self._running = epoch, None, None
 
     def _one_epoch(self) -> Iterator[Any]:
         """The batches of an epoch, or those that are left of a resumed one."""

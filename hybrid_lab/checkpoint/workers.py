@@ -1,0 +1,116 @@
+"""Checkpoints of several workers: rank 0 writes one file with the state of each."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.words import first_line
+from hybrid_lab.distributed import Group, group
+from hybrid_lab.formats.archive.values import decode, encode
+from hybrid_lab.gluon.data import DataLoader
+from hybrid_lab.logger import logger
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.random_state import set_all_states, state
+
+Result = TypeVar("Result", bound=str | None)
+
+
+def workers() -> Group | None:
+    """The group of this process, if it has other workers."""
+    joined = group()
+    return joined if joined is not None and joined.size > 1 else None
+
+
+def rank() -> int:
+    """The number of this worker; 0 without others."""
+    joined = workers()
+    return 0 if joined is None else joined.rank
+
+
+def gathered(joined: Group, part: Mapping[str, object]) -> list[dict[str, Any]]:
+    """A part of a checkpoint of every worker, in the order of their ranks."""
+    tensors: dict[str, np.ndarray] = {}
+    data = encode(dict(part), tensors, "workers")
+    everybody = joined.gather([data, {name: _text(array) for name, array in tensors.items()}])
+    return [decode(data, {name: _array(text) for name, text in arrays.items()}) for data, arrays in everybody]
+
+
+def on_first(joined: Group, action: Callable[[], Result]) -> Result:
+    """Run an action on rank 0 alone, while the others wait; all of them get its result, or an error if it raises."""
+    result: Any = None
+    failure: Exception | None = None
+    if joined.rank == 0:
+        try:
+            result = action()
+        except Exception as error:
+            failure = error
+    told = joined.gather([result, "" if failure is None else f"{type(failure).__name__}: {first_line(failure)}"])
+    if failure is not None:
+        raise failure
+    result, why = told[0]
+    if why:
+        raise HybridLabError(f"rank 0 could not do it for all workers: {why}")
+    return result
+
+
+def summed(joined: Group, gradients: Mapping[str, list[NDArray]]) -> dict[str, list[NDArray]]:
+    """Gradients that are being added up, as the sums over all workers."""
+    sums = {name: [array.copy() for array in arrays] for name, arrays in gradients.items()}
+    for arrays in sums.values():
+        for array in arrays:
+            total = array.asnumpy()
+            joined.sum(total).wait()
+            array[:] = total
+    return sums
+
+
+def own_part(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint has for this worker. With another number of workers than it was saved with, that of rank 0."""
+    joined, parts = workers(), saved.get("workers") or []
+    rank, size = (0, 1) if joined is None else (joined.rank, joined.size)
+    if len(parts) == size and size > 1:
+        return {**saved, **parts[rank]}
+    return dict(saved)
+
+
+def is_of_others(saved: Mapping[str, Any]) -> bool:
+    """Whether a checkpoint was saved with another number of workers."""
+    joined = workers()
+    return max(len(saved.get("workers") or []), 1) != (1 if joined is None else joined.size)
+
+
+def set_random_states(saved: Mapping[str, Any]) -> None:
+    """Continue the random numbers. Workers that the checkpoint does not know get numbers of their own."""
+    joined = workers()
+    set_all_states(own_part(saved)["random"])
+    if joined is not None and is_of_others(saved) and joined.rank:
+        state.part(joined.rank)
+
+
+def put_loader(loader: Any, position: Any, saved: Mapping[str, Any]) -> None:
+    """Let a loader continue; where another number of workers began the epoch, these share what is left of it."""
+    count = max(len(saved.get("workers") or []), 1)
+    if not is_of_others(saved):
+        loader.set_state(position)
+    elif isinstance(loader, DataLoader) and loader.can_share:
+        loader.share(position, count)
+    else:
+        logger.warning(
+            f"the checkpoint is of {count} workers, and this loader has no DistributedSampler: its epoch begins anew"
+        )
+
+
+def _text(array: np.ndarray) -> str:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def _array(text: str) -> np.ndarray:
+    return np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)

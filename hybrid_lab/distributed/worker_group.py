@@ -1,0 +1,322 @@
+"""Group: the workers of one training, joined by torch.distributed; and what they do together."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import EngineUnavailable, SettingError
+from hybrid_lab.diagnostics.words import first_line
+
+from . import launchers
+from .errors import WorkerLostError, WorkersError, WorkerTimeoutError
+from .launchers import Place
+from .watch import Watch
+
+TIMEOUT = 600.0
+"""Seconds to wait for workers that are alive. `HYBRID_LAB_WORKERS_TIMEOUT` sets another number."""
+START_TIMEOUT = 120.0
+"""Seconds in which all workers must have started."""
+_LOOK = 0.25
+"""Seconds between two looks at who is lost, while a worker waits for the others."""
+_NAMING = 2.0
+"""Seconds to wait for the name of the worker that a broken connection belongs to."""
+
+joining: list[Callable[[], None]] = []
+"""Called before this process joins others; one that raises prevents it."""
+_group: Group | None = None
+
+
+class Pending:
+    """A sum or a copy between workers that is under way; `wait` ends it."""
+
+    __slots__ = ("_group", "_work")
+
+    def __init__(self, group: Group, work: Any) -> None:
+        self._group, self._work = group, work
+
+    def wait(self) -> None:
+        """Wait for the end. Raises WorkerLostError, WorkerTimeoutError."""
+        if self._work is not None:
+            self._group._wait(self._work)
+            self._work = None
+
+
+class Group:
+    """The workers of a training. `group()` gives the one of this process.
+
+    place : which worker this is; backend : "gloo", or with GPUs "cpu:gloo,cuda:nccl"
+    """
+
+    def __init__(self, place: Place, backend: str, watch: Watch | None) -> None:
+        self.place, self.backend = place, backend
+        self._watch, self._failure = watch, ""
+        self._timeout = _timeout()
+
+    @property
+    def rank(self) -> int:
+        """The number of this worker among all."""
+        return self.place.rank
+
+    @property
+    def size(self) -> int:
+        """How many workers train."""
+        return self.place.size
+
+    def __repr__(self) -> str:
+        return f"Group(rank {self.rank} of {self.size}, {self.backend}, started by {self.place.launcher})"
+
+    # -- what all workers do together ----------------------------------------------------------------------------
+
+    def sum(self, memory: Any) -> Pending:
+        """Begin to replace memory by its sum over all workers: a NumPy array, or a tensor on a GPU."""
+        return self._begin("all_reduce", _tensor(memory))
+
+    def broadcast(self, memory: Any, source: int = 0) -> Pending:
+        """Begin to replace memory by that of one worker."""
+        return self._begin("broadcast", _tensor(memory), source)
+
+    def gather(self, data: object) -> list[Any]:
+        """Data that JSON can hold, of all workers in the order of their ranks."""
+        own = np.frombuffer(json.dumps(data).encode(), np.uint8)
+        sizes = np.zeros(self.size, np.int64)
+        sizes[self.rank] = own.size
+        self.sum(sizes).wait()
+        parts = np.zeros((self.size, max(int(sizes.max()), 1)), np.uint8)
+        parts[self.rank, : own.size] = own
+        self.sum(parts).wait()
+        return [json.loads(part[:size].tobytes()) for part, size in zip(parts, sizes, strict=True)]
+
+    def barrier(self) -> None:
+        """Wait until all workers are here. Raises WorkerLostError, WorkerTimeoutError."""
+        self.sum(np.zeros(1, np.uint8)).wait()
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def _begin(self, call: str, tensor: Any, *arguments: Any) -> Pending:
+        import torch.distributed as dist
+
+        self._check()
+        if self.size == 1:
+            return Pending(self, None)
+        try:
+            return Pending(self, getattr(dist, call)(tensor, *arguments, async_op=True))
+        except RuntimeError as error:
+            raise self._broken(error) from None
+
+    def _wait(self, work: Any) -> None:
+        start, ended = time.monotonic(), False
+        try:
+            while True:
+                try:
+                    work.wait(timedelta(seconds=_LOOK))
+                    ended = True
+                    return
+                except RuntimeError as error:
+                    if work.is_completed():
+                        ended = True
+                        raise self._broken(error) from None
+                self._check()
+                if time.monotonic() - start > self._timeout:
+                    ended = True
+                    raise self._late()
+        finally:
+            if not ended and not self._failure:  # an interrupt: what the others get now belongs to nothing
+                self._failure = "an exchange between the workers was interrupted"
+
+    def _check(self) -> None:
+        """Raise if the workers can no longer exchange anything."""
+        watch = self._watch
+        if watch is not None and (watch.lost or watch.ended):
+            raise self._lost()
+        if self._failure:
+            raise WorkersError(f"{self._failure}; start the workers again")
+
+    def _lost(self) -> WorkerLostError:
+        assert self._watch is not None
+        gone = self._watch.lost or self._watch.ended
+        why = self._watch.why
+        names = ", ".join(
+            f"rank {rank} on {host or 'its machine'}" + (f" ({why[rank]})" if rank in why else "")
+            for rank, host in sorted(gone.items())
+        )
+        failed = any(rank in why for rank in gone)
+        how = "was lost" if self._watch.lost else "failed" if failed else "has ended its program"
+        self._failure = f"a worker {how}: {names}"
+        return WorkerLostError(
+            f"{self._failure}. The others cannot go on without it; start the workers again, and continue from the "
+            "newest checkpoint",
+            [*gone],
+            [*gone.values()],
+        )
+
+    def _broken(self, error: RuntimeError) -> WorkersError:
+        """The error for a connection that broke: it names the lost worker if that is known in time."""
+        watch = self._watch
+        if watch is not None:
+            watch.changed.wait(_NAMING)
+            if watch.lost or watch.ended:
+                return self._lost()
+        self._failure = f"a connection between the workers broke ({str(error).splitlines()[0][:200]})"
+        return WorkerLostError(f"{self._failure}. Start the workers again, and continue from the newest checkpoint")
+
+    def _late(self) -> WorkerTimeoutError:
+        self._failure = f"rank {self.rank} waited {self._timeout:g} s for the other workers"
+        return WorkerTimeoutError(
+            f"{self._failure}. They are alive but did not take part: they compute for longer than that, or their code "
+            "differs (another number of batches, a branch on the rank). HYBRID_LAB_WORKERS_TIMEOUT sets the seconds"
+        )
+
+    def close(self) -> None:
+        """Leave the group: the process may then end, or start another one."""
+        global _group
+        import torch.distributed as dist
+
+        if self._watch is not None:
+            error = getattr(sys, "last_value", None)
+            self._watch.close("" if error is None else f"{type(error).__name__}: {first_line(error)}")
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        if _group is self:
+            _group = None
+
+
+def group() -> Group | None:
+    """The group of this process; None before `start`."""
+    return _group
+
+
+def start() -> Group:
+    """Join the other workers, as the launcher's environment says, or torch.distributed if it is initialized.
+
+    Returns the same Group at the next call. Raises WorkersError where no launcher started this process and where not
+    all workers come in time, EngineUnavailable without torch.
+    """
+    global _group
+    if _group is None:
+        _group = _start()
+        atexit.register(_leave)
+    return _group
+
+
+def _leave() -> None:
+    if _group is not None:
+        _group.close()
+
+
+def _start() -> Group:
+    dist = _torch_distributed()
+    if dist.is_initialized():
+        for ready in joining:
+            ready()
+        local = launchers.place({**os.environ, "MASTER_ADDR": "unknown", "MASTER_PORT": "1"})
+        rank, size = dist.get_rank(), dist.get_world_size()
+        local_rank, local_size = (0, 1) if local is None else (local.local_rank, local.local_size)
+        place = Place(rank, size, local_rank, local_size, "", 0, "torch.distributed")
+        return Group(place, dist.get_backend(), None)
+    if launchers.serves_only(os.environ):
+        print("hybrid_lab: gradients are summed by the workers themselves; this server ends")
+        raise SystemExit(0)
+    place_here = launchers.place(os.environ)
+    if place_here is None:
+        raise WorkersError(
+            f"this process has no other workers: no launcher started it. Start the script by: {launchers.START}. In a "
+            "notebook: mx.lab.workers(2)"
+        )
+    return join(place_here)
+
+
+def join(place: Place) -> Group:
+    """Join the workers at a given place. Raises WorkersError where not all come in time."""
+    for ready in joining:
+        ready()
+    dist = _torch_distributed()
+    backend = _backend(place)
+    if place.local_size == place.size:
+        # gloo may choose an interface that a firewall closes; on one machine none is needed.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
+    os.environ.update(
+        RANK=str(place.rank), WORLD_SIZE=str(place.size), MASTER_ADDR=place.address, MASTER_PORT=str(place.port)
+    )
+    os.environ.setdefault("LOCAL_RANK", str(place.local_rank))
+    limit = timedelta(seconds=START_TIMEOUT)
+    try:
+        store, _, _ = next(dist.rendezvous("env://", timeout=limit))
+        store.set_timeout(limit)
+        dist.init_process_group(
+            backend,
+            store=dist.PrefixStore("hybrid_lab", store),
+            rank=place.rank,
+            world_size=place.size,
+            timeout=timedelta(seconds=max(_timeout() * 2, 60)),
+        )
+        ours = dist.PrefixStore("hybrid_lab.watch", store)
+        if place.rank == 0:
+            ours.set("token", secrets.token_hex(16))
+        watch = None
+        if place.size > 1:
+            watch = Watch(place.rank, place.size, ours, place.address, ours.get("token").decode())
+    except (RuntimeError, OSError, ValueError) as error:
+        raise WorkersError(
+            f"rank {place.rank} of {place.size} did not find the others at {place.address}:{place.port} within "
+            f"{START_TIMEOUT:g} s ({str(error).splitlines()[0][:200]}). Each worker must be able to reach that address"
+        ) from None
+    return Group(place, backend, watch)
+
+
+def _torch_distributed() -> Any:
+    try:
+        import torch.distributed as dist
+    except ImportError:
+        raise EngineUnavailable("training in several processes needs torch: pip install 'hybrid-lab[dist]'") from None
+    if not dist.is_available():
+        raise EngineUnavailable("this build of torch has no torch.distributed")
+    return dist
+
+
+def _backend(place: Place) -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        return "gloo"
+    if place.local_rank < torch.cuda.device_count():
+        torch.cuda.set_device(place.local_rank)
+    return "cpu:gloo,cuda:nccl"
+
+
+def _timeout() -> float:
+    text = os.environ.get("HYBRID_LAB_WORKERS_TIMEOUT", "")
+    if not text:
+        return TIMEOUT
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise SettingError(f"HYBRID_LAB_WORKERS_TIMEOUT is {text!r}; it is a number of seconds above 0")
+    return seconds
+
+
+def _loopback() -> str:
+    names: Sequence[tuple[int, str]] = socket.if_nameindex() if hasattr(socket, "if_nameindex") else ()
+    return next((name for _, name in names if name in ("lo", "lo0")), "lo")
+
+
+def _tensor(memory: Any) -> Any:
+    import torch
+
+    if not isinstance(memory, np.ndarray):
+        return memory
+    if memory.dtype.name == "bfloat16":
+        return torch.from_numpy(memory.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(memory)

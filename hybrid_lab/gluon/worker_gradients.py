@@ -1,0 +1,118 @@
+"""WorkerGradients: the parameters and gradients of a Trainer whose steps are those of all workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.distributed.agreement import agree
+from hybrid_lab.distributed.buckets import Buckets
+from hybrid_lab.distributed.store import DistributedStore, memory_of, written
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.random_state import state as random_state
+
+from .parameter import Parameter
+
+
+class WorkerGradients:
+    """Gives all workers rank 0's values, then sums their gradients in each step.
+
+    The optimizer runs in each worker, on the same sums, so that the parameters stay equal.
+    Raises WorkersDifferError where the workers have different parameters.
+    """
+
+    updates = False
+
+    def __init__(self, store: DistributedStore, params: Sequence[Parameter]) -> None:
+        self.store, self._params = store, params
+        self._group = store.group
+        self._buckets = Buckets(store.group)
+        self._residuals: dict[int, np.ndarray] = {}
+        if self._group.size > 1:
+            self._complete(agree(self._group, "parameter", list(map(_described, params))))
+            self._broadcast()
+            self._part_random_states()
+
+    def _complete(self, everybody: Sequence[Sequence[dict[str, Any]]]) -> None:
+        """Give shapes that some worker knows to those that do not, and the same first values to those yet to come."""
+        for index, parameter in enumerate(self._params):
+            known = [rows[index] for rows in everybody]
+            shape = next((row["shape"] for row in known if row["has_data"]), None)
+            deferred = parameter._deferred_init
+            if shape is not None and parameter._data is None and deferred is not None:
+                parameter._finish_deferred_init(shape)
+            elif deferred is not None and known[0]["draw"] is not None:
+                seed, number = known[0]["draw"]
+                parameter._deferred_init = deferred._replace(draw=(int(seed), number))
+
+    def _broadcast(self) -> None:
+        pending = []
+        for parameter in self._params:
+            for array in parameter._data or ():
+                if array.stype == "default":
+                    pending.append((array, self._group.broadcast(memory_of(array))))
+        for array, each in pending:
+            each.wait()
+            written(array)
+
+    def _part_random_states(self) -> None:
+        """Let each worker draw its own numbers: with one seed in all, all would drop the same units."""
+        states = [json.dumps(each, sort_keys=True) for each in self._group.gather(random_state.get_state())]
+        if states.index(states[self._group.rank]) != self._group.rank:
+            random_state.part(self._group.rank)
+
+    def pushpull(self, fresh_only: bool = False) -> None:
+        """Replace the gradients by their sums over all contexts and workers.
+
+        fresh_only : a gradient that no backward wrote since the last step counts as zeros; one that some worker wrote
+            is fresh in all of them afterwards
+        """
+        if self._group.size == 1:
+            return
+        taking = [each for each in self._params if each.grad_req != "null" and each._data is not None]
+        if fresh_only:
+            self._share_freshness(taking)
+        # Backward passes go from the last layer to the first.
+        gradients = [array for parameter in reversed(taking) for array in parameter.list_grad()]
+        if self.store.compression is None:
+            self._buckets.sum(gradients)
+        else:
+            for array in gradients:
+                self._sum_compressed(array)
+
+    def _share_freshness(self, taking: Sequence[Parameter]) -> None:
+        fresh = np.array([parameter.list_data()[0]._fresh_grad for parameter in taking], np.int32)
+        anywhere = fresh.copy()
+        self._group.sum(anywhere).wait()
+        for parameter, here, total in zip(taking, fresh, anywhere, strict=True):
+            for value, gradient in zip(parameter.list_data(), parameter.list_grad(), strict=True):
+                if not here:
+                    gradient.fill(0)
+                value._fresh_grad = bool(total)
+
+    def _sum_compressed(self, array: NDArray) -> None:
+        compression = self.store.compression
+        assert compression is not None
+        memory = array._data.reshape(-1)
+        residual = self._residuals.setdefault(id(array), np.zeros_like(memory))
+        compression.sum(self._group, memory, residual)
+        array.written()
+
+    def refuse(self, call: str) -> None:
+        """Every call of the Trainer makes sense: each worker updates its parameters."""
+
+
+def _described(parameter: Parameter) -> dict[str, Any]:
+    """What must be equal in all workers, and what one may know before the others."""
+    deferred = parameter._deferred_init
+    return {
+        "name": parameter.name,
+        "dtype": str(np.dtype(parameter.dtype).name),
+        "grad_req": parameter.grad_req,
+        "shape": None if parameter.shape is None else list(parameter.shape),
+        "has_data": parameter._data is not None,
+        "draw": None if deferred is None else [str(deferred.draw[0]), deferred.draw[1]],
+    }
