@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +36,7 @@ from hybrid_lab.lab.messages.saving import (
 from hybrid_lab.lab.quiet import quiet
 from hybrid_lab.lab.registry import LiveModel
 from hybrid_lab.lab.snapshot import Snapshot
-from hybrid_lab.lab.undo import Undo, restored, undo_of_save
+from hybrid_lab.lab.undo import Undo, restored, undo_of_reload, undo_of_save
 from hybrid_lab.lab.variables import why_no_variable
 
 _NOTES = {
@@ -188,13 +187,15 @@ def reload(entry: LiveModel, name: str, graphs: GraphSource, at: str = "") -> Re
                 file = archive.Archive(path)
                 difference = archive.diff_sides(_side(entry, net, at, "before"), archive.FileSide(file, _label(path)))
                 report = archive.load_opened(net, file, graphs)
+            snapshot.reloaded()
         except BaseException:
+            snapshot.reloaded()
             snapshot.restore()  # an interrupt comes when all is loaded
             raise
         return snapshot, snapshot.differences(), difference.by_load(), report.notes
 
     (snapshot, diff, difference, notes), _ = boundary.run(apply)
-    step = Undo(secrets.token_hex(8), "reload", f"the reload of {path.name}", snapshot.restore)
+    step = undo_of_reload(entry, net, path, snapshot, entry.file)
     entry.can_undo(step)
     if not at and path.parent.name != history.FOLDER:
         entry.file = path
@@ -326,9 +327,17 @@ def undo(entry: LiveModel, token: str) -> UndoReply:
             "there is no save or reload to undo",
             "Only the last Reload of a model, and its last saves, can be undone.",
         )
+
+    def act() -> str:
+        if step.kind == "save" and (changed := step.changed()):
+            raise RequestError(
+                "nothing-to-undo", f"{changed}, so it stays as it is", "Look at the earlier saves of the file."
+            )
+        return step.act()
+
     try:
         with as_request():
-            summary, _ = boundary.run(step.act)
+            summary, _ = boundary.run(act)
     except RequestError:
         entry.undos = [each for each in entry.undos if each is not step]
         raise

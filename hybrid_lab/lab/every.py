@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
 from hybrid_lab.diagnostics.file_errors import writing
 from hybrid_lab.diagnostics.words import check_choice, count, first_line
 from hybrid_lab.formats import archive
+from hybrid_lab.formats.archive import ledger
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.report import InsightReport
@@ -20,6 +22,8 @@ from hybrid_lab.insight.states import class_name
 from hybrid_lab.insight.table import Column, Row, Table
 from hybrid_lab.lab import files, registry, saving
 from hybrid_lab.lab.registry import LiveModel, Registry
+from hybrid_lab.lab.snapshot import Snapshot
+from hybrid_lab.lab.undo import Undo, undo_of_reload, undo_of_save
 
 
 @dataclass
@@ -33,13 +37,70 @@ class EveryRow:
     ok: bool
 
 
+class PartlyDoneError(HybridLabError):
+    """Some models could not be saved, reloaded or undone.
+
+    report : what became of the others; its `undo()` undoes that
+    """
+
+    def __init__(self, message: str, report: EveryReport):
+        super().__init__(message)
+        self.report = report
+
+
+@dataclass
+class _Step:
+    """What undoes one row. entry : of the model in the panel, if it is listed there"""
+
+    row: EveryRow
+    undo: Undo
+    entry: LiveModel | None
+
+
 @dataclass(repr=False)
 class EveryReport(InsightReport):
-    """What became of each model."""
+    """What became of each model. The report of a reload holds a copy of the values before it, for `undo()`."""
 
     name: str
     verb: str
     rows: list[EveryRow] = field(default_factory=list)
+    _steps: list[_Step] = field(default_factory=list, compare=False)
+
+    def undo(self, overwrite: bool = False) -> EveryReport:
+        """Put back what was there before: the files that a save replaced, the values that a reload replaced.
+
+        A file that was new goes to the earlier saves, and what is replaced now is kept among them. A file or a model
+        that was changed since stays as it is, unless overwrite=True: values that a model got since are lost then.
+
+        Raises PartlyDoneError that names what could not be undone, which is unchanged; the rest is undone, and a second
+        call tries what is left. Raises HybridLabError where nothing is left to undo.
+        """
+        if not self._steps:
+            raise HybridLabError(f"there is nothing to undo: {self.headline}, and no more of it than is undone")
+        rows: list[EveryRow] = []
+        problems: list[str] = []
+        with boundary.lock:
+            found = [(step, step.undo.changed()) for step in self._steps]  # first: models may share parameters
+        for step, changed in reversed(found):
+            row = step.row
+            try:
+                if changed and not overwrite:
+                    raise HybridLabError(f"{changed}, so it stays as it is unless you call undo(overwrite=True)")
+                with boundary.lock:
+                    did = step.undo.act()
+            except (HybridLabError, OSError) as error:
+                problems.append(f"{row.model}: {first_line(error)}")
+                continue
+            self._steps.remove(step)
+            if step.entry is not None:
+                step.entry.undos = [each for each in step.entry.undos if each is not step.undo]
+                step.entry.rows.mark([])
+            rows.append(EveryRow(row.model, row.kind, row.file, did, True))
+        return _report("undo", "undone", rows[::-1], problems, [])
+
+    def data(self) -> dict[str, Any]:
+        """Everything as dicts, lists, strings and numbers."""
+        return {"name": self.name, "verb": self.verb, "rows": [asdict(row) for row in self.rows]}
 
     @property
     def headline(self) -> str:
@@ -76,8 +137,11 @@ def save_all(
     note : a line that the list of earlier saves shows
     overwrite : also replace archives of models of another class, and those that have graphs which this save has not
 
-    Raises HybridLabError that names the models that could not be saved; the others are saved then.
+    `undo()` of the report puts the files back that were there before.
+    Raises PartlyDoneError that names the models that could not be saved; the others are saved then, and its `report`
+    undoes that.
     """
+    steps: list[_Step] = []
     rows: list[EveryRow] = []
     problems: list[str] = []
     taken: dict[os.PathLike[str], str] = {}
@@ -96,17 +160,22 @@ def save_all(
             taken[path] = name
             _check(net, path, overwrite)
             with boundary.lock:
+                was_own = ledger.version(path) in ("", ledger.noted(net, path))
+                before = None if entry is None else entry.file
                 kept = saving.write(net, path, note, fewer_graphs=overwrite)
+                undo = undo_of_save(entry, net, path, kept, was_own, before)
         except (HybridLabError, OSError) as error:
             problems.append(f"{name}: {first_line(error)}")
             continue
         if entry is not None:
             entry.file = path
+            entry.can_undo(undo)
         contents = archive.inspect(path)
         did = f"{count(contents['graphs'], 'graph')}, {count(contents['parameters'], 'parameter')}"
         did += "" if kept is None else "; what was there is kept among the earlier saves"
         rows.append(EveryRow(name, class_name(net), os.fspath(path), did, True))
-    return _report("save_all", "saved", rows, problems)
+        steps.append(_Step(rows[-1], undo, entry))
+    return _report("save_all", "saved", rows, problems, steps)
 
 
 def reload_all(
@@ -119,18 +188,26 @@ def reload_all(
 
     folder, models : as in `save_all`; graphs : as in `net.load`: "file" lets the file's graphs win over the code
 
-    Raises HybridLabError that names the models that could not be loaded, which are unchanged; the others are loaded.
+    `undo()` of the report puts the values back that were there before, of which it holds a copy.
+    Raises PartlyDoneError that names the models that could not be loaded, which are unchanged; the others are loaded,
+    and its `report` undoes that.
     """
     check_choice("graphs", graphs, ("code", "file"), HybridLabError)
-    rows, problems = [], []
+    rows: list[EveryRow] = []
+    problems: list[str] = []
+    loaded: list[tuple[EveryRow, LiveModel | None, Block, Path, Snapshot, Path | None]] = []
     for name, net, entry in _models(models):
         path = _file(name, entry, folder)
         if not path.exists():
             if entry is None or not entry.facts.left_out:
                 rows.append(EveryRow(name, class_name(net), os.fspath(path), "left out: there is no such file", False))
             continue
+        before = None if entry is None else entry.file
         try:
-            report = archive.load_cached_graphs(net, path, graphs=graphs)
+            with boundary.lock:
+                snapshot = Snapshot(net)
+                report = archive.load_cached_graphs(net, path, graphs=graphs)
+                snapshot.reloaded()
         except (HybridLabError, OSError) as error:
             problems.append(f"{name}: {first_line(error)}")
             continue
@@ -138,14 +215,20 @@ def reload_all(
             entry.file = path
             entry.rows.mark([])
         rows.append(EveryRow(name, class_name(net), os.fspath(path), str(report).splitlines()[0], True))
-    return _report("reload_all", "reloaded", rows, problems)
+        loaded.append((rows[-1], entry, net, path, snapshot, before))
+    steps = []
+    for row, entry, net, path, snapshot, before in loaded:  # at the end: models may share parameters
+        steps.append(_Step(row, undo_of_reload(entry, net, path, snapshot, before), entry))
+        if entry is not None:
+            entry.can_undo(steps[-1].undo)
+    return _report("reload_all", "reloaded", rows, problems, steps)
 
 
-def _report(name: str, verb: str, rows: list[EveryRow], problems: list[str]) -> EveryReport:
+def _report(name: str, verb: str, rows: list[EveryRow], problems: list[str], steps: list[_Step]) -> EveryReport:
     """The report, or an error that names what could not be done."""
-    report = EveryReport(name, verb, rows)
+    report = EveryReport(name, verb, rows, steps)
     if problems:
-        raise HybridLabError("; ".join([*problems, f"{report.headline} all the same"]))
+        raise PartlyDoneError("; ".join([*problems, f"{report.headline} all the same"]), report)
     return report
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hybrid_lab.insight import Comparison, Explanation, Profile
     from hybrid_lab.lab.every import EveryReport
     from hybrid_lab.lab.hooks import Lab
+    from hybrid_lab.lab.registry import LiveModel
 
 _SAVE = "%hybrid_save net [path]"
 _LOAD = "%hybrid_load net [path] [--graphs code|file]"
@@ -57,10 +58,12 @@ class HybridMagics(Magics):
     def hybrid_save(self, line: str) -> str:
         """`%hybrid_save net [path]`: save the tree, every graph and all parameters of a model; gives the path.
 
-        An existing file is replaced if it is an archive, and kept among the earlier saves that the panel lists.
+        An existing file is replaced if it is an archive, and kept among the earlier saves that the panel lists. The
+        panel's Undo brings it back.
         """
-        from hybrid_lab.formats.archive import layout, why_no_archive
+        from hybrid_lab.formats.archive import layout, ledger, why_no_archive
         from hybrid_lab.lab import saving
+        from hybrid_lab.lab.undo import undo_of_save
 
         name, rest = _words(line, _SAVE)
         if len(rest) > 1:
@@ -71,8 +74,12 @@ class HybridMagics(Magics):
             reason = why_no_archive(path) if os.path.lexists(path) else None
             if reason is not None:
                 raise UsageError(f"{path} exists and is not an intact archive ({reason}); choose another name")
-            saving.write(net, Path(path))
-            return os.path.abspath(path)
+            file, entry = Path(os.path.abspath(path)), self._entry(net)
+            was_own = ledger.version(file) in ("", ledger.noted(net, file))
+            kept = saving.write(net, file)
+            if entry is not None:
+                entry.can_undo(undo_of_save(entry, net, file, kept, was_own, entry.file))
+            return os.fspath(file)
 
     @line_magic
     def hybrid_save_all(self, line: str) -> EveryReport:
@@ -115,9 +122,11 @@ class HybridMagics(Magics):
     def hybrid_load(self, line: str) -> LoadReport:
         """`%hybrid_load net [path] [--graphs code|file]`: load what %hybrid_save wrote into a model; gives the report.
 
-        --graphs file lets the file's graphs win over the code.
+        --graphs file lets the file's graphs win over the code. The panel's Undo takes the load back.
         """
         from hybrid_lab.formats.archive import load_cached_graphs
+        from hybrid_lab.lab.snapshot import Snapshot
+        from hybrid_lab.lab.undo import undo_of_reload
 
         name, rest = _words(line.replace("--graphs=", "--graphs "), _LOAD)
         rest, graphs = _graphs_choice(rest, _LOAD)
@@ -125,7 +134,12 @@ class HybridMagics(Magics):
             raise UsageError(f"{rest[-1]!r} is not understood: {_LOAD}")
         net = self._block(name, _LOAD)
         with _as_usage():
+            entry = self._entry(net)
+            snapshot = None if entry is None else Snapshot(net)
             report = load_cached_graphs(net, rest[0] if rest else f"{name}.hlab", graphs=graphs)
+        if entry is not None and snapshot is not None:
+            snapshot.reloaded()
+            entry.can_undo(undo_of_reload(entry, net, Path(os.path.abspath(report.path)), snapshot, entry.file))
         self._lab.push()
         return report
 
@@ -212,6 +226,11 @@ class HybridMagics(Magics):
         if not isinstance(block, Block):
             raise UsageError(f"{name} is a {type(block).__name__}, not a Block: {usage}")
         return block
+
+    def _entry(self, net: Block) -> LiveModel | None:
+        """The model in the panel; None for a part of one, and for what the panel does not list."""
+        entries = self._lab.session.registry.refresh(look=False)
+        return next((entry for entry in entries if entry.reference() is net), None)
 
     def _value(self, name: str, usage: str) -> object:
         """The value of a variable, or of an attribute of one: `net`, `net.features`."""

@@ -1,7 +1,9 @@
-"""Snapshot: the parameters and graphs of a model before a reload, for comparison and undo."""
+"""Snapshot: parameters, graphs and attributes of a model before a reload, for comparison and undo."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab import autograd
+from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.gluon import access
+from hybrid_lab.formats.archive import attributes
+from hybrid_lab.gluon import Trainer, access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
@@ -30,8 +34,29 @@ class _Values:
     deferred: Any
 
 
+_ABSENT = object()
+
+
+@dataclass
+class _TrainerStates:
+    """A Trainer that a Block holds, and its states."""
+
+    trainer: Trainer
+    states: tuple[dict[str, Any], dict[str, np.ndarray]]
+
+    @staticmethod
+    def of(trainer: Trainer) -> _TrainerStates:
+        """A copy of its states now."""
+        settings, arrays = trainer.get_states()
+        return _TrainerStates(trainer, (copy.deepcopy(settings), {key: each.copy() for key, each in arrays.items()}))
+
+    def is_as_now(self) -> bool:
+        """Whether its counters and settings are the same now."""
+        return bool(self.trainer.get_states()[0] == self.states[0])
+
+
 class Snapshot:
-    """Copies of all values of a model, and its graphs that came from files.
+    """Copies of all values of a model, its graphs that came from files, and its attributes, which a load replaces.
 
     Blocks are held weakly: a deleted model is freed although its reload could be undone.
     """
@@ -45,20 +70,61 @@ class Snapshot:
                     self._values[id(parameter)] = _held(parameter, f"{path}.{name}" if path else name)
             if isinstance(block, HybridBlock):
                 self._pinned.append((weakref.ref(block), dict(access.graphs(block).pinned)))
+        self._attributes = [(block, dict(attributes.of(block))) for _, block in blocks_below(net)]
+        held = {id(each): each for _, own in self._attributes for each in own.values() if isinstance(each, Trainer)}
+        self._trainers: list[_TrainerStates] = []
+        for trainer in held.values():
+            with contextlib.suppress(HybridLabError):  # one without states of its own, which a load leaves alone
+                self._trainers.append(_TrainerStates.of(trainer))
+        self._replaced: list[tuple[weakref.ref[Block], str, object, object]] = []
+        self._continued: list[tuple[_TrainerStates, _TrainerStates]] = []
+
+    def reloaded(self) -> None:
+        """A reload has just ended: keep those attributes and Trainers that it changed, and what it made of them."""
+        for block, before in self._attributes:
+            now = dict(attributes.of(block))
+            for name in {**before, **now}:
+                old, new = before.get(name, _ABSENT), now.get(name, _ABSENT)
+                if old is not new:
+                    self._replaced.append((weakref.ref(block), name, old, new))
+        self._continued = [(each, _TrainerStates.of(each.trainer)) for each in self._trainers if not each.is_as_now()]
+        self._attributes, self._trainers = [], []
+
+    def _restore_attributes(self) -> int:
+        """Give attributes and Trainers back what the reload replaced; what was set since stays. Returns how many."""
+        restored = 0
+        for reference, name, old, new in self._replaced:
+            block = reference()
+            settings = {} if block is None else access.settings(block)
+            if settings.get(name, _ABSENT) is new:
+                if old is _ABSENT:
+                    del settings[name]
+                else:
+                    settings[name] = old
+                restored += 1
+        for before, after in self._continued:
+            if after.is_as_now():
+                before.trainer.set_states(*before.states)
+                restored += 1
+        return restored
 
     def restore(self) -> str:
-        """Restore values, and graphs that came from a file; returns a sentence about it."""
+        """Restore values, graphs that came from a file, and attributes; returns a sentence about it."""
         with autograd.pause():
             changed = sum([_put_back(values) for values in self._values.values()])
+        others = self._restore_attributes()
         graphs = 0
         for reference, pinned in self._pinned:
             block = reference()
             if block is not None and access.graphs(block).pinned != pinned:
                 access.graphs(block).pin(list(pinned.values()))
                 graphs += 1
-        if changed or not graphs:
-            return f"{count(changed, 'parameter')} restored" if changed else "the reload had changed nothing"
-        return f"the graphs of {count(graphs, 'Block')} are as they were; no parameter had changed"
+        and_others = f", and {count(others, 'attribute')}" if others else ""
+        if changed or (others and not graphs):
+            return f"{count(changed, 'parameter')} restored{and_others}"
+        if not graphs:
+            return "the reload had changed nothing"
+        return f"the graphs of {count(graphs, 'Block')} are as they were; no parameter had changed{and_others}"
 
     def differences(self) -> list[str]:
         """One line per parameter that is no longer what it was."""

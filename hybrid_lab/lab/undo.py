@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.formats.archive import Container, ledger
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.saved import forget_file
+from hybrid_lab.gluon.saved import forget_file, state_with
 from hybrid_lab.lab import history
 from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from hybrid_lab.lab.registry import LiveModel
@@ -25,19 +27,22 @@ class Undo:
     """A save or a reload of a model that can be undone.
 
     token : names it in requests; kind : "save" or "reload"; what : in words; act : undoes it and says what it did
+    changed : in words, what is no longer as the save or reload left it, and would be replaced; "" for nothing
     """
 
     token: str
     kind: str
     what: str
     act: Callable[[], str]
+    changed: Callable[[], str] = lambda: ""
 
 
 def undo_of_save(
-    entry: LiveModel, net: Block, path: Path, kept: Path | None, was_own: bool, before: Path | None
+    entry: LiveModel | None, net: Block, path: Path, kept: Path | None, was_own: bool, before: Path | None
 ) -> Undo:
     """What undoes a save that has just ended.
 
+    entry : of the panel, if it lists the model
     kept : the earlier save that has what was replaced; was_own : that was this model's; before : the model's file then
     """
     saved = _digest(path)
@@ -45,14 +50,9 @@ def undo_of_save(
 
     def act() -> str:
         block = reference()
-        if _digest(path) != saved:
-            raise RequestError(
-                "nothing-to-undo",
-                f"{path.name} was changed or removed since this save, so it stays as it is",
-                "Look at the earlier saves of the file.",
-            )
         if kept is None:
-            history.take_away(path)
+            if path.exists():
+                history.take_away(path)
             text = f"{path.name} is gone, as it was before the save; its contents are among the earlier saves"
         elif not kept.exists():
             raise RequestError("nothing-to-undo", f"the file that {path.name} was before is no longer kept")
@@ -63,11 +63,41 @@ def undo_of_save(
                 (ledger.note if was_own else ledger.forget)(block, path)
         if block is not None:
             forget_file(block)
-        if entry.file == path:
+        if entry is not None and entry.file == path:
             entry.file = before
         return text
 
-    return Undo(secrets.token_hex(8), "save", f"the save to {path.name}", act)
+    def changed() -> str:
+        return "" if _digest(path) == saved else f"{path.name} was changed or removed since this save"
+
+    return Undo(secrets.token_hex(8), "save", f"the save to {path.name}", act, changed)
+
+
+def undo_of_reload(entry: LiveModel | None, net: Block, path: Path, snapshot: Snapshot, before: Path | None) -> Undo:
+    """What undoes a reload that has just ended.
+
+    entry : of the panel, if it lists the model; snapshot : of the model before; before : the model's file then
+    """
+    loaded, reference = state_with(net, str(path), "loaded"), weakref.ref(net)
+
+    def act() -> str:
+        text = snapshot.restore()
+        if entry is not None and entry.file == path:
+            entry.file = before
+        return text
+
+    def changed() -> str:
+        block = reference()
+        if block is None:
+            return "the model is gone"
+        change = loaded.change(block)
+        if change.structure:
+            return "Blocks or parameters of the model were added or removed since this reload"
+        if not change.changed:
+            return ""
+        return f"{change.changed} of {count(change.total, 'parameter')} of the model changed since this reload"
+
+    return Undo(secrets.token_hex(8), "reload", f"the reload of {path.name}", act, changed)
 
 
 def _digest(path: Path) -> str:
