@@ -76,7 +76,7 @@ class EveryReport(InsightReport):
         call tries what is left. Raises HybridLabError where nothing is left to undo.
         """
         if not self._steps:
-            raise HybridLabError(f"there is nothing to undo: {self.headline}, and no more of it than is undone")
+            raise HybridLabError("there is nothing to undo, or it was undone already")
         rows: list[EveryRow] = []
         problems: list[str] = []
         with boundary.lock:
