@@ -10,6 +10,7 @@ import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.lab import hooks
+from hybrid_lab.lab.lifecycle import drop_stale
 from tests.lab.conftest import CLASS, IMPORTS, MAKE, Net, inputs, make_net
 
 
@@ -18,6 +19,7 @@ def notes(shell):
     """notes() -> what the lab told the user since the last time."""
     lab = hooks.lab_of(shell)
     told = []
+    drop_stale()  # models of other tests that are still alive
     lab.session.note = told.extend
     lab.comms.opened(_Page(), {})
 
