@@ -104,3 +104,81 @@ def test_the_hits_are_over_the_drawer_of_the_tab(open_cells):
     assert all(hits.nth(index).evaluate(IS_REACHED) for index in range(hits.count()))
     hits.nth(20).click()
     expect(tab.locator(".hl-details")).to_contain_text("FullyConnected")
+
+
+#: What is cut in the rows of the tree without an ellipsis, lies over something else, or sticks out.
+FAULTS = """view => {
+  const tree = view.querySelector('.hl-tree');
+  const edge = tree.getBoundingClientRect().left + tree.clientWidth;
+  const faults = [];
+  for (const row of tree.querySelectorAll('[role=treeitem]')) {
+    const leaves = [...row.querySelectorAll('span')].filter(part => part.children.length === 0);
+    const parts = leaves.filter(part => part.textContent !== '');
+    const seen = parts.filter(part => part.getClientRects().length > 0 && part.getBoundingClientRect().width > 0);
+    const places = seen.map(part => part.getBoundingClientRect());
+    const inside = row.getBoundingClientRect();
+    seen.forEach((part, i) => {
+      const what = `${row.dataset.path} ${part.className} ${part.textContent}`;
+      const style = getComputedStyle(part);
+      const isCut = part.scrollWidth > part.clientWidth + 1 && style.display !== 'inline';
+      if (isCut && style.textOverflow !== 'ellipsis') faults.push('cut: ' + what);
+      if (isCut && part.classList.contains('hl-chip')) faults.push('chip cut: ' + what);
+      if (places[i].right > Math.min(edge, inside.right) + 1) faults.push('sticks out: ' + what);
+      if (places[i].bottom > inside.bottom + 1) faults.push('below its row: ' + what);
+      places.slice(i + 1).forEach((other, j) => {
+        const apart = other.left >= places[i].right - 1 || other.right <= places[i].left + 1;
+        const above = other.top >= places[i].bottom - 1 || other.bottom <= places[i].top + 1;
+        if (!apart && !above) faults.push(`over ${seen[i + 1 + j].textContent}: ` + what);
+      });
+    });
+  }
+  return faults;
+}"""
+
+DEEP = """class Wide(gluon.HybridBlock):
+    def __init__(self, depth):
+        super().__init__()
+        self.attention_with_a_rather_long_name = nn.Dense(32, flatten=False)
+        self.inner = Wide(depth - 1) if depth else nn.HybridLambda(lambda F, x: F.split(x, num_outputs=2, axis=1))
+
+    def hybrid_forward(self, F, x):
+        return self.inner(self.attention_with_a_rather_long_name(x))
+
+shared = nn.Dense(32, flatten=False)
+net = nn.HybridSequential()
+net.add(nn.Embedding(5_000_000, 32), *[Layer() for _ in range(2)], shared, shared, Wide(6))
+net.initialize()
+net.hybridize()
+net(mx.nd.ones((2, 8), dtype="int32"))[0].shape"""
+
+
+@IN_LAB_ONLY
+def test_no_number_of_a_row_is_cut_at_any_width(open_cells):
+    notebook = open_cells([ENCODER, DEEP])
+    page = notebook.page
+    page.set_viewport_size({"width": 1500, "height": 900})
+    panel = notebook.show_panel()
+    notebook.run_all()
+    drawn(panel)
+    panel.get_by_role("treeitem").first.focus()
+    for _ in range(7):
+        page.keyboard.press("*")
+        page.keyboard.press("End")
+    page.keyboard.press("Home")
+    found = {}
+    for overlay in ("", "time"):
+        panel.get_by_role("combobox", name="Overlay").select_option(overlay)
+        if overlay:
+            expect(panel.locator(".hl-chip-measured").first).to_be_visible(timeout=60_000)
+        for width in range(250, 901, 50):
+            notebook.widen(width)
+            page.wait_for_timeout(150)
+            if faults := panel.evaluate(FAULTS):
+                found[overlay, width] = faults[:4]
+    assert not found, found
+
+    # A name that is cut has a title.
+    notebook.widen(250)
+    name = panel.locator(".hl-row-name", has_text="attention_with_a_rather_long_name").first
+    name.hover()
+    expect(name).to_have_attribute("title", "attention_with_a_rather_long_name")

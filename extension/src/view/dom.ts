@@ -57,3 +57,17 @@ export function keepFocus(root: Element, render: () => void): void {
     target?.focus();
   }
 }
+
+/** Give texts that are cut, with an ellipsis, a title that has all of them when the pointer comes to them. */
+export function tellWhatIsCut(root: HTMLElement): void {
+  root.addEventListener('pointerover', event => {
+    const element = event.target;
+    if (!(element instanceof HTMLElement) || element.children.length > 0) {
+      return;
+    }
+    const text = element.textContent ?? '';
+    const own = (element.dataset.title ??= element.title);
+    const isCut = element.scrollWidth > element.clientWidth && !own.includes(text);
+    element.title = isCut ? [text, own].filter(part => part !== '').join('\n') : own;
+  });
+}

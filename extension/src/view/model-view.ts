@@ -20,7 +20,7 @@ import { BlockTree } from './block-tree';
 import { Details } from './details';
 import { CompareView, SideBySide } from './compare-view';
 import { GraphMark, markedNodes } from './diff-view';
-import { Child, button, h, replace } from './dom';
+import { Child, button, h, replace, tellWhatIsCut } from './dom';
 import { Drawer, Room } from './drawer';
 import { FindingsList, ListedBlock, ListedFinding } from './findings-list';
 import { Notices } from './notices';
@@ -231,6 +231,7 @@ export class ModelView {
     this.graph.area.append(this.overlays.element, this.peek);
     const graphPane = h('div', { class: 'hl-graph-pane' }, this.graph.element);
     const treePane = h('div', { class: 'hl-tree-pane' }, this.tree.element);
+    tellWhatIsCut(treePane);
     this.panes = options.panes(treePane, graphPane, sizes, options.isTab ?? false);
     this.treeButton = button('Tree', () => (this.panes.isTreeShown = !this.panes.isTreeShown), {
       class: 'hl-button hl-icon hl-icon-tree',
