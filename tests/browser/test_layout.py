@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.browser.jupyter import IN_LAB_ONLY, NotebookPage, wait_for
+from tests.browser.jupyter import FRONT_ENDS, IN_LAB_ONLY, NotebookPage, wait_for
 
 ENCODER = """import hybrid_lab as mx
 from hybrid_lab import gluon
@@ -88,8 +88,12 @@ def test_so_much_of_the_graph_is_seen(open_cells):
     print("pixels of the canvas that are seen (side panel, tab):", found)
 
 
-@IN_LAB_ONLY
-@pytest.mark.parametrize("where", ["panel", "tab"])
+#: Notebook 7 has the panel, and no tabs.
+VIEWS = [("lab", "panel"), ("lab", "tab"), ("notebook", "panel")]
+VIEWS = [view for view in VIEWS if view[0] in FRONT_ENDS]
+
+
+@pytest.mark.parametrize(("front_end", "where"), VIEWS)
 def test_nothing_moves_when_something_comes_or_goes(open_cells, where):
     notebook = open_cells([ENCODER, LOG, "other = nn.Dense(2)", "def f(:"])
     page = notebook.page
@@ -157,7 +161,6 @@ FOCUSED = """() => {
 }"""
 
 
-@IN_LAB_ONLY
 def test_the_graph_is_a_few_tab_stops_away(open_cells):
     notebook = open_cells([ENCODER])
     page = notebook.page
@@ -189,7 +192,6 @@ def test_the_graph_is_a_few_tab_stops_away(open_cells):
     expect(panel.get_by_role("button", name="More actions")).to_be_focused()
 
 
-@IN_LAB_ONLY
 def test_panes_are_resized_by_mouse_and_keys_and_remembered(open_cells):
     notebook = open_cells([ENCODER])
     page = notebook.page
