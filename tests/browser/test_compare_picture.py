@@ -144,7 +144,7 @@ def test_an_inserted_layer_and_other_numbers_side_by_side(open_cells):
     tab.get_by_role("button", name="Close the drawer").click()
     sides.nth(1).locator("svg.hl-g").focus()
     page.keyboard.press("Escape")
-    expect(view).to_be_hidden()
+    expect(view).to_have_count(0)
     expect(tab.locator(".hl-panes svg.hl-g .hl-g-node").first).to_be_visible()
 
 
@@ -159,4 +159,4 @@ def test_in_the_panel_the_list_comes_first_and_the_panes_stand_one_above_the_oth
     assert places[0]["y"] < places[1]["y"] and places[0]["x"] == places[1]["x"]
     picture(notebook.page, "compare-panel")
     view.get_by_role("button", name="Close the comparison").click()
-    expect(view).to_be_hidden()
+    expect(view).to_have_count(0)

@@ -31,6 +31,11 @@ def test_a_double_click_opens_an_archive(files, open_cells):
     tab.get_by_label("Path of another file on the server").fill("files/later.hlab")
     tab.get_by_role("button", name="Compare", exact=True).click()
     expect(tab.locator(".hl-doc-differences")).to_contain_text("0.weight")
+    tab.get_by_role("button", name="Show side by side").click()
+    expect(tab.locator(".hl-compare-count")).to_have_text("1 of 1", timeout=30_000)
+    expect(tab.locator(".hl-compare-numbers .hl-numbers")).to_have_count(4, timeout=30_000)
+    page.keyboard.press("Escape")
+    expect(tab.locator(".hl-compare")).to_have_count(0)
 
     tab.get_by_role("button", name="Load into kernel").click()
     page.wait_for_function(

@@ -3,6 +3,7 @@
 import { asRequestError } from '../protocol/channel';
 import type { ContentsReply, DocumentReply } from '../protocol/messages';
 import { button, h, replace, uniqueId } from '../view/dom';
+import type { SideBySide } from '../view/compare-view';
 import { ModelView } from '../view/model-view';
 import { Tabs } from '../view/tabs';
 import { bytesText, plural, shapeText } from '../view/words';
@@ -348,12 +349,27 @@ export class DocumentView {
       );
     say('Comparing …');
     try {
-      const { lines, count, summary } = await this.options.requester.ask('difference', { other });
+      const { requester } = this.options;
+      const { lines, count, summary, graphs, ...reply } = await requester.ask('difference', { other });
       if (count === 0) {
         say('No differences: Blocks, graphs and tensors are equal.');
         return;
       }
       say(count > lines.length ? `${summary}; the first ${lines.length} lines of ${count}:` : `${summary}:`);
+      if (graphs) {
+        const shown: SideBySide = {
+          graphs,
+          names: [this.reply?.file ?? '', reply.other],
+          summary,
+          values: (first, second) => requester.ask('differing_values', { other, first, second })
+        };
+        this.differences.append(
+          button('Show side by side', () => this.showSideBySide(shown), {
+            class: 'hl-button hl-primary',
+            title: 'Show both graphs, with what differs in colour'
+          })
+        );
+      }
       this.differences.append(
         h(
           'table',
@@ -382,6 +398,12 @@ export class DocumentView {
       const { message, next } = asRequestError(error);
       say(`${message} ${next}`.trim(), true);
     }
+  }
+
+  /** Both graphs, in the place of the model until they are closed. */
+  private showSideBySide(shown: SideBySide): void {
+    this.tabs.show(0);
+    void this.options.model.showSideBySide(shown);
   }
 
   private readonly head: HTMLElement;

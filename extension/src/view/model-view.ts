@@ -241,13 +241,6 @@ export class ModelView {
     this.panes.onTreeShown = () =>
       this.treeButton.setAttribute('aria-pressed', String(this.panes.isTreeShown));
     this.graph.addTools(this.treeButton, this.overlays.choice, this.overlays.watchSwitch);
-    this.comparison = new CompareView({
-      layout: options.layout,
-      onClose: () => this.panes.element.toggleAttribute('inert', false),
-      ...(options.tabs?.some(tab => tab.id === 'results') && {
-        onList: () => this.drawer.open('results')
-      })
-    });
     this.nothing = h('div', { class: 'hl-nothing' });
     this.nothing.hidden = true;
     this.complaint = h('div', { class: 'hl-alert', role: 'alert' });
@@ -257,7 +250,6 @@ export class ModelView {
       { class: 'hl-stage-body' },
       this.panes.element,
       this.nothing,
-      this.comparison.element,
       this.drawer.element,
       this.complaint,
       this.notices.element,
@@ -303,14 +295,29 @@ export class ModelView {
   /** Show two graphs side by side, over tree and graph, until they are closed or another model is shown. */
   async showSideBySide(shown: SideBySide): Promise<void> {
     this.drawer.close();
-    this.panes.element.toggleAttribute('inert', true);
+    if (!this.comparison) {
+      const comparison = new CompareView({
+        layout: this.options.layout,
+        onClose: () => {
+          comparison.element.remove();
+          this.comparison = null;
+          this.panes.element.toggleAttribute('inert', false);
+        },
+        ...(this.options.tabs?.some(tab => tab.id === 'results') && {
+          onList: () => this.drawer.open('results')
+        })
+      });
+      this.comparison = comparison;
+      this.panes.element.after(comparison.element);
+      this.panes.element.toggleAttribute('inert', true);
+    }
     await this.comparison.show(shown);
   }
 
   /** Show this in place of tree and graph, while there is no model. */
   showNothing(...children: Child[]): void {
     if (children.length > 0) {
-      this.comparison.close();
+      this.comparison?.close();
     }
     this.nothing.hidden = children.length === 0;
     this.panes.element.hidden = children.length > 0;
@@ -365,7 +372,7 @@ export class ModelView {
 
   connect(requester: Requester | null): void {
     if (requester !== this.requester) {
-      this.comparison.close();
+      this.comparison?.close();
       this.graph.warm();
       this.requester = requester;
       this.overlays.connect(this.options.isFile ? null : requester);
@@ -415,7 +422,7 @@ export class ModelView {
     this.tree.show(root, model.id);
     this.columns?.show(model, root.parameter_count);
     if (isNew) {
-      this.comparison.close();
+      this.comparison?.close();
       this.isChosen = false;
       this.program = '';
       this.drawnKey = '';
@@ -498,7 +505,7 @@ export class ModelView {
 
   /** Show the traced graph of a Block, with the operators marked that differ from another graph. */
   showDifference(block: string, marks: readonly GraphMark[]): void {
-    this.comparison.close();
+    this.comparison?.close();
     this.marked = { block, marks };
     this.isChosen = true;
     this.program = 'traced';
@@ -788,7 +795,8 @@ export class ModelView {
   private readonly panes: Panes;
   private readonly treeButton: HTMLButtonElement;
   private readonly peek: HTMLButtonElement;
-  private readonly comparison: CompareView;
+  /** Two graphs side by side, while they are shown. */
+  private comparison: CompareView | null = null;
   private readonly nothing: HTMLElement;
   private readonly complaint: HTMLElement;
   private requester: Requester | null = null;
