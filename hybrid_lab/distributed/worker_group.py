@@ -177,9 +177,29 @@ class Group:
             "differs (another number of batches, a branch on the rank). HYBRID_LAB_WORKERS_TIMEOUT sets the seconds"
         )
 
+    @property
+    def broken(self) -> bool:
+        """Whether this worker can no longer exchange anything with the others."""
+        watch = self._watch
+        return bool(self._failure) or (watch is not None and bool(watch.lost or watch.ended))
+
+    def rejoin(self) -> None:
+        """Join the same workers again after an exchange was interrupted, at the MASTER_PORT that is set now, which is
+        another one. All workers call it. Raises WorkersError where not all come in time.
+        """
+        self._leave()
+        port = int(os.environ["MASTER_PORT"])
+        self.place = self.place._replace(port=port)
+        self._watch, self._failure = _connect(self.place, self.backend), ""
+
     def close(self) -> None:
         """Leave the group: the process may then end, or start another one."""
         global _group
+        self._leave()
+        if _group is self:
+            _group = None
+
+    def _leave(self) -> None:
         import torch.distributed as dist
 
         if self._watch is not None:
@@ -187,8 +207,6 @@ class Group:
             self._watch.close("" if error is None else f"{type(error).__name__}: {first_line(error)}")
         if dist.is_initialized():
             dist.destroy_process_group()
-        if _group is self:
-            _group = None
 
 
 def group() -> Group | None:
@@ -240,8 +258,14 @@ def join(place: Place) -> Group:
     """Join the workers at a given place. Raises WorkersError where not all come in time."""
     for ready in joining:
         ready()
-    dist = _torch_distributed()
+    _torch_distributed()
     backend = _backend(place)
+    return Group(place, backend, _connect(place, backend))
+
+
+def _connect(place: Place, backend: str) -> Watch | None:
+    """Join the others; the watch over them, None without others."""
+    dist = _torch_distributed()
     if place.local_size == place.size:
         # gloo may choose an interface that a firewall closes; on one machine none is needed.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
@@ -263,15 +287,14 @@ def join(place: Place) -> Group:
         ours = dist.PrefixStore("hybrid_lab.watch", store)
         if place.rank == 0:
             ours.set("token", secrets.token_hex(16))
-        watch = None
-        if place.size > 1:
-            watch = Watch(place.rank, place.size, ours, place.address, ours.get("token").decode())
+        if place.size == 1:
+            return None
+        return Watch(place.rank, place.size, ours, place.address, ours.get("token").decode())
     except (RuntimeError, OSError, ValueError) as error:
         raise WorkersError(
             f"rank {place.rank} of {place.size} did not find the others at {place.address}:{place.port} within "
             f"{START_TIMEOUT:g} s ({str(error).splitlines()[0][:200]}). Each worker must be able to reach that address"
         ) from None
-    return Group(place, backend, watch)
 
 
 def _torch_distributed() -> Any:

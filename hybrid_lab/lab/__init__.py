@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hybrid_lab.lab.every import reload_all as reload_all
     from hybrid_lab.lab.every import save_all as save_all
     from hybrid_lab.lab.loop import progress as progress
+    from hybrid_lab.lab.notebook_workers import workers as workers
     from hybrid_lab.lab.run_keeper import keep_runs as keep_runs
     from hybrid_lab.lab.run_list import runs as runs
     from hybrid_lab.lab.save_list import saves as saves
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     *("autosave", "keep_runs", "load_ipython_extension", "new_run", "note", "progress", "reload_all", "runs"),
-    *("save_all", "saves", "share", "short_tracebacks", "unload_ipython_extension", "view"),
+    *("save_all", "saves", "share", "short_tracebacks", "unload_ipython_extension", "view", "workers"),
 ]
 
 _MODULES = {
@@ -42,6 +43,7 @@ _MODULES = {
     "saves": "hybrid_lab.lab.save_list",
     "share": "hybrid_lab.lab.sharing",
     "short_tracebacks": "hybrid_lab.lab.tracebacks",
+    "workers": "hybrid_lab.lab.notebook_workers",
 }
 """Public name -> the module that has it, which is imported when the name is first used."""
 
