@@ -163,9 +163,10 @@ def test_values_and_gradients_over_three_saves(open_cells):
 
     # Numbers by the mouse and by the keyboard are those of the kernel.
     rows.nth(3).locator("svg").hover()
+    expect(over.locator(".hl-readout")).to_contain_text("of 24 values")
+    rows.nth(3).locator(".hl-ridge-name").hover()
     low = float(notebook.kernel("print(net.head.weight.data().min().asscalar())"))
     expect(over.locator(".hl-readout")).to_contain_text(f"min {low:.3g}")
-    expect(over.locator(".hl-readout")).to_contain_text("of 24 values")
     rows.nth(3).click()
     notebook.page.keyboard.press("ArrowUp")
     expect(rows.nth(2)).to_be_focused()

@@ -261,10 +261,10 @@ export class SavedValuesPart {
         const size = (histogram.maximum - histogram.minimum) / histogram.bins.length;
         const start = histogram.minimum + index * size;
         const range = size > 0 ? `${numberText(start)} to ${numberText(start + size)}` : numberText(start);
-        bin = `${range}: ${wholeText(histogram.bins[index] ?? 0)} of ${wholeText(histogram.looked)} values · `;
+        bin = `${range}: ${wholeText(histogram.bins[index] ?? 0)} of ${wholeText(histogram.looked)} values`;
       }
     }
-    this.tell(`${namesOf(line)[0]}: ${bin}${textOf(line, this.what)}`);
+    this.tell(`${namesOf(line)[0]}: ${bin || textOf(line, this.what)}`);
   }
 
   private pick(line: Line): void {
