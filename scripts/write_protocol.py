@@ -143,7 +143,7 @@ def page() -> str:
     found: dict[type, None] = {}
     for _, reply in (requests.REQUESTS | requests.DOCUMENT_REQUESTS).values():
         records(reply, found)
-    for kind in (connection.ErrorBody, connection.Progress, connection.Envelope, errors.CellError):
+    for kind in (connection.ErrorBody, connection.Progress, connection.WorkPush, connection.Envelope, errors.CellError):
         records(kind, found)
     parts = [
         f"export const PROTOCOL = {connection.PROTOCOL};\nexport const TARGET = '{connection.TARGET}';\n",

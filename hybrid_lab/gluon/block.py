@@ -19,6 +19,7 @@ from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
+from hybrid_lab.progress import shows_work
 from hybrid_lab.provided import Provided, options_of, signed_like
 from hybrid_lab.symbol.tracing import local as _local
 
@@ -355,6 +356,7 @@ class Block:
 
     # -- files -------------------------------------------------------------------------------------------------
 
+    @shows_work("saving the parameters of")
     def save_parameters(self, filename: str | PathLike[str], deduplicate: bool = False) -> None:
         """Write all parameters by attribute path: as safetensors where the name ends with `.safetensors`, else in
         MXNet's `.params` form.
@@ -387,6 +389,7 @@ class Block:
         """MXNet's former name of `load_parameters`."""
         self.load_parameters(filename, ctx, allow_missing, ignore_extra)
 
+    @shows_work("loading the parameters of")
     def load_parameters(
         self,
         filename: str | PathLike[str],

@@ -15,6 +15,7 @@ from hybrid_lab.diagnostics.file_errors import FileError, writing
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.formats.atomic import atomic_write, check_writable
 from hybrid_lab.logger import logger
+from hybrid_lab.progress import shows_work
 
 
 class DownloadError(HybridLabError, RuntimeError):
@@ -30,6 +31,7 @@ def check_sha1(filename: str | os.PathLike[str], sha1_hash: str) -> bool:
     return digest.hexdigest() == sha1_hash.lower()
 
 
+@shows_work("downloading")
 def download(
     url: str,
     path: str | os.PathLike[str] | None = None,

@@ -57,6 +57,7 @@ from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.ops.framework.protocols import Functions
+from hybrid_lab.progress import shows_work
 from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
@@ -695,6 +696,7 @@ class HybridBlock(Block):
 
     # -- saving ----------------------------------------------------------------------------------------------
 
+    @shows_work("exporting")
     def export(self, path: str | None = None, epoch: int = 0, remove_amp_cast: bool = True) -> tuple[Any, Any]:
         """Write MXNet's two files, `<path>-symbol.json` and `<path>-<epoch>.params`; returns their names.
 

@@ -19,6 +19,7 @@ from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
 from hybrid_lab.ops.framework.protocols import Functions
 from hybrid_lab.ops.layers.norm import BatchNorm
+from hybrid_lab.progress import shows_work
 from hybrid_lab.symbol import Group, Symbol
 from hybrid_lab.symbol.composition import composed
 from hybrid_lab.symbol.predicting import labels_of, predicting
@@ -135,6 +136,7 @@ class SymbolBlock(HybridBlock):
         return existing if existing is not None else self._params.get(value.node.name, **options)
 
     @staticmethod
+    @shows_work("importing")
     def imports(
         symbol_file: str,
         input_names: str | Sequence[str],

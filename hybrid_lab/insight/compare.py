@@ -42,6 +42,7 @@ from hybrid_lab.insight.table import (
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.progress import shows_work
 
 _SHOWN = 40
 """Rows that are printed at most; `data()` has all of them."""
@@ -235,6 +236,7 @@ class Comparison(InsightReport):
         return parts
 
 
+@shows_work("comparing")
 def compare(net: Block, *inputs: object, train: bool | None = None) -> Comparison:
     """Run `net` on the inputs eagerly and hybridized, and compare node by node, forward and gradient.
 

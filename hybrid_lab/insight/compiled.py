@@ -16,6 +16,7 @@ from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.insight.kernel_table import Kernels, folded_text, least, table
 from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.table import code, folded, wrapped
+from hybrid_lab.progress import shows_work
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.kernels import FusedKernel
@@ -160,6 +161,7 @@ def _spills(kernel: FusedKernel) -> int:
     return 0 if kernel.problem or kernel.resources is None else kernel.resources.spills
 
 
+@shows_work("compiling")
 def compile_for(net: HybridBlock, *targets: str, inputs: object = None, train: bool = False) -> CompiledModel:
     """Compile the kernels of a call of `net` for GPUs that need not be in the machine.
 

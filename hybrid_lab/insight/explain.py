@@ -31,6 +31,7 @@ from hybrid_lab.insight.states import STATES, State, block_state, class_name, wa
 from hybrid_lab.insight.table import Column, Row, Table, code, folded, short_line, wrapped
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import copies
+from hybrid_lab.progress import shows_work
 
 if TYPE_CHECKING:
     from hybrid_lab.graph.graph import Graph
@@ -303,6 +304,7 @@ def _label(row: BlockRow) -> str:
     return f"{row.path.rsplit('.', 1)[-1]}: {row.kind}" if row.path else f"{row.name}: {row.kind}"
 
 
+@shows_work("explaining")
 def explain(net: Block, *inputs: object) -> Explanation:
     """Explain what hybridization made of `net`; with inputs the net is called on them first (in prediction mode).
 

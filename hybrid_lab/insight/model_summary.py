@@ -37,6 +37,7 @@ from hybrid_lab.insight.table import Column, Row, Table, wrapped
 from hybrid_lab.insight.work import peak_bytes, work_of
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating, is_narrow
+from hybrid_lab.progress import shows_work
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -196,6 +197,7 @@ def _title(block: BlockSummary, name: str) -> str:
     return f"{title} = {block.same_as or name}" if block.same_as is not None else title
 
 
+@shows_work("counting")
 def summary(
     net: Block, inputs: object, *more: object, dtype: DTypeLike | None = None, training: bool = False
 ) -> ModelSummary:

@@ -25,6 +25,7 @@ from hybrid_lab.insight.table import (
     wrapped,
 )
 from hybrid_lab.insight.timing import StepRow, alternately, eager_times, measure_steps
+from hybrid_lab.progress import shows_work
 
 _SHOWN = 40
 """Rows that are printed at most; `data()` has all of them."""
@@ -114,6 +115,7 @@ class Profile(InsightReport):
         return parts
 
 
+@shows_work("profiling")
 def profile(net: Block, *inputs: object, train: bool = False, runs: int = 20) -> Profile:
     """Measure where a hybrid call of `net` on the inputs spends its time, beside an eager call.
 

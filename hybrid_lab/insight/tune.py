@@ -18,6 +18,7 @@ from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.states import walk
 from hybrid_lab.insight.table import Column, Row, Table
 from hybrid_lab.insight.tune_engines import EngineTuning, tune_engines
+from hybrid_lab.progress import shows_work
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.tuning import TunedKernel
@@ -80,6 +81,7 @@ class KernelTuning(InsightReport):
 Tuning: TypeAlias = KernelTuning | EngineTuning
 
 
+@shows_work("tuning")
 def tune(net: Block, *inputs: object, train: bool | None = None, again: bool = False) -> Tuning:
     """Measure which engine or tiles run calls on `inputs` fastest on this machine, and store the result.
 

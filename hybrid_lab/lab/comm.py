@@ -9,16 +9,19 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from hybrid_lab import progress
+from hybrid_lab.diagnostics.words import visible
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.common import JsonObject
-from hybrid_lab.lab.messages.connection import PROTOCOL
+from hybrid_lab.lab.messages.connection import PROTOCOL, WorkRow
 from hybrid_lab.lab.run import Run
 from hybrid_lab.lab.schema import check_envelope, readable_id
 from hybrid_lab.lab.session import Session
 from hybrid_lab.lab.training_runs import runs
 from hybrid_lab.logger import logger
+from hybrid_lab.progress import Work
 
 if TYPE_CHECKING:
     from comm.base_comm import BaseComm
@@ -128,6 +131,18 @@ def _fault(error: Exception) -> RequestError:
     )
 
 
+def _work_row(work: Work) -> WorkRow:
+    return {
+        "id": work.number,
+        "title": visible(work.title),
+        "part": visible(work.part),
+        "seconds": work.seconds,
+        "done": work.done,
+        "total": work.total,
+        "unit": work.unit,
+    }
+
+
 class Comms:
     """All comms that front ends have opened to this kernel. Pushes go to the pages that somebody sees."""
 
@@ -136,7 +151,9 @@ class Comms:
         self._open: dict[str, BaseComm] = {}
         self._hidden: set[str] = set()
         self._lock = threading.Lock()
+        self._told_of_work = False
         runs.connect(self.push_run)
+        progress.listeners.append(self.push_work)
 
     def opened(self, comm: BaseComm, message: object) -> None:
         """The comm target: a front end connects. Its first request is `hello`."""
@@ -169,6 +186,13 @@ class Comms:
         """Send the state of a training run; its thread must be the main one, which sends for its cell."""
         if self.any_visible and threading.current_thread() is threading.main_thread():
             self._push("curves", {"runs": [run_data(run)]})
+
+    def push_work(self, works: list[Work]) -> None:
+        """Send the work under way in the running cell, from any thread."""
+        rows = [work for work in works if work.in_cell]
+        if self.any_visible and (rows or self._told_of_work):
+            self._told_of_work = bool(rows)
+            self._push("work", {"works": [_work_row(work) for work in rows]})
 
     def _push(self, kind: str, body: Mapping[str, object]) -> None:
         """Send a push to every page that somebody sees; a page that was closed is removed."""
@@ -203,3 +227,4 @@ class Comms:
             comm.close()
         runs.watch(False)
         runs.disconnect(self.push_run)
+        progress.listeners.remove(self.push_work)

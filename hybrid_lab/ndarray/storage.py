@@ -10,6 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.progress import shows_work
 
 if TYPE_CHECKING:
     from hybrid_lab.formats.mxnet.params import Stored
@@ -21,6 +22,7 @@ STORAGE_TYPES = {"undefined": -1, "default": 0, "row_sparse": 1, "csr": 2}
 Loaded = dict[str, NDArray | None] | list[NDArray | None]
 
 
+@shows_work("saving")
 def save(fname: str | PathLike[str], data: NDArray | Sequence[NDArray] | Mapping[str, NDArray]) -> None:
     """Write one array, a list of arrays, or a dict of names and arrays, in MXNet's `.params` form.
 
@@ -53,6 +55,7 @@ def _entry(array: NDArray) -> np.ndarray | SparseParts:
     return parts_of(array)
 
 
+@shows_work("loading")
 def load(fname: str | PathLike[str]) -> Loaded:
     """The arrays that `save` (or MXNet) wrote: a list, or a dict where they have names. A safetensors file, under any
     file name, gives a dict. Sparse arrays of a `.params` file are sparse again. Raises ArchiveError.

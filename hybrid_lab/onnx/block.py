@@ -26,6 +26,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.onnx import tree
 from hybrid_lab.onnx.compose import Composed, compose
+from hybrid_lab.progress import shows_work
 
 
 class ImportedGraph(SymbolBlock):
@@ -218,6 +219,7 @@ def _parameter(name: str, array: np.ndarray, composed: Composed, ctx: Context | 
     return made
 
 
+@shows_work("importing")
 def imports(
     path: str | PathLike[str], ctx: Context | Sequence[Context] | None = None, *,
     shapes: Mapping[str, Sequence[int | str | None]] | None = None, values: Mapping[str, object] | None = None,

@@ -36,6 +36,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ops.framework.dtypes import dtype_of
+from hybrid_lab.progress import shows_work
 from hybrid_lab.symbol import Symbol, tracing
 from hybrid_lab.symbol.predicting import labels_of, predicting
 
@@ -115,6 +116,7 @@ class ExportReport:
     __repr__ = __str__
 
 
+@shows_work("exporting")
 def export(
     net: Block,
     path: str | PathLike[str],

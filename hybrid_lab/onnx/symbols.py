@@ -22,6 +22,7 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
+from hybrid_lab.progress import shows_work
 from hybrid_lab.symbol import Symbol
 from hybrid_lab.symbol.predicting import predicting
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 Params = dict[str, NDArray]
 
 
+@shows_work("exporting")
 def export_model(
     sym: Symbol | str | PathLike[str],
     params: Mapping[str, NDArray] | Sequence[Mapping[str, NDArray]] | str | PathLike[str],

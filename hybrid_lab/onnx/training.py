@@ -32,6 +32,7 @@ from hybrid_lab.onnx.importers.functions import Attributes
 from hybrid_lab.onnx.model_file import OnnxFile, check_names
 from hybrid_lab.onnx.nodes import TRAINING
 from hybrid_lab.onnx.read_optimizers import Update, read_optimizer
+from hybrid_lab.progress import shows_work
 
 if TYPE_CHECKING:
     from onnx import NodeProto, StringStringEntryProto
@@ -56,6 +57,7 @@ class Training(NamedTuple):
     trainer: Trainer
 
 
+@shows_work("importing")
 def imports_training(
     path: str | PathLike[str], ctx: Context | Sequence[Context] | None = None, *,
     shapes: Mapping[str, Sequence[int | None]] | None = None, values: Mapping[str, object] | None = None,

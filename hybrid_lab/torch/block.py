@@ -14,6 +14,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.onnx.block import ImportedGraph
 from hybrid_lab.onnx.compose import Composed
+from hybrid_lab.progress import shows_work
 from hybrid_lab.torch.composing import compose
 from hybrid_lab.torch.errors import TorchError, UnsupportedOperatorError
 from hybrid_lab.torch.exported import Exported, exported, exported_for_all_sizes, written_shapes
@@ -21,6 +22,7 @@ from hybrid_lab.torch.memory import tensor_on
 from hybrid_lab.torch.stages import shown, stage
 
 
+@shows_work("importing")
 def imports(
     source: Any, example_inputs: Any = (), ctx: Context | Sequence[Context] | None = None, *,
     example_kwargs: Mapping[str, object] | None = None, dynamic_shapes: Any = "batch", copy: bool = False,

@@ -6,7 +6,15 @@ import type { JSONObject } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 import { Channel, RequestError, asRequestError } from '../protocol/channel';
-import { CurvesReply, FolderReply, HelloReply, ModelsReply, PROTOCOL, TARGET } from '../protocol/messages';
+import {
+  CurvesReply,
+  WorkPush,
+  FolderReply,
+  HelloReply,
+  ModelsReply,
+  PROTOCOL,
+  TARGET
+} from '../protocol/messages';
 import { NOT_IMPORTED, mismatch } from '../protocol/versions';
 import { VERSION } from '../version';
 import type { KernelState } from '../view/panel-view';
@@ -63,6 +71,7 @@ export class KernelLink implements IDisposable {
       hello: this.hello,
       models: this.models,
       curves: this.curves,
+      work: this.work,
       place: this.place
     };
     const off = (text: string): KernelState => ({ ...base, text, kind: 'off', requester: null });
@@ -239,6 +248,10 @@ export class KernelLink implements IDisposable {
       this.curves = push;
       this._changed.emit();
     };
+    channel.onWork = push => {
+      this.work = push;
+      this._changed.emit();
+    };
     channel.onMalformed = message => {
       this.problem = message;
       this._changed.emit();
@@ -252,6 +265,7 @@ export class KernelLink implements IDisposable {
         this.place = null;
         this.models = null;
         this.curves = null;
+        this.work = null;
       }
       channel.close('The kernel closed the connection.');
       this._changed.emit();
@@ -328,6 +342,7 @@ export class KernelLink implements IDisposable {
     this.place = null;
     this.models = null;
     this.curves = null;
+    this.work = null;
     this.problem = null;
     this.isPython = true;
     this.mentioned = false;
@@ -354,6 +369,7 @@ export class KernelLink implements IDisposable {
   private place: FolderReply | null = null;
   private models: ModelsReply | null = null;
   private curves: CurvesReply | null = null;
+  private work: WorkPush | null = null;
   private readonly viewers = new Set<object>();
   private problem: string | null = null;
   private opening = false;

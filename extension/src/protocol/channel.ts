@@ -3,6 +3,7 @@
 import { ProtocolError } from './check';
 import {
   CurvesReply,
+  WorkPush,
   ErrorBody,
   ModelsReply,
   PROTOCOL,
@@ -12,6 +13,7 @@ import {
   RequestType,
   Requests,
   curvesReply,
+  workPush,
   envelope,
   errorBody,
   modelsReply,
@@ -67,6 +69,8 @@ export class Channel implements Requester {
   onModels: (push: ModelsReply) => void = () => undefined;
   /** Called with each `curves` push. */
   onCurves: (push: CurvesReply) => void = () => undefined;
+  /** Called with each `work` push. */
+  onWork: (push: WorkPush) => void = () => undefined;
   /** Called with a sentence when the kernel sent something that is not in the protocol. */
   onMalformed: (message: string) => void = () => undefined;
 
@@ -139,6 +143,10 @@ export class Channel implements Requester {
       }
       if (message.type === 'curves') {
         this.onCurves(curvesReply(message.body, 'curves'));
+        return;
+      }
+      if (message.type === 'work') {
+        this.onWork(workPush(message.body, 'work'));
         return;
       }
       const pending = this.pending.get(message.id);

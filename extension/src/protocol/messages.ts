@@ -889,10 +889,26 @@ export const progress = record({
 });
 export type Progress = Checked<typeof progress>;
 
+export const workRow = record({
+  id: integer,
+  title: text,
+  part: text,
+  seconds: number,
+  done: integer,
+  total: integer,
+  unit: text
+});
+export type WorkRow = Checked<typeof workRow>;
+
+export const workPush = record({
+  works: list(workRow)
+});
+export type WorkPush = Checked<typeof workPush>;
+
 export const envelope = record({
   hybrid_lab: integer,
   id: text,
-  type: oneOf('ok', 'error', 'models', 'curves', 'progress'),
+  type: oneOf('ok', 'error', 'models', 'curves', 'work', 'progress'),
   body: anything
 });
 export type Envelope = Checked<typeof envelope>;

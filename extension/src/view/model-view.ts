@@ -29,6 +29,7 @@ import { Overlays } from './overlays';
 import { MakePanes, PaneMemory, Panes, fleetingMemory } from './panes';
 import { SavedValuesPart, SavesOptions } from './saved-values';
 import { TreeColumns } from './tree-columns';
+import { WorkRows } from './work-rows';
 import { accessPath, parametersText, plural, tensorText } from './words';
 
 export interface ModelViewOptions {
@@ -98,6 +99,8 @@ export class ModelView {
   readonly drawer: Drawer;
   /** Sentences that come and go. */
   readonly notices = new Notices();
+  /** Work of the running cell that takes long. */
+  readonly works = new WorkRows();
   /** The four questions, answered in one line. */
   readonly banner: Banner;
   /** Whether the user has picked this model among others. */
@@ -253,6 +256,7 @@ export class ModelView {
       this.drawer.element,
       this.complaint,
       this.notices.element,
+      this.works.element,
       this.graph.hits,
       this.columns?.panel
     );

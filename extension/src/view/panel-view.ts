@@ -5,6 +5,7 @@ import type { Layout } from '../graph/worker';
 import { Requester, asRequestError } from '../protocol/channel';
 import type {
   CurvesReply,
+  WorkPush,
   Diagnostic,
   FolderReply,
   HelloReply,
@@ -40,6 +41,8 @@ export interface KernelState {
   models: ModelsReply | null;
   /** The training runs, or the one that changed last. */
   curves: CurvesReply | null;
+  /** Work of the running cell that takes long. */
+  work?: WorkPush | null;
   /** Where the kernel's files go. */
   place?: FolderReply | null;
 }
@@ -206,6 +209,7 @@ export class PanelView {
       this.lastCurves = state.curves;
       this.curves.update(state.curves.runs);
     }
+    this.view.works.show(state.kind === 'busy' ? (state.work ?? null) : null);
     this.offerTraining();
     this.kept.connect(state.requester);
     this.view.drawer.rename('training', training(state.curves) !== '' ? 'Training …' : 'Training');

@@ -20,6 +20,7 @@ from hybrid_lab.insight.difference import (
     diff_tensors,
 )
 from hybrid_lab.insight.graph_diff import Kind, OperatorDifference, match_graphs
+from hybrid_lab.progress import shows_work
 
 from . import layout, values
 from .block_matching import BlockMatching, match_blocks, parameters_of
@@ -33,6 +34,7 @@ _FILE_FIELDS = frozenset({"kind", "layer", "hybridized"})
 _PARAMETER_FIELDS = ("grad_req", "lr_mult", "wd_mult", "init", "constant", "differentiable")
 
 
+@shows_work("comparing")
 def diff(first: object, second: object) -> ModelDifference:
     """What differs between two models: Blocks, operators of their graphs, and tensors with the size of the change.
 

@@ -21,6 +21,7 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.progress import shows_work
 
 from . import calls, graphs, layout, ledger
 from .archive import Archive
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon import Trainer
 
 
+@shows_work("loading")
 def load_cached_graphs(
     net: Block,
     path: str | PathLike[str] | None = None,

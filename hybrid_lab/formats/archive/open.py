@@ -23,6 +23,7 @@ from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import name_of
 from hybrid_lab.ops.framework.operator import find
+from hybrid_lab.progress import shows_work
 
 from ..singa import is_singa
 from . import attributes, calls, layout, ledger
@@ -119,6 +120,7 @@ class HybridStub(BlockStub, HybridBlock):
     """The same for a HybridBlock that was never called, so that hybrid parents can hold it."""
 
 
+@shows_work("loading")
 def load(
     path: str | PathLike[str],
     ctx: Context | Sequence[Context] | None = None,

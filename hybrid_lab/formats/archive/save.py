@@ -25,6 +25,7 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.progress import shows_work
 from hybrid_lab.symbol import tracing
 
 from ..atomic import atomic_write, check_writable, progress_of
@@ -48,6 +49,7 @@ FEWER_GRAPHS = "fewer graphs"
 """The value of `overwrite=` that replaces an archive by one with fewer graphs."""
 
 
+@shows_work("saving")
 def save_cached_graphs(
     net: Block,
     path: str | PathLike[str] | None = None,

@@ -54,6 +54,7 @@ from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import dtype_of
+from hybrid_lab.progress import working
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -643,7 +644,7 @@ class GraphCache:
     def _compile(self, call: Call, leaves: Sequence[NDArray]) -> Program:
         location = capture()
         called(self.block)
-        with self._lock, without_collecting():
+        with self._lock, without_collecting(), working(f"compiling {self.block.name}"):
             known = self.compiled.find(call)  # another thread may have compiled it
             if known is not None:
                 return known

@@ -53,7 +53,7 @@ class Envelope(TypedDict):
 
     hybrid_lab: int
     id: str
-    type: Literal["ok", "error", "models", "curves", "progress"]
+    type: Literal["ok", "error", "models", "curves", "work", "progress"]
     body: object
 
 
@@ -72,6 +72,27 @@ class Progress(TypedDict):
     text: str
     done: int
     total: int
+
+
+class WorkRow(TypedDict):
+    """Work of the running cell that has taken more than a second: an import, a save, a compile.
+
+    part : what of it is done now, or ""; done, total, unit : how much of it is done; total is 0 where that is not known
+    """
+
+    id: int
+    title: str
+    part: str
+    seconds: float
+    done: int
+    total: int
+    unit: str
+
+
+class WorkPush(TypedDict):
+    """All such work of now; none at its end."""
+
+    works: list[WorkRow]
 
 
 class FolderReply(TypedDict):
