@@ -1,5 +1,6 @@
 // Overlays of a graph, numbers of parameters, and the switch that stops at NaN.
 
+import { wrapped } from '../src/graph/export';
 import { buttonOf, mount, press, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -329,4 +330,11 @@ test('inputs are kept when asked, their size is said, and what was measured on t
   box.dispatchEvent(new Event('change'));
   await settle(20);
   assert.match(text('.hl-overlay-marked'), /^First NaN or infinity with random numbers:/);
+});
+
+test('the caption of an exported picture is cut between words, into as many lines as it needs', () => {
+  const text = "Time, measured on random numbers of the call's shapes";
+  assert.deepEqual(wrapped(text, 30), ['Time, measured on random', "numbers of the call's shapes"]);
+  assert.deepEqual(wrapped(text, 100), [text]);
+  assert.deepEqual(wrapped('', 30), []);
 });

@@ -50,6 +50,24 @@ const PAINT: readonly [string, Record<string, string>][] = [
 
 /** Height of the line that says what the numbers of an overlay are. */
 const CAPTION = 22;
+/** Height of each further line of it, pixels before it, and about the width of a character. */
+const LEADING = 14;
+const INSET = 8;
+const CHARACTER = 6;
+
+/** A text in lines of at most so many characters, cut between words. */
+export function wrapped(text: string, most: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(' ').filter(each => each !== '')) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + 1 + word.length <= most) {
+      lines[lines.length - 1] = `${last} ${word}`;
+    } else {
+      lines.push(word);
+    }
+  }
+  return lines;
+}
 
 /** The picture with the colours of a light page; null where it is too large for a static copy. */
 export function staticSvg(
@@ -66,7 +84,8 @@ export function staticSvg(
     .filter(text => text)
     .join(', ');
   const { width } = picture;
-  const height = picture.height + (caption === '' ? 0 : CAPTION);
+  const lines = wrapped(caption, Math.max(20, Math.floor((width - 2 * INSET) / CHARACTER)));
+  const height = picture.height + (lines.length === 0 ? 0 : CAPTION + (lines.length - 1) * LEADING);
   const root = svg('svg', {
     width,
     height,
@@ -74,10 +93,10 @@ export function staticSvg(
     'font-family': FONT
   });
   root.append(svg('rect', { width, height, fill: '#ffffff' }));
-  if (caption !== '') {
-    const place = { x: 8, y: picture.height + CAPTION - 8, 'font-size': 11 };
-    root.append(svg('text', { class: 'hl-g-aside', ...place }, caption));
-  }
+  lines.forEach((line, index) => {
+    const y = picture.height + CAPTION - 8 + index * LEADING;
+    root.append(svg('text', { class: 'hl-g-aside', x: INSET, y, 'font-size': 11 }, line));
+  });
   for (const layer of picture.layers) {
     root.append(
       ...layer.edges.map(edge => edgeElement(edge, scene)),
