@@ -131,6 +131,7 @@ _provided.register({
     "array_html": ("hybrid_lab.insight.facets", "array_html"),
     "bind_symbol": ("hybrid_lab.executor.binding", "bind"),
     "block_html": ("hybrid_lab.lab.static_html", "block_html"),
+    "distributed_join": ("hybrid_lab.gluon.joined", "join"),
     "distributed_store": ("hybrid_lab.distributed.store", "create"),
     "complete_block": ("hybrid_lab.gluon.completing", "complete"),
     "switch_graphs": ("hybrid_lab.gluon.completing", "switch"),

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from typing import Any
+
+from hybrid_lab.provided import Provided
+
 from .agreement import check
 from .errors import WorkerLostError, WorkersDifferError, WorkersError, WorkerTimeoutError
 from .worker_group import Group, group, start
@@ -14,5 +19,9 @@ __all__ = [
     "WorkersError",
     "check",
     "group",
+    "join",
     "start",
 ]
+
+join: Provided[..., AbstractContextManager[Any]] = Provided("distributed_join")
+"""Around an epoch in which workers have different numbers of batches: see `gluon.joined.join`."""

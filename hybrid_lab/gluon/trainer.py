@@ -189,6 +189,8 @@ class Trainer:
         """
         check_switches("Trainer.step", ignore_stale_grad=ignore_stale_grad)
         self._check_fresh(ignore_stale_grad)
+        if isinstance(self._own_store, WorkerGradients):
+            self._own_store.note_batch(batch_size)
         if self._own_store is None or not self._own_store.updates:
             self._sum_gradients(ignore_stale_grad)
         self._update(batch_size, ignore_stale_grad)

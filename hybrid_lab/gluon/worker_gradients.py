@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
-from typing import Any
+import warnings
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab.distributed.agreement import agree
 from hybrid_lab.distributed.buckets import Buckets
 from hybrid_lab.distributed.store import DistributedStore, memory_of, written
-from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray import NDArray, backward
 from hybrid_lab.ndarray.random_state import state as random_state
 
 from .parameter import Parameter
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
 
 
 class WorkerGradients:
@@ -31,10 +37,14 @@ class WorkerGradients:
         self._group = store.group
         self._buckets = Buckets(store.group)
         self._residuals: dict[int, np.ndarray] = {}
+        self._samples: int | None = None
+        self._told = self._uneven = False
         if self._group.size > 1:
             self._complete(agree(self._group, "parameter", list(map(_described, params))))
             self._broadcast()
             self._part_random_states()
+            # Of this object, as long as it is alive: the watchers are of the process.
+            backward.watchers.append(_Heads(self))
 
     def _complete(self, everybody: Sequence[Sequence[dict[str, Any]]]) -> None:
         """Give shapes that some worker knows to those that do not, and the same first values to those yet to come."""
@@ -63,6 +73,45 @@ class WorkerGradients:
         states = [json.dumps(each, sort_keys=True) for each in self._group.gather(random_state.get_state())]
         if states.index(states[self._group.rank]) != self._group.rank:
             random_state.part(self._group.rank)
+
+    def note_batch(self, batch_size: float) -> None:
+        """Say once that `step` counts the samples of all workers, where it was given those of this one."""
+        if not self._told and self._group.size > 1 and self._samples == batch_size:
+            warnings.warn(
+                f"step({batch_size:g}) divides the sum of the gradients of {self._group.size} workers by the samples "
+                f"of one. step({batch_size * self._group.size:g}) gives the mean over all, as in one process",
+                stacklevel=4,
+            )
+            self._told = True
+        if self._uneven:
+            self._exchange(1, batch_size)
+
+    def _exchange(self, working: int, batch_size: float) -> tuple[int, float]:
+        """How many workers still have batches, and the `batch_size` of their step."""
+        numbers = np.zeros((2, self._group.size))
+        numbers[:, self._group.rank] = working, batch_size
+        self._group.sum(numbers).wait()
+        return int(numbers[0].sum()), float(numbers[1].max())
+
+    @contextlib.contextmanager
+    def joined(self, trainer: Trainer) -> Iterator[None]:
+        """`with`: workers without further batches take part in the steps of the others, with zeros for gradients."""
+        self._uneven = self._group.size > 1
+        try:
+            yield
+        except BaseException:
+            self._uneven = False
+            raise
+        working, batch_size = self._exchange(0, 0.0) if self._uneven else (0, 0.0)
+        self._uneven = False
+        while working:
+            for parameter in self._params:
+                if parameter.grad_req != "null" and parameter._data is not None:
+                    for value, gradient in zip(parameter.list_data(), parameter.list_grad(), strict=True):
+                        gradient.fill(0)
+                        value._fresh_grad = True
+            trainer.step(batch_size)
+            working, batch_size = self._exchange(0, 0.0)
 
     def pushpull(self, fresh_only: bool = False) -> None:
         """Replace the gradients by their sums over all contexts and workers.
@@ -116,3 +165,15 @@ def _described(parameter: Parameter) -> dict[str, Any]:
         "has_data": parameter._data is not None,
         "draw": None if deferred is None else [str(deferred.draw[0]), deferred.draw[1]],
     }
+
+
+class _Heads:
+    """Notes how many samples the last backward pass was of, for `note_batch`."""
+
+    def __init__(self, gradients: WorkerGradients) -> None:
+        self._gradients = weakref.ref(gradients, lambda _: backward.watchers.remove(self))
+
+    def __call__(self, heads: Sequence[NDArray]) -> None:
+        gradients = self._gradients()
+        if gradients is not None:
+            gradients._samples = heads[0].shape[0] if heads[0].ndim else None
