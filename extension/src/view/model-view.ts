@@ -88,7 +88,7 @@ const REST = 120;
 const SMALL = { width: 480, height: 480 } as const;
 
 /** Pixels of room that a sentence over the graph needs. */
-const LINE = 60;
+const LINE = 40;
 
 export class ModelView {
   /** The panes with the drawer over them, and below them its line of tabs. */
