@@ -148,6 +148,7 @@ DEPENDENCIES = (
         "matplotlib.pyplot",
         "playwright.sync_api",
         "pygls.lsp.server",
+        "ipyparallel",
     ),
 )
 IMPORTS = """
