@@ -89,6 +89,28 @@ test('a box of one operator and the operator are one difference', () => {
   );
 });
 
+test('a layer that was replaced by another is one difference', () => {
+  const single = (op: string): Scene =>
+    new Scene(
+      graph({
+        boxes: [box('b0', { block: '2', class: op, operators: 1 })],
+        nodes: [node('n0', { box: 'b0', op })]
+      })
+    );
+  const pairs = new Pairing(
+    [
+      item('b0', 'b0', 'changed', ['class: A became B']),
+      item('n0', null, 'removed'),
+      item(null, 'n0', 'added')
+    ],
+    [single('A'), single('B')]
+  );
+  assert.deepEqual(
+    pairs.differences.map(pair => [pair.kind, ...pair.ids]),
+    [['changed', 'n0', 'n0']]
+  );
+});
+
 test('the other picture shows the middle of an item where the first one does', () => {
   const place = { width: 40, height: 20 };
   const [one, two] = [

@@ -104,11 +104,19 @@ export class Pairing {
     return found;
   }
 
-  /** The pairs of dissolved boxes and their nodes are one. */
+  /**
+   * The pairs of dissolved boxes and their nodes are one: of a Block that was replaced by another its operators are no
+   * differences besides.
+   */
   private merged(items: readonly ComparedItem[]): Pair[] {
     const found = new Map<string, Pair>();
+    const whole = [new Set<string>(), new Set<string>()];
     for (const item of items) {
       const ids = [this.resolved(0, item.first), this.resolved(1, item.second)] as const;
+      if (ids.some((id, side) => id !== undefined && whole[side]?.has(id) && ids[1 - side] === undefined)) {
+        continue;
+      }
+      ids.forEach((id, side) => id !== undefined && ids[1 - side] !== undefined && whole[side]?.add(id));
       const key = ids.join(' ');
       const known = found.get(key);
       found.set(key, {

@@ -263,13 +263,16 @@ export class CompareView {
       this.legend,
       ...KINDS.map((kind, i) => {
         const label = `${numbers[i]} ${CHANGES[kind]}`;
-        return button(label, () => void this.step(1, kind), {
+        const choose = button(String(numbers[i]), () => void this.step(1, kind), {
+          'aria-label': label,
           class: `hl-button hl-compare-kind hl-compare-${kind}`,
           disabled: numbers[i] === 0,
           'data-none': numbers[i] === 0,
           'data-sign': SIGNS[kind],
-          title: `Next: ${CHANGES[kind]}`
+          title: `${label}: go to the next`
         });
+        choose.append(h('span', { class: 'hl-compare-word' }, ` ${CHANGES[kind]}`));
+        return choose;
       })
     );
     this.steps.forEach(step => (step.disabled = differences.length === 0));
