@@ -59,8 +59,7 @@ export class CompareView {
       'div',
       { class: 'hl-compare-bar' },
       this.legend,
-      ...this.steps,
-      this.count,
+      h('span', { class: 'hl-compare-steps' }, ...this.steps, this.count),
       h('span', { class: 'hl-compare-space' }),
       options.onList && button('List', () => options.onList?.(), { title: 'All differences as a list' }),
       options.onClose &&
