@@ -53,9 +53,14 @@ def main() -> int:
             workers = start(script, size)
             lost, moment = draws.randrange(size), draws.uniform(0.1, 1.0) * lasts
             time.sleep(moment)
+            logs = [script.with_suffix(f".{rank}.log") for rank in range(size)]
+            joined = all("joined" in log.read_text() for log in logs)
             ended_before = workers[lost].poll() is not None
             workers[lost].kill()
             since, problems = time.monotonic(), []
+            if not joined:  # workers that have not met know nothing of each other: the launcher ends them
+                for each in workers:
+                    each.terminate()
             while any(each.poll() is None for each in workers) and time.monotonic() - since < 120:
                 time.sleep(0.05)
             took = time.monotonic() - since
@@ -63,9 +68,7 @@ def main() -> int:
             for each in workers:
                 each.kill()
                 each.wait()
-            # Before the workers have joined there is no connection that could end: the limit of the start holds.
-            joined = any("WorkerLostError" in script.with_suffix(f".{rank}.log").read_text() for rank in range(size))
-            if left or (took > LIMIT and joined):
+            if left or took > LIMIT:
                 problems.append(f"{took:.1f} s, left: {left}")
             resumed = results(size, body(work / "points"), work)
             for (values, _), (expected, _) in zip(resumed, whole, strict=True):
@@ -73,6 +76,7 @@ def main() -> int:
                     problems.append("the resumed training ended with other values")
             failed += bool(problems)
             state = "after its end" if ended_before else f"at {moment:.1f} of {lasts:.1f} s"
+            state += "" if joined else ", before all had joined"
             print(f"{number}: rank {lost} {state}; the others ended after {took:.1f} s {problems or ''}", flush=True)
     print(f"{count} kills, {failed} failed")
     return failed

@@ -24,6 +24,7 @@ TRAIN = """
     net.initialize(mx.init.Xavier())
     net.hybridize()
     trainer = gluon.Trainer(net.collect_params(), "adam", {{"learning_rate": 0.01}}, kvstore="dist_sync")
+    print("joined", file=sys.stderr, flush=True)
     numbers = np.random.RandomState(1)
     data = gluon.data.ArrayDataset(numbers.randn(48, 6).astype("float32"), numbers.randint(0, 3, 48).astype("float32"))
     sampler = gluon.data.DistributedSampler(48)

@@ -139,19 +139,17 @@ def test_work_inside_of_work_is_a_part_of_it(told):
     assert ("saving every model", "writing net.hlab: conv0.weight", 1, 3) in [works[0] for works in told if works]
 
 
-def test_without_a_listener_nothing_is_kept():
+def test_without_a_listener_nothing_is_kept(monkeypatch):
+    monkeypatch.setattr(progress, "listeners", [])  # without those of labs that other tests have left open
     with progress.working("saving"):
         assert not progress._running
 
 
-def test_work_of_some_milliseconds_says_nothing():
+def test_work_of_some_milliseconds_says_nothing(monkeypatch):
     found = []
-    progress.listeners.append(found.append)
-    try:
-        with progress.working("saving"):
-            time.sleep(0.01)
-    finally:
-        progress.listeners.remove(found.append)
+    monkeypatch.setattr(progress, "listeners", [found.append])
+    with progress.working("saving"):
+        time.sleep(0.01)
     assert found == []
 
 
