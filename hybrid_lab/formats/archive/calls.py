@@ -94,7 +94,9 @@ def describe(tree: Tree) -> dict[str, Any] | None:
     last = {}
     for number, block in enumerate(tree.live_blocks):
         record = last_record(block)
-        if record is not None and (place := writer.add(record, 0)) is not None:
+        if record is None or (record.error and not record.items):  # a call that failed at once shows nothing
+            continue
+        if (place := writer.add(record, 0)) is not None:
             last[str(number)] = place
     return {"records": writer.records, "last": last} if last else None
 
