@@ -153,7 +153,7 @@ REASONS_OF_NAMES = {
     "TVM": "not usable on a CPU build of MXNet",
     "rtc": "compiles CUDA source; use `autograd.Function`",
     "tvmop": "operators of TVM",
-    "kvstore_server": "there is no distributed training",
+    "kvstore_server": "workers sum gradients without servers",
     "contrib": "",
     "load_lib": "libraries with MXNet's C interface",
     "library": "libraries with MXNet's C interface",
