@@ -108,9 +108,9 @@ def put_loader(loader: Any, position: Any, saved: Mapping[str, Any]) -> None:
 
 def _text(array: np.ndarray) -> str:
     file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
+    np.lib.format.write_array(file, array, allow_pickle=False)
     return base64.b64encode(file.getvalue()).decode()
 
 
 def _array(text: str) -> np.ndarray:
-    return np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
+    return np.lib.format.read_array(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
