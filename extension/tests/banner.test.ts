@@ -118,16 +118,16 @@ test('each answer leads to its place', async () => {
   assert.deepEqual(texts(made), [
     '1 Block failed: net.features – HL101: reads x.shape (cell 4, line 12)',
     'NaN first in net.features[0] (log)',
-    'slowest: Convolution 5.5%',
-    '12 tensors changed since the save'
+    '12 tensors changed since the save',
+    'slowest: Convolution 5.5%'
   ]);
   made.element.querySelectorAll<HTMLElement>('button').forEach(click);
   assert.deepEqual(told, [
     'failed features',
     'block features',
     'nan watched',
-    'slowest |p1|n1',
-    'compare net.hlab'
+    'compare net.hlab',
+    'slowest |p1|n1'
   ]);
 });
 
@@ -217,7 +217,9 @@ test('changes: by hand, of the structure, of files of another kernel', async () 
     const { banner: made } = banner(answers({ change: { ...change, ...changes } }));
     made.showTree('m1', network(), '');
     await made.refresh();
-    assert.equal(texts(made).at(-1), text);
+    assert.equal(made.element.querySelector('[data-key=change]')?.textContent, text);
+    // What changed is told before what is well: the end of the line is cut in a narrow panel.
+    assert.equal(texts(made).indexOf(text), changes.how === 'unknown' ? texts(made).length - 1 : 0);
   }
   const far = banner(answers({ change: { ...change, changed: 1, reachable: false } })).banner;
   far.showTree('m1', network(), '');

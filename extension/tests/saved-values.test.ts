@@ -160,3 +160,23 @@ test('each row is drawn on one scale or on its own', async () => {
   assert.match(path(), /L1000\.0 100Z$/);
   assert.equal(panel().querySelector('.hl-ridge-axis'), null);
 });
+
+test('the scale of one value that all rows have is that value alone, without 0', async () => {
+  const ones = histogram({ minimum: 1, maximum: 1, bins: [64] });
+  const { panel } = await shown(reply({ saves: [save({ values: ones })], live: ones }));
+  assert.equal(panel().querySelector('.hl-ridge-axis')?.textContent, '1');
+  assert.equal(panel().querySelectorAll('.hl-ridge-zero-line').length, 0);
+});
+
+test('what is said of the age of a save is true when the values are asked for again', async () => {
+  const { part, rows } = await shown(reply({ saves: [save()] }));
+  assert.match(rows()[0]?.textContent ?? '', /1 min ago/);
+  const { now } = Date;
+  Date.now = () => now() + 600_000;
+  try {
+    await part.load();
+    assert.match(rows()[0]?.textContent ?? '', /11 min ago/);
+  } finally {
+    Date.now = now;
+  }
+});

@@ -200,3 +200,13 @@ test('numbers are written as the kernel writes them', () => {
     '5120.0 GiB'
   ]);
 });
+
+test('the details say counts with their units, apart where there is no prefix', async () => {
+  const { columns } = shown(() => reply());
+  columns.resize(320);
+  columns.show(model(), 850);
+  await settle();
+  const texts = (path: string): string | undefined => columns.facts(path)[0]?.[1];
+  assert.match(texts('output') ?? '', /^20 MAC, 20 FLOP, 20 B of activations/);
+  assert.match(texts('') ?? '', /^4\.09 GMAC, 4\.09 GFLOP/);
+});

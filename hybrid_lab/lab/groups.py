@@ -32,6 +32,8 @@ class Group(Block):
     """
 
     archived_class: str
+    _members: Mapping[str, weakref.ref[Block]]  # declared, so that an archive leaves them out as this package's own
+    _versions: int
 
     def __init__(self, name: str, kind: str):
         self.__dict__["_members"] = {}

@@ -3,7 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.jupyter import IN_ONE_FRONT_END
+from tests.browser.jupyter import IN_LAB_ONLY, IN_ONE_FRONT_END
+from tests.browser.test_layout import ENCODER, open_tab
 
 MODEL = """import hybrid_lab as mx
 from hybrid_lab.gluon import nn
@@ -14,6 +15,12 @@ net.initialize()"""
 
 CALL = """net.hybridize()
 net(mx.nd.ones((8, 32)))"""
+
+#: Names in the rows that are cut although a class beside them has room that they could have.
+CUT_NAMES = """tree => [...tree.querySelectorAll('.hl-row > .hl-row-block')].filter(block => {
+    const [name, type] = ['.hl-row-name', '.hl-row-class'].map(part => block.querySelector(part));
+    return name.scrollWidth > name.clientWidth && type.getBoundingClientRect().width > 1;
+}).map(block => block.textContent)"""
 
 PLACES = """panel => [...panel.querySelectorAll('.hl-row, .hl-canvas')].map(
     row => { const box = row.getBoundingClientRect(); return [box.top, box.height]; })"""
@@ -74,3 +81,37 @@ def test_a_wide_tab_has_columns_at_first(open_cells, width):
     grid = page.locator("#hybrid-lab-tab").get_by_role("treegrid")
     expect(grid.get_by_role("columnheader")).to_have_text(["Block", "Params", "FLOP"], timeout=30_000)
     expect(grid.get_by_role("row").nth(1).get_by_role("gridcell").nth(1)).to_have_text("6.92 k")
+
+
+@IN_LAB_ONLY
+def test_the_class_is_cut_before_the_name(open_cells):
+    notebook = open_cells([ENCODER])
+    panel = notebook.show_panel()
+    notebook.run_all()
+    panel.get_by_role("button", name="Columns of the tree").click()
+    panel.get_by_role("checkbox", name="Params numbers").check()
+    notebook.page.keyboard.press("Escape")
+    panel.get_by_role("searchbox", name="Filter the Blocks").fill("norm")
+    for width in (250, 310, 320, 400, 560):
+        notebook.widen(width)
+        assert panel.locator(".hl-tree").evaluate(CUT_NAMES) == [], width
+
+
+@IN_LAB_ONLY
+def test_the_button_leaves_room_for_the_filter(open_cells):
+    notebook = open_cells([ENCODER])
+    notebook.page.set_viewport_size({"width": 1280, "height": 720})
+    panel = notebook.show_panel()
+    notebook.run_all()
+    tab = open_tab(notebook)
+    expect(tab.get_by_role("searchbox", name="Filter the Blocks")).to_be_visible(timeout=30_000)
+    for view in (panel, tab):
+        assert view.get_by_role("searchbox", name="Filter the Blocks").bounding_box()["width"] > 110
+        view.get_by_role("button", name="Columns of the tree").click()
+        expect(view.get_by_role("group", name="Columns of the tree")).to_be_visible()
+        notebook.page.keyboard.press("Escape")
+    search = tab.get_by_role("searchbox", name="Filter the Blocks")
+    search.fill("norm")
+    name = tab.locator(".hl-row-name", has_text="norm2").first
+    expect(name).to_be_visible()
+    assert name.evaluate("name => name.scrollWidth <= name.clientWidth")

@@ -34,4 +34,8 @@ def test_work_of_the_running_cell(open_cells):
     expect(bar).to_have_attribute("aria-valuemax", "8", timeout=30_000)
     expect(work).to_contain_text("importing the ONNX file: Conv")
     assert row.bounding_box() == place
+    says = panel.locator(".hl-status")
+    expect(says).to_contain_text("a cell is running")
+    part = says.evaluate("says => says.clientWidth / says.parentElement.clientWidth")
+    assert part > 0.8, "notebook and state have a line of their own"
     expect(work).to_be_hidden(timeout=60_000)

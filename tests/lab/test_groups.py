@@ -119,7 +119,8 @@ def test_a_group_is_saved_compared_and_reloaded_as_one(page, namespace):
         net(nd.ones((2, 3)))
     (model,) = page.ok("models")["models"]
     assert (model["name"], model["class"], model["file"], model["graphs"]) == ("gan", "dict", "gan.hlab", 4)
-    page.ok("save", model=model["id"], file="gan.hlab", overwrite=False)
+    saved = page.ok("save", model=model["id"], file="gan.hlab", overwrite=False)
+    assert "no data" not in str(saved), "how a group holds its Blocks is no attribute of the user's"
     before = namespace["gan"]["gen"][0].weight.data().asnumpy()
     namespace["gan"]["gen"][0].weight.set_data(nd.ones((3, 3)))
     report = page.ok("compare", model=model["id"], file="gan.hlab")
@@ -128,6 +129,7 @@ def test_a_group_is_saved_compared_and_reloaded_as_one(page, namespace):
     assert (namespace["gan"]["gen"][0].weight.data().asnumpy() == before).all()
     loaded = gluon.load("gan.hlab")
     assert loaded.gen(nd.ones((2, 3))).shape == (2, 3)
+    assert not any(hasattr(loaded, name) for name in ("_members", "_versions"))
 
 
 def test_the_picture_of_a_gan_is_how_a_cell_called_its_nets(shell, run):

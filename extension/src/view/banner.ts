@@ -44,7 +44,9 @@ const REST = 1500;
 /** Characters of a reason that are shown; its title has all. */
 const REASON = 70;
 
-type Tone = 'bad' | 'note' | 'calm';
+/** How much an answer matters, the most first. */
+const TONES = ['bad', 'note', 'calm'] as const;
+type Tone = (typeof TONES)[number];
 
 interface Item {
   key: string;
@@ -189,13 +191,15 @@ export class Banner {
     const states = statesOf(root);
     const nan = this.answers?.nan ?? null;
     const change = this.answers?.change ?? null;
-    return [
+    const items = [
       ...this.failures(states),
       ...(nan ? [this.nanItem(nan)] : []),
       ...this.others(states),
       ...this.speed(states),
       ...(this.answers ? [this.changeItem(change)] : [])
     ];
+    // What wants to be looked at comes first: the end of the line is cut in a narrow panel.
+    return items.sort((one, other) => TONES.indexOf(one.tone) - TONES.indexOf(other.tone));
   }
 
   private failures({ failed }: States): Item[] {

@@ -150,7 +150,7 @@ export class SavedValuesPart {
     }
     const { what, lines } = this;
     const isOwn = this.own.checked;
-    const key = JSON.stringify([this.reply, what, this.chosen, isOwn]);
+    const key = JSON.stringify([this.reply, what, this.chosen, isOwn, lines.map(namesOf)]);
     if (key === this.drawn) {
       return;
     }
@@ -389,6 +389,11 @@ class Scale {
     return span > 0 ? ((value - this.low) / span) * WIDTH : WIDTH / 2;
   }
 
+  /** Where 0 is; null where it is not between the ends. */
+  get zero(): number | null {
+    return this.low < 0 && this.high > 0 ? this.place(0) : null;
+  }
+
   value(place: number): number {
     return this.low + (place / WIDTH) * (this.high - this.low);
   }
@@ -476,15 +481,18 @@ function binAt({ minimum, maximum, bins }: Histogram, value: number): number | n
   return value < minimum || value > maximum ? null : Math.min(index, bins.length - 1);
 }
 
-/** The ends of the scale, and 0 where there is room between them. */
-function axis(scale: Scale): HTMLElement {
-  const zero = scale.place(0) / WIDTH;
+/** The ends of the scale, and 0 where there is room between them; one value, which all have, stands alone below it. */
+function axis({ low, high, zero }: Scale): HTMLElement {
+  const at = low === high ? 0.5 : (zero ?? 0) / WIDTH;
+  const middle = low === high ? low : 0;
   return h(
     'div',
     { class: 'hl-ridge-axis', 'aria-hidden': 'true' },
-    h('span', {}, numberText(scale.low)),
-    zero > 0.2 && zero < 0.8 && h('span', { class: 'hl-ridge-zero', style: `left:${100 * zero}%` }, '0'),
-    h('span', {}, numberText(scale.high))
+    low !== high && h('span', {}, numberText(low)),
+    at > 0.2 &&
+      at < 0.8 &&
+      h('span', { class: 'hl-ridge-zero', style: `left:${100 * at}%` }, numberText(middle)),
+    low !== high && h('span', {}, numberText(high))
   );
 }
 
@@ -517,8 +525,8 @@ function ridge(histogram: Histogram, scale: Scale): SVGElement {
     preserveAspectRatio: 'none',
     'aria-hidden': 'true'
   });
-  const zero = scale.place(0);
-  if (zero > 0 && zero < WIDTH) {
+  const { zero } = scale;
+  if (zero !== null) {
     picture.append(svg('path', { class: 'hl-ridge-zero-line', d: `M${zero.toFixed(1)} 0V${HEIGHT}` }));
   }
   const d = `M${start.toFixed(1)} ${HEIGHT}${steps.join('')}L${(start + width).toFixed(1)} ${HEIGHT}Z`;

@@ -155,6 +155,7 @@ export class TreeColumns {
     );
     this.button = this.popover.button;
     this.panel = this.popover.panel;
+    this.button.classList.add('hl-icon', 'hl-icon-columns');
     this.panel.classList.add('hl-columns-menu');
     this.button.addEventListener('click', () => this.place());
     void (memory.ready ?? Promise.resolve()).then(() => this.update());
@@ -245,7 +246,7 @@ export class TreeColumns {
       return [];
     }
     const numbers = [
-      `${preciseText(work.multiply_adds)}MAC, ${preciseText(work.flop)}FLOP`,
+      `${withUnit(work.multiply_adds, 'MAC')}, ${withUnit(work.flop, 'FLOP')}`,
       `${memoryText(work.activations ?? 0)} of activations`
     ];
     const rows: [string, string][] = [['Work', `${numbers.join(', ')}, in a call with ${this.reply.inputs}`]];
@@ -378,4 +379,10 @@ export class TreeColumns {
   private key = '';
   private asked = 0;
   private first: readonly ColumnId[] = NONE;
+}
+
+/** A count with its unit: "512 MAC", "54.3 kMAC". */
+function withUnit(count: number, unit: string): string {
+  const text = preciseText(count);
+  return text.includes(' ') ? text + unit : `${text} ${unit}`;
 }
