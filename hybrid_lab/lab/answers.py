@@ -24,6 +24,7 @@ from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.messages.answers import AnswersReply, ChangeAnswer, NanAnswer
 from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.registry import LiveModel
+from hybrid_lab.lab.save_facts import trains
 from hybrid_lab.lab.training_runs import runs
 
 _READ = 30_000_000
@@ -49,7 +50,7 @@ class Answers:
         """What is known of a model. busy : a cell is running; then no parameter is read"""
         net = entry.block
         is_loss = entry.facts.left_out == "a loss function"
-        nan = _watched(net, entry.name) or (None if is_loss else _logged()) or self._in_parameters(entry, net, busy)
+        nan = _watched(net, entry.name) or (None if is_loss else _logged(net)) or self._in_parameters(entry, net, busy)
         return {
             "model": entry.id,
             "nan": nan,
@@ -135,14 +136,14 @@ def _watched(net: Block, name: str) -> NanAnswer | None:
     return None
 
 
-def _logged() -> NanAnswer | None:
-    """The first NaN among the values that the latest training logged."""
+def _logged(net: Block) -> NanAnswer | None:
+    """The first NaN among the values that the latest training logged, unless it is known to train other models."""
     latest = runs.all()[-1:]
     for run in latest:
         data = run_data(run)
         # The user's own values come before those of the Trainer.
         bad = [(curve["bad"][0]["first"], number) for number, curve in enumerate(data["curves"]) if curve["bad"]]
-        if bad:
+        if bad and (run.trainer() is None or trains(run, net)):
             step, number = min(bad)
             name = data["curves"][number]["name"]
             where = f" of {data['label']}" if data["label"] else ""

@@ -79,7 +79,7 @@ def of_training(net: Block) -> SaveFacts:
     from hybrid_lab.lab.training_runs import runs
 
     for run in reversed(runs.all()):
-        if _trains(run, net):
+        if trains(run, net):
             try:
                 run.take(wait=True)
             except Exception as error:  # a logged value that is no number, which the training itself reports
@@ -105,7 +105,7 @@ def _checked(data: object) -> SaveFacts:
     )
 
 
-def _trains(run: Run, net: Block) -> bool:
+def trains(run: Run, net: Block) -> bool:
     """Whether the run's Trainer trains a parameter of this model. A run without a Trainer may be of any model."""
     trainer = run.trainer()
     if trainer is None:

@@ -145,6 +145,23 @@ def test_a_logged_nan_is_named_with_its_step(ask):
     assert ask()["nan"] is None, "the latest training had none"
 
 
+def test_a_logged_nan_is_told_of_the_model_that_was_trained_alone(page, namespace, net):
+    other = nn.Dense(2, in_units=4)
+    other.initialize()
+    namespace.update(net=net, other=other)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    for value in (1.0, float("nan")):
+        mx.log(loss=value)
+        with autograd.record():
+            loss = net(inputs()).sum()
+        loss.backward()
+        trainer.step(4)
+    runs.finish()
+    models = page.ok("models")["models"]
+    nan = {model["name"]: page.ok("answers", model=model["id"])["nan"] for model in models}
+    assert nan["net"]["source"] == "logged" and nan["other"] is None
+
+
 def test_parameters_with_nan_are_found_by_reading_what_was_written(ask, net):
     train(net, factor=np.nan)
     nan = ask()["nan"]
