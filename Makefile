@@ -43,7 +43,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export ORT_DISABLE_TELEMETRY ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
+.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -62,6 +62,7 @@ help:
 	@echo 'make test-onnx-mutations  100,000 damaged ONNX files, and files of SINGA: each is read or refused by a typed error'
 	@echo 'make test-torch  modules of torchvision, timm and transformers as Blocks, beside torch'
 	@echo 'make test-mxnet  tests of MXNet itself, which you have (MXNET_TESTS=mxnet/tests/python/unittest)'
+	@echo 'make test-workers  training in several processes: all networks, launches and faults (half an hour)'
 	@echo 'make notebooks   execute every notebook, headless'
 	@echo 'make lint        ruff, mypy, tsc, prettier (make lint-style | lint-types | lint-ts)'
 	@echo 'make install     environment only'
@@ -72,6 +73,7 @@ help:
 	@echo 'make bench-cpu   eleven workloads beside MXNet, torch, torch.compile and onnxruntime'
 	@echo 'make bench-gpu   layers, networks and training steps on a GPU beside torch and torch.compile (docs/gpu.md)'
 	@echo 'make bench-lab   what the lab costs: graphs drawn (Chromium), cells beside 10,000 Blocks, steps of a training'
+	@echo 'make bench-workers  steps of two workers beside torch and DistributedDataParallel'
 	@echo 'make test-gpu    the tests of the Triton engine on this machine'"'"'s GPU (SIMULATE=sm90: on one without its chip)'
 	@echo 'make oracle      $(ORACLE) with the real MXNet; make golden writes the golden data with it'
 	@echo 'make clean       build results and stamps; make distclean also the environments'
@@ -137,6 +139,10 @@ bench-cpu: install
 # benchmarks/lab/blocks.py and benchmarks/lab/training.py, which may be run by themselves.
 bench-lab: install $(STAMPS)/chromium
 	$(PY) benchmarks/lab/run.py $(ARGS)
+
+# Some five minutes. ARGS="--only lenet" measures a part and writes nothing.
+bench-workers: install
+	$(PY) benchmarks/workers/run.py $(ARGS)
 
 # On a machine with a GPU that torch reaches; PY=python takes an environment that is there already. Results and tables
 # go to GPU_OUT; what is there is not measured again.
@@ -219,6 +225,10 @@ test-onnx-mutations: install
 # Modules of torchvision, timm and transformers as Blocks; installs them into .versions/torch. ARGS="--only bert": a part.
 test-torch: install
 	$(PY) scripts/torch_modules.py $(ARGS)
+
+# Networks with 2 and 4 workers for 100 steps, every way to lose one; `make test` does a part of each.
+test-workers: install
+	HYBRID_LAB_WORKERS=all $(PY) -m pytest tests/distributed tests/lab/test_notebook_workers.py --timeout 3600 $(ARGS)
 
 # MXNet's own unit tests, which the user has: make test-mxnet MXNET_TESTS=mxnet/tests/python/unittest
 test-mxnet: install
