@@ -20,13 +20,13 @@ export interface Pair {
   block: string;
 }
 
-/** What says the most of a pair comes first. */
+/** The kinds of differences, the most important first. */
 const RANK: readonly ChangeKind[] = ['added', 'removed', 'changed', 'values', 'same'];
 
 export class Pairing {
   /** All pairs, in the order of reading. */
   readonly pairs: readonly Pair[];
-  /** Those that differ. What is inside a Block that came, went or changed in the same way is a part of that difference. */
+  /** The differences. If a Block was added, removed or changed, its contents count as part of that one difference. */
   readonly differences: readonly Pair[];
 
   constructor(
@@ -50,7 +50,7 @@ export class Pairing {
     return this.of[side].get(id);
   }
 
-  /** What a node or box is in the other picture; of a fold or part one that gathers the same, where there is one. */
+  /** The partner of a node or box in the other picture; of a fold, the fold that gathers the same operators, if any. */
   partner(side: Side, id: string): string | undefined {
     const pair = this.pair(side, id);
     if (pair) {
