@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from gpu_day import prepare, report
+from gpu_day import lease, prepare, report
 from gpu_day.options import STAGES, Budget, Options, default_cache
 from gpu_day.pool import WorkersFailed, run_items
 from gpu_day.results import DIED, FAILED, LATE, Results
@@ -40,6 +40,9 @@ def main(arguments: list[str]) -> int:
         given.small or bool(given.simulate), given.simulate,
     )  # fmt: skip
     prepare.unpack(sorted(out.glob("kernels-*.tar.xz")) + [Path(each) for each in given.kernels], cache)
+    if given.stage in lease.PARTS:
+        out.mkdir(parents=True, exist_ok=True)
+        return lease.run(given.stage, options, given.seconds)
     failed = 0
     try:
         for stage in STAGES if given.stage == "all" else (given.stage,):
@@ -98,9 +101,10 @@ def run_stage(options: Options, budget: Budget | None = None) -> Results:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpu_day.py", description="What the Triton engine does on this machine's GPU")
-    parser.add_argument("stage", choices=(*STAGES, "all", "prepare", "report"))
+    parser.add_argument("stage", choices=(*STAGES, "all", *lease.PARTS, "prepare", "report"))
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--minutes", type=float, default=9.0, help="a stage ends after so many (9)")
+    parser.add_argument("--seconds", type=float, default=0, help="right, fast: the part ends after so many (150, 420)")
     parser.add_argument("--jobs", type=int, default=0, help="worker processes; each stage has its own number")
     parser.add_argument("--only", default="", help="items whose name contains this")
     parser.add_argument("--again", action="store_true", help="run items again that did not pass")
