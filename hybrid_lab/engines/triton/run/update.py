@@ -27,8 +27,8 @@ from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.write.body import Body, Refused
 from hybrid_lab.engines.triton.write.core.pointwise import BLOCK
 from hybrid_lab.engines.triton.write.kinds import is_pointwise
-from hybrid_lab.engines.triton.write.source import KernelSource, counted, kernel_source
-from hybrid_lab.engines.triton.write.words import FUNCTIONS, TYPES
+from hybrid_lab.engines.triton.write.source import KernelSource, counted, functions_in, kernel_source
+from hybrid_lab.engines.triton.write.words import TYPES
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Value, input_node
@@ -109,7 +109,7 @@ class Rule:
         summary = f"{counted(group.nodes)} on a block of one weight."
         sizes = {"offsets": BLOCK, "n": elements}
         text = kernel_source(body, "update", self.name, summary, ["inside = offsets < n"], sizes, {}, {}, ()).text
-        return text[text.index("@triton.jit") :], places
+        return text[text.rindex("@triton.jit") :], places
 
     def _place(self, graph: Graph, value: Value) -> int:
         place = list(graph.inputs).index(value)
@@ -182,9 +182,11 @@ class DeviceUpdate:
                 what = "" if whole else "  # ragged"
                 lines += [case + what, *(f"    {line}" for line in rule.call(whole))]
         arguments = ["weights_ptr", "blocks_ptr", "numbers_ptr", "BLOCK"]
+        rules = "\n\n".join(rule.text for rule in self.rules)
+        words = re.findall(r"\w+", "\n".join([rules, *lines]))
         head = [
-            "import triton", "import triton.language as tl", "", "", *FUNCTIONS["array_at"].splitlines(), "", "",
-            *("\n\n".join(rule.text for rule in self.rules)).splitlines(), "", "", "@triton.jit",
+            "import triton", "import triton.language as tl", *functions_in(words), "", "",
+            *rules.splitlines(), "", "", "@triton.jit",
             f"def {self.name}({', '.join(arguments)}: tl.constexpr):",
         ]  # fmt: skip
         return arguments, head, [f"    {line}" for line in lines]

@@ -117,6 +117,8 @@ class Body:
     rounds = True
     #: As in KernelSource.
     precision = ""
+    #: The operators of which a division may be off by 2 units in the last place (see exact.py).
+    approximate: Collection[Node] = ()
 
     def __init__(self, group: Region):
         nodes = group.nodes
@@ -271,6 +273,8 @@ class Body:
             operands = [tensor(item, dtype) for item in operands]
         if counted >= 0:
             template, operands = "{0} / {1}", [operands[0], self.count(counted)]
+        if template == "{0} / {1}" and node in self.approximate:
+            template, operands = "tl.fdiv({0}, {1})", [tensor(item, dtype) for item in operands]
         keywords = {}
         if node.op.random:
             draw = node.draw or 0
@@ -426,6 +430,14 @@ class Body:
                 self.masks[name] = " & ".join(masks)
             scope.memo[key] = name
         return variable(scope.memo[key], length)
+
+
+def smooth(nodes: Collection[Node]) -> Collection[Node]:
+    """The operators, if none of them is a comparison or rounds to whole numbers; else none. The exponential of a score
+    is itself off by more than an approximate division of scores and weights, which their loop then has.
+    """
+    jumping = (isinstance(node.op.triton, Pointwise) and node.op.triton.jumps for node in nodes)
+    return () if any(jumping) else nodes
 
 
 def moved_place(node: Node, output: int, place: Place, body: Body) -> Place | None:

@@ -9,6 +9,25 @@ import triton.language as tl
 
 
 @triton.jit
+def divide(a, b):
+    """a / b, rounded correctly: NVIDIA's `/` of float32 is off by up to 2 units in the last place."""
+    quotient = a / b
+    if quotient.dtype == tl.float32:
+        quotient = tl.div_rn(tl.cast(a, tl.float32), tl.cast(b, tl.float32))
+    return quotient
+
+
+@triton.jit
+def square_root(x):
+    """The square root, rounded correctly: NVIDIA's `tl.sqrt` of float32 is not."""
+    if x.dtype == tl.float32:
+        root = tl.sqrt_rn(x)
+    else:
+        root = tl.sqrt(x)
+    return root
+
+
+@triton.jit
 def philox_word(seed, draw, element):
     """Word number `element` of a draw, by Philox4x32-10: see hybrid_lab.ops.kernels.philox."""
     key0, key1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
@@ -35,7 +54,7 @@ def philox_normal(seed, draw, element, dtype: tl.constexpr):
     below = (first ^ tl.full(first.shape, 0xFFFFFFFF, tl.uint32)).to(dtype) * 2.3283064365386963e-10
     slight = below * (1.0 + below * (0.5 + below * (0.3333333333333333 + below * 0.25)))
     logarithm = tl.where(below < 0.001, slight, -tl.log((first.to(dtype) + 1.0) * 2.3283064365386963e-10))
-    radius = tl.sqrt(2.0 * logarithm)
+    radius = square_root(2.0 * logarithm)
     return tl.where(element % 2 == 0, radius * tl.cos(angle), radius * tl.sin(angle))
 
 
@@ -50,11 +69,11 @@ def arc_tangent(x):
     """The angle of a slope (Cephes): far from 0 that of the inverse slope, around 1 the difference from 45 degrees."""
     slope = tl.abs(x)
     far, near = slope > 2.414213562373095, slope <= 0.66
-    y = tl.where(near, slope, tl.where(far, -1.0 / tl.maximum(slope, 1.0), (slope - 1.0) / (slope + 1.0)))
+    y = tl.where(near, slope, tl.where(far, divide(-1.0, tl.maximum(slope, 1.0)), divide(slope - 1.0, slope + 1.0)))
     s = y * y
     above = (((-0.8750608600031904 * s - 16.157537187333652) * s - 75.00855792314705) * s - 122.88666844901361) * s
     below = ((((s + 24.858464901423062) * s + 165.02700983169885) * s + 432.88106049129027) * s + 485.3903996359137) * s
-    y = y * s * (above - 64.85021904942025) / (below + 194.5506571482614) + y
+    y = divide(y * s * (above - 64.85021904942025), below + 194.5506571482614) + y
     y += tl.where(near, 0.0, tl.where(far, 2.0, 1.0)).to(x.dtype) * 0.7853981633974483
     return tl.where(x < 0, -y, tl.where(x == 0, x, y))
 
@@ -119,8 +138,8 @@ def hypotenuse(a, b):
     else:
         longer, shorter = tl.abs(a), tl.abs(b)
     longer, shorter = tl.where(longer < shorter, shorter, longer), tl.where(longer < shorter, longer, shorter)
-    slope = shorter / tl.where(longer == 0, 1.0, longer)
-    return tl.where(endless, float("inf"), longer * tl.sqrt(1.0 + slope * slope))
+    slope = divide(shorter, tl.where(longer == 0, 1.0, longer))
+    return tl.where(endless, float("inf"), longer * square_root(1.0 + slope * slope))
 
 
 # float32 has too few digits for a logarithm that is multiplied by a large exponent.
@@ -130,7 +149,7 @@ def raised(a, b):
     size = tl.exp2(b.to(tl.float64) * tl.log2(tl.abs(a).to(tl.float64))).to(a.dtype)
     whole, half = tl.floor(b) == b, b * 0.5
     odd = whole & (tl.floor(half) != half)
-    below = (a < 0) | ((a == 0) & (1.0 / a < 0))
+    below = (a < 0) | ((a == 0) & (divide(1.0, a) < 0))
     broken = (a < 0) & (a > -float("inf")) & (whole == 0)
     size = tl.where(broken, float("nan"), tl.where(below & odd, -size, size))
     return tl.where((b == 0) | (a == 1) | ((a == -1) & (tl.abs(b) == float("inf"))), 1.0, size)
@@ -141,7 +160,7 @@ def log_plus_one(x):
     """log(1 + x); what is lost of x in the sum u is made up for by the quotient of x and u - 1."""
     u = 1.0 + x
     kept = u - 1.0
-    return tl.where(u == x, tl.log(u), tl.where(kept == 0, x, tl.log(u) * (x / tl.where(kept == 0, 1.0, kept))))
+    return tl.where(u == x, tl.log(u), tl.where(kept == 0, x, tl.log(u) * divide(x, tl.where(kept == 0, 1.0, kept))))
 
 
 @triton.jit
@@ -156,7 +175,7 @@ def cube_root(x):
     """The cube root, with a step of Newton's, so that it is 10 of 1000."""
     size = tl.abs(x)
     y = tl.exp2(tl.log2(size) * 0.3333333333333333)
-    y -= (y - size / (y * y)) * 0.3333333333333333
+    y -= (y - divide(size, y * y)) * 0.3333333333333333
     return tl.where((size == 0) | (size == float("inf")), x, tl.where(x < 0, -y, y))
 
 
@@ -167,13 +186,13 @@ def hyperbolic_sine(x, half):
     series = square * (1.0 / 380.0)
     for k in tl.static_range(8, 0, -1):
         series = (series + 1.0) * square * (1.0 / (2 * k * (2 * k + 1)))
-    return tl.where(square < 1.0, x + x * series, 0.5 * half * half - 0.5 / half / half)
+    return tl.where(square < 1.0, x + x * series, 0.5 * half * half - divide(divide(0.5, half), half))
 
 
 @triton.jit
 def hyperbolic_cosine(half):
     """cosh(x). half : exp(x / 2), which overflows later than exp(x)"""
-    return 0.5 * half * half + 0.5 / half / half
+    return 0.5 * half * half + divide(divide(0.5, half), half)
 
 
 @triton.jit

@@ -13,6 +13,7 @@ import numpy as np
 
 from hybrid_lab.engines.triton.write import reuse
 from hybrid_lab.engines.triton.write.body import Body
+from hybrid_lab.engines.triton.write.exact import exact
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.words import FUNCTIONS, ORIGIN, Remark, said, short
 from hybrid_lab.graph.node import Node, Value
@@ -204,27 +205,32 @@ def kernel_source(
     assert len(body.scopes) == 1
     arguments = [*body.inputs.values(), *body.pointers.values()]
     arguments += ["seed"] * bool(body.draws) + [f"draw{number}" for number in body.draws]
-    written = body.scopes[0].lines
-    words = set(re.findall(r"\w+", " ".join([*head, *(text for text, _ in written)])))
+    written = exact([*head, *(text for text, _ in body.scopes[0].lines)])
+    words = set(re.findall(r"\w+", " ".join(written)))
     arguments += [size for size in (*sizes, *reuse.arguments()) if size in words]
     declared = [*arguments, *(f"{block}: tl.constexpr" for block in blocks)]
-    helpers: list[str] = []
-    for function, text in reversed(FUNCTIONS.items()):
-        if function in words:
-            helpers = ["", "", *text.splitlines(), *helpers]
-            words.update(re.findall(r"\w+", text))
-    top = ["import triton", "import triton.language as tl", *helpers, "", ""]
+    top = ["import triton", "import triton.language as tl", *functions_in(words), "", ""]
     call = [f"def {name}({', '.join(declared)}):"]
     if len(call[0]) > 100:
         wrapped = _wrapped([f"{item}," for item in declared], 96)
         call = [f"def {name}(", *(f"    {line}" for line in wrapped), "):"]
-    lines = [f"    {line}" for line in (*head, *(text for text, _ in written))]
-    remarks = [remark for _, remark in written]
+    lines = [f"    {line}" for line in written]
+    remarks = [remark for _, remark in body.scopes[0].lines]
     return KernelSource(
         name, kind, [*arguments, *blocks], [*top, "@triton.jit", *call], lines, lambda: (summary, remarks),
         tuple(body.inputs), tuple(body.pointers), tuple(body.draws), sizes, blocks, tiled, grid,
         precision=body.precision, **more,
     )  # fmt: skip
+
+
+def functions_in(words: Collection[str]) -> list[str]:
+    """The lines of the functions that a text with these words calls, and of those that they call."""
+    called, lines = set(words), list[str]()
+    for function, text in reversed(FUNCTIONS.items()):
+        if function in called:
+            lines = ["", "", *text.splitlines(), *lines]
+            called.update(re.findall(r"\w+", text))
+    return lines
 
 
 def _origins_once(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

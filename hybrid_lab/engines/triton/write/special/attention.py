@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from hybrid_lab.engines.triton.write import tiles
-from hybrid_lab.engines.triton.write.body import Refused, Scope
+from hybrid_lab.engines.triton.write.body import Refused, Scope, smooth
 from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, ProductBody, factors, is_exact, multiplied
 from hybrid_lab.engines.triton.write.elements import Elements
 from hybrid_lab.engines.triton.write.index import ZERO, Place, linear, unravel
@@ -147,7 +147,7 @@ class AttentionBody(ProductBody):
         super().__init__(group, attention.mixed, precision)
         first = contraction_of(attention.scores)
         assert first is not None
-        self.attention, self.first = attention, first
+        self.attention, self.first, self.approximate = attention, first, smooth(attention.nodes)
         same = (prod(first.batch), prod(first.rows), prod(first.columns))
         if same != (prod(self.product.batch), prod(self.product.rows), prod(self.product.inner)):
             raise Refused("a softmax between products of other rows")
@@ -274,6 +274,10 @@ class AttentionBody(ProductBody):
 
 class WholeBody(AttentionBody):
     """As AttentionBody, with all keys at once: the softmax is written as the graph has it, and may be stored."""
+
+    def __init__(self, group: Region, attention: Attention, precision: str):
+        super().__init__(group, attention, precision)
+        self.approximate = ()
 
     def compute(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
         return ProductBody.compute(self, value, place, guard, scope)

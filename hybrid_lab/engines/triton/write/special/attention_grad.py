@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hybrid_lab.engines.triton.write import tiles
-from hybrid_lab.engines.triton.write.body import Body, Refused
+from hybrid_lab.engines.triton.write.body import Body, Refused, smooth
 from hybrid_lab.engines.triton.write.core.product import factors, is_exact
 from hybrid_lab.engines.triton.write.index import Index, Place, linear, variable
 from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
@@ -147,7 +147,7 @@ class ChainedBody(Body):
 
     def __init__(self, group: Region, chained: Chained, precision: str):
         super().__init__(group)
-        self.chained, self.precision = chained, precision
+        self.chained, self.precision, self.approximate = chained, precision, smooth(chained.chain)
         self.ends = [(node, self._product(node)) for node in chained.ends]
         first = self.ends[0][1]
         self.counts_of = {
