@@ -92,7 +92,8 @@ def statistics(F: Any, x: Any) -> Any:
     return F.sum(F.square(x), axis=0), F.mean(x, axis=0), F.broadcast_sub(x, F.mean(x, axis=1, keepdims=True))
 
 
-#: Sizes are ragged on purpose: 17 and 77 fill no tile.
+#: Sizes are ragged on purpose: 17 and 77 fill no tile. What follows a product has no kink: where tf32 moves a number to
+#: the other side of one, as of relu's at 0, its whole gradient is another.
 CASES = {
     "pointwise": Case(of(mix), ([(3, 7)] * 2, [(77, 513)] * 2, [(4096, 4096)] * 2), ("pointwise",)),
     "views": Case(of(views), ([(2, 3, 5)], [(17, 33, 65)], [(128, 256, 257)]), ("pointwise",)),
@@ -111,7 +112,7 @@ CASES = {
     ),
     "sums of columns": Case(of(statistics), ([(17, 19)], [(513, 77)], [(8192, 2048)]), ("rows",)),
     "dense": Case(
-        chain(lambda nn: nn.Dense(77, activation="relu"), lambda nn: nn.Dense(19)),
+        chain(lambda nn: nn.Dense(77, activation="tanh"), lambda nn: nn.Dense(19)),
         ([(5, 7)], [(129, 500)], [(4096, 1024)]), ("product",),
     ),
     "batched product": Case(
@@ -119,7 +120,7 @@ CASES = {
         ([(2, 5, 7), (2, 3, 7)], [(8, 77, 64), (8, 100, 64)], [(64, 512, 64), (64, 512, 64)]), ("product",),
     ),
     "convolution": Case(
-        chain(lambda nn: nn.Conv2D(33, 3, strides=2, padding=1, activation="relu"), lambda nn: nn.BatchNorm()),
+        chain(lambda nn: nn.Conv2D(33, 3, strides=2, padding=1, activation="tanh"), lambda nn: nn.BatchNorm()),
         ([(2, 3, 9, 9)], [(4, 17, 29, 29)], [(32, 64, 56, 56)]), ("product", "parts of a product", "product of parts"),
     ),
     "1 x 1 convolution": Case(

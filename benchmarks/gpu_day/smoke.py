@@ -106,11 +106,16 @@ def results(net: Any, arrays: list[np.ndarray], dtype: str, ctx: Any, whole: boo
 
 
 def difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference relative to the largest expected number; infinite where NaN or another shape is."""
+    """The largest difference relative to the largest expected number; infinite where NaN or another shape is.
+
+    Half of the smallest number of the dtype is no difference: results that small are rounded to it, or to 0.
+    """
     if found.shape != expected.shape or not np.isfinite(found).all():
         return float("inf")
     scale = float(np.abs(expected).max(initial=0)) or 1.0
-    return float(np.abs(found.astype(np.float64) - expected).max(initial=0)) / scale
+    away = float(np.abs(found.astype(np.float64) - expected).max(initial=0))
+    rounding = float(np.finfo(found.dtype).smallest_subnormal) / 2 if found.dtype.kind == "f" else 0.0
+    return max(away - rounding, 0.0) / scale
 
 
 @contextlib.contextmanager

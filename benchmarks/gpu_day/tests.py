@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: What `make test-gpu SIMULATE=sm90` runs too.
 PLACES = ("tests/engines", "tests/gluon/rnn", "tests/gluon/test_control_flow.py")
 CHOICE = "triton or device"
+#: Tests of compiling, which no GPU is needed for, and which want a cache of their own.
+ELSEWHERE = ("tests/engines/test_triton_compiling.py",)
 
 
 def items(options: Options) -> list[Item]:
@@ -116,6 +118,7 @@ def _pytest(options: Options, loop: Callable[[], None]) -> None:
     places = [*PLACES] if options.simulate else [*PLACES, "tests/test_tutorial.py"]
     if "::" in options.only:
         places = [options.only.partition("::")[0]]
+    arguments += [f"--ignore={place}" for place in ELSEWHERE]
     code = pytest.main([*arguments, *places], plugins=[_Plugin(loop)])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise SystemExit(f"pytest ended with {code!r}")

@@ -66,6 +66,22 @@ def assert_same(eager, hybrid, tolerance, signs=True):
         np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(wanted[zeros]))
 
 
+#: Numbers and functions that make zeros below 0.
+BELOW_ZERO = {
+    "the opposite": lambda F, x: -x,
+    "a number": lambda F, x: x * -0.0,
+    "a filled array": lambda F, x: F.where(x, x, F.full_like(x, fill_value=-0.0)),
+    "a lower end": lambda F, x: F.clip(F.abs(x) * -1.0, -0.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", BELOW_ZERO)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_zeros_below_0_keep_their_sign(name, dtype):
+    eager, hybrid = both(BELOW_ZERO[name], np.array(FLOATS, dtype))
+    np.testing.assert_array_equal(np.signbit(hybrid[0])[np.isfinite(FLOATS)], np.signbit(eager[0])[np.isfinite(FLOATS)])
+
+
 UNARY = {
     "abs": lambda F, x: F.abs(x),
     "sign": lambda F, x: F.sign(x),

@@ -6,7 +6,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import nd
 from hybrid_lab.gluon import nn
-from tests.triton_device import use_triton
+from tests.triton_device import ON_GPU, use_triton
 
 INF, NAN = float("inf"), float("nan")
 
@@ -78,6 +78,8 @@ CURVES = {
 def test_curves_near_zero_and_far_away(name, dtype, tolerance):
     with np.errstate(all="ignore"):
         eager, found = both(lambda F, x: getattr(F, name)(x), CURVES[name], dtype=dtype)
+    if ON_GPU and dtype == "float32":
+        tolerance = 4e-6  # exp(x) is 2 to the power of a product, which is rounded: docs/limits.md
     np.testing.assert_allclose(found, eager, rtol=tolerance, atol=0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import linecache
+import math
 import os
 import subprocess
 import tempfile
@@ -32,6 +33,33 @@ def interpret() -> None:
     _mend_bfloat16()
     _mend_conditions()
     _mend_bounds()
+    _mend_zeros()
+
+
+@functools.cache
+def _mend_zeros() -> None:
+    """Let -x of floating x, and the number -0.0, have the sign of a zero.
+
+    Up to 3.6 Triton subtracts x from 0, which makes 0.0 of 0.0, and up to 3.9 it takes 0.0 for -0.0.
+    """
+    from triton._C.libtriton import ir
+    from triton.language.semantic import TritonSemantic
+
+    minus, constant = TritonSemantic.minus, TritonSemantic.scalar_constant
+
+    def opposite(self: Any, item: Any) -> Any:
+        return self.mul(item, -1.0, True) if item.type.scalar.is_floating() else minus(self, item)
+
+    def number(self: Any, value: Any, dtype: Any) -> Any:
+        below = isinstance(value, float) and value == 0 and math.copysign(1.0, value) < 0
+        if not below or dtype is None or not dtype.is_floating():
+            return constant(self, value, dtype)
+        handle = getattr(self.builder, f"get_{dtype.name}")(value)
+        return type(constant(self, 1.0, dtype))(handle, dtype)
+
+    if not hasattr(ir.builder, "create_fneg"):
+        TritonSemantic.minus = opposite
+    TritonSemantic.scalar_constant = number
 
 
 def _mend_bfloat16() -> None:
@@ -122,6 +150,7 @@ def compile_source(
     import triton
     from triton.backends.compiler import GPUTarget
 
+    _mend_zeros()
     source = _ast_source(function, signature, constants, divisible, target)
     return triton.compile(source, target=GPUTarget(*target), options=dict(options or {}))
 
