@@ -28,6 +28,8 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "gpu_day.py"
 #: Seconds of each part, and those that are kept for packing the results.
 SECONDS = {"right": 150.0, "fast": 420.0}
 PACKING = 6.0
+#: The first kernel must have run after so many seconds.
+PROBING = 90.0
 #: Networks whose training steps decide whether the engine is fast, the most telling one first.
 NETWORKS = ("resnet18", "encoder 6 layers", "lenet", "lstm 2x200")
 
@@ -49,6 +51,7 @@ class Lease:
         """Run items of a stage for so many seconds at the most, and print what became of them."""
         began = time.monotonic()
         options, results = replace(self.options, stage=stage), Results(Path(self.options.out), stage)
+        names = [name for name in names if options.only in name]
         seconds = min(seconds, self.left())
         waiting = [Item(name, min(limit, seconds)) for name in names if not results.is_done(name)]
         command = [sys.executable, str(SCRIPT), "--worker", options.text()]
@@ -100,7 +103,7 @@ def right(lease: Lease) -> None:
     sanitizer = threading.Thread(target=sanitize, args=(lease, [name for name in first if ", " in name]))
     sanitizer.start()
     lease.phase("smoke", rest, 0.55 * lease.left(), 12, 60)
-    if lease.left() > 30 and (found := tests(lease.options)):
+    if lease.left() > 30 and not lease.options.only and (found := tests(lease.options)):
         lease.phase("tests", found, lease.left(), 13, 30)
     sanitizer.join()
 
@@ -171,10 +174,15 @@ def probe(options: Options) -> bool:
     _warn_of_other_triton(Path(options.out))
     paths = [str(SCRIPT.parents[1] / each) for each in ("", "benchmarks", "benchmarks/cpu")]
     code = _PROBE.format(paths=paths, options=options.text())
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    (Path(options.out) / "probe.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
-    print(done.stdout.strip() if done.returncode == 0 else done.stderr[-3000:], flush=True)
-    return done.returncode == 0
+    log = Path(options.out) / "probe.txt"
+    with log.open("w", encoding="utf-8") as file:
+        try:
+            status = subprocess.run([sys.executable, "-c", code], stdout=file, stderr=file, timeout=PROBING).returncode
+        except subprocess.TimeoutExpired:
+            status = -1
+            print(f"the first kernel has not run after {PROBING:.0f} s", flush=True)
+    print(log.read_text(encoding="utf-8", errors="replace").strip()[-3000:], flush=True)
+    return status == 0
 
 
 def _warn_of_other_triton(folder: Path) -> None:
