@@ -7,13 +7,14 @@ class Launches:
     """What was launched on a device since the process began.
 
     kernels : of Triton; replays : captured graphs, each one launch however many kernels it holds
+    vendor : products by the vendor's library, calls of torch
     others : what torch is asked for around them: copies into and out of captured graphs, rates of an update
     """
 
-    __slots__ = ("kernels", "others", "replays")
+    __slots__ = ("kernels", "others", "replays", "vendor")
 
     def __init__(self) -> None:
-        self.kernels = self.replays = self.others = 0
+        self.kernels = self.replays = self.vendor = self.others = 0
 
     def snapshot(self) -> dict[str, int]:
         """The counters as a plain dict, to be compared later."""

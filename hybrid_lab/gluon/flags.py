@@ -15,7 +15,9 @@ from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.context import Context, named
 
 SWITCHES = ("static_alloc", "static_shape", "strict", "tf32")
-FLAGS = ("engine", "device", *SWITCHES)
+FLAGS = ("engine", "device", *SWITCHES, "products")
+#: The values of `products` but None.
+PRODUCTS = ("own", "vendor")
 #: Flags of MXNet's hybridize() that change nothing here, and those of them that are numbers.
 MXNET_SWITCHES = ("clear", "partition_if_dynamic")
 MXNET_NUMBERS = ("backward_bulk_size", "forward_bulk_size", "inline_limit")
@@ -44,6 +46,8 @@ def check_flags(active: object, flags: Mapping[str, Any]) -> str | None:
     check_active(active)
     for name in (*SWITCHES, *MXNET_SWITCHES):
         check_switch(name, flags.get(name))
+    if flags.get("products") not in (None, *PRODUCTS):
+        raise SettingError(f"hybridize() takes None, 'own' or 'vendor' for products, not {flags['products']!r}")
     for name in MXNET_NUMBERS:
         number = flags.get(name)
         if isinstance(number, (bool, np.bool_)) or not (number is None or isinstance(number, (int, np.integer))):

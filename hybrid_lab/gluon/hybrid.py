@@ -466,6 +466,7 @@ class HybridBlock(Block):
         static_shape: bool = False,
         strict: bool = False,
         tf32: bool = False,
+        products: str | None = None,
         **flags: Any,
     ) -> None:
         """Run this block and its children as compiled graphs from the next call on; `active=False` goes back to eager
@@ -480,6 +481,9 @@ class HybridBlock(Block):
             that has no graph instead of running it eagerly with a warning
         tf32 : on a GPU that has it - NVIDIA's from sm80 on, AMD's gfx942 - products of float32 with 10 bits of each
             factor, several times as fast; without it, and everywhere else, float32 is multiplied as float32
+        products : on a GPU, who computes matrix products and convolutions. None : the vendor's library (cuBLAS, cuDNN
+            ...) those that it computes faster by rule, kernels of this package the others; 'own' : these kernels all
+            of them, as with `strict`; 'vendor' : the library all for which it has a call
         flags : `backend`, MXNet's name of `engine`; MXNet's other flags (inline_limit, forward_bulk_size ...) are
             accepted and kept; any other is dropped with a warning
 
@@ -489,7 +493,7 @@ class HybridBlock(Block):
         the engine not on that device.
         """
         own = {"static_alloc": static_alloc, "static_shape": static_shape, "strict": strict, "tf32": tf32}
-        engine = check_flags(active, {**flags, **own, "engine": engine, "device": device})
+        engine = check_flags(active, {**flags, **own, "products": products, "engine": engine, "device": device})
         self._refuse_other_children()
         take_over(type(self))  # its methods may have been replaced since it was made
         flags = known_flags(self.name, flags)
@@ -507,6 +511,7 @@ class HybridBlock(Block):
             "static_shape": static_shape,
             "strict": strict,
             **({"tf32": True} if tf32 else {}),
+            **({"products": products} if products is not None else {}),
             **flags,
         }
         if bool(active) is not self._active:

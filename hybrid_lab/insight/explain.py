@@ -132,7 +132,7 @@ class Explanation(InsightReport):
 
     def __post_init__(self) -> None:
         self.recipes: dict[tuple[str, int], Callable[[], Passes]] = {}
-        self.on_triton: list[tuple[dict[str, Graph | None], bool]] = []
+        self.on_triton: list[tuple[dict[str, Graph | None], dict[str, Any]]] = []
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled and copied is what it says, without the graphs that `passes` and `kernels` work on."""
@@ -145,11 +145,14 @@ class Explanation(InsightReport):
         Without kernels, the list prints the reason.
         """
         from hybrid_lab.engines.triton.kernels import kernels_of_graphs, target_here
+        from hybrid_lab.engines.triton.plan.by_vendor import rule_here
         from hybrid_lab.engines.triton.write import tiles
 
         kernels = []
-        for graphs, tf32 in self.on_triton:
-            kernels += kernels_of_graphs(graphs, tiles.precision(tf32, target_here() or ""), tuned=True)[0]
+        for graphs, flags in self.on_triton:
+            precision = tiles.precision(bool(flags.get("tf32")), target_here() or "")
+            rule = rule_here(flags.get("products"), bool(flags.get("strict")), precision)
+            kernels += kernels_of_graphs(graphs, precision, tuned=True, rule=rule)[0]
         return Kernels(kernels, self._no_kernels())
 
     def _no_kernels(self) -> str:
@@ -333,13 +336,13 @@ def explain(net: Block, *inputs: object) -> Explanation:
             recipes.update({(path, number): recipe for number, (_, recipe) in enumerate(compiled)})
             row.recompiled = cache.compiled.recompiles
             specials = [item.special for item in tuple(cache.compilations) if item.engine == "triton"]
-            on_triton += [(special, bool(access.flags(block).get("tf32"))) for special in specials[-1:]]
+            on_triton += [(special, dict(access.flags(block))) for special in specials[-1:]]
         rows.append(row)
     explanation = Explanation(net.name, rows, copies.snapshot(), error, _updates(net))
     explanation.recipes = recipes
     explanation.on_triton = [
-        ({"parameters": special.prologue, "forward": special.forward, "backward": special.backward}, tf32)
-        for special, tf32 in on_triton
+        ({"parameters": special.prologue, "forward": special.forward, "backward": special.backward}, flags)
+        for special, flags in on_triton
     ]
     return explanation
 

@@ -136,9 +136,10 @@ def _tune_kernels(net: HybridBlock, inputs: Sequence[object], modes: Sequence[bo
         for part, graph in graphs_of(net, list(inputs) or known_inputs(net), mode).items()
         if not part.startswith("update")
     ]
-    tf32 = bool(access.flags(net).get("tf32"))
+    flags = access.flags(net)
+    tf32, products = bool(flags.get("tf32")), "own" if flags.get("strict") else flags.get("products")
     try:
-        kernels = tuning.tune(graphs, lambda target: tiles.precision(tf32, target), bench, again)
+        kernels = tuning.tune(graphs, lambda target: tiles.precision(tf32, target), bench, again, products)
     finally:
         for _, _, block, before in walk(net):
             if before is None and isinstance(block, HybridBlock):

@@ -19,7 +19,7 @@ from hybrid_lab.engines.triton.choices import TILES, VENDOR, Choice
 from hybrid_lab.engines.triton.kernels import kernels_of_graphs
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run import availability
-from hybrid_lab.engines.triton.run.vendor import VendorKernel, flags, flags_of, vendor_form
+from hybrid_lab.engines.triton.run.vendor import VendorKernel, flag_of, vendor_form, with_flag
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
@@ -154,7 +154,7 @@ def test_torch_is_taken_where_it_was_faster_and_gives_what_the_kernel_gives(monk
         key = choices.key_of(the_group(graph)[1], availability.device().name)
         choices.remember(key, "kernel", Choice(VENDOR))
         executable = engines.get("triton").compile(graph)
-        assert "_by_torch" in str(executable.report) and "_by_torch((" in executable.report.program
+        assert "_by_torch" in str(executable.report) and "_by_torch(" in executable.report.program
         close(executable([torch.from_numpy(item.copy()) for item in given]), wanted)
         (kernel,) = kernels_of_graphs({"forward": graph}, tuned=True)[0]
         assert "torch's own product" in str(kernel)
@@ -257,14 +257,19 @@ def test_where_nothing_is_kept_on_disk_this_process_knows(monkeypatch):
 
 @in_the_interpreter
 def test_torchs_flags_are_what_they_were():
-    anchors = [graph.operators[0] for graph in (dense(), convolution())]
-    for anchor, tf32 in ((anchors[0], True), (anchors[0], False), (anchors[1], True)):
-        wanted = flags_of(anchor, tf32)
-        before = [getattr(place, name) for place, name, _ in wanted]
-        with pytest.raises(ValueError, match="in between"), flags(wanted):
-            assert [getattr(place, name) for place, name, _ in wanted] == [value for *_, value in wanted]
+    anchors = [graph.operators[0] for graph in (dense(), convolution(), half())]
+    for anchor, tf32 in ((anchors[0], True), (anchors[0], False), (anchors[1], True), (anchors[2], False)):
+        flag = flag_of(anchor, tf32)
+        read, _, wanted = flag
+        before = read()
+
+        def fails(read=read, wanted=wanted):
+            assert read() == wanted
             raise ValueError("in between")
-        assert [getattr(place, name) for place, name, _ in wanted] == before
+
+        with pytest.raises(ValueError, match="in between"):
+            with_flag(fails, flag)()
+        assert read() == before
 
 
 @in_the_interpreter

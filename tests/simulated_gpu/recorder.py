@@ -39,7 +39,8 @@ class SimulatedRecorder:
                     fresh = op(*args, **given)
                     places, values = (each if isinstance(each, (tuple, list)) else [each] for each in (made, fresh))
                     for place, value in zip(places, values, strict=True):
-                        place.copy_(value)
+                        if place is not None:  # a gradient that was not asked for
+                            place.copy_(value)
 
                 steps.append(again)
                 return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from hybrid_lab.diagnostics.words import count
@@ -15,6 +16,7 @@ from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.engines.regions import refuse
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton import tuning
+from hybrid_lab.engines.triton.plan.by_vendor import rule_here
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.plan.training import with_less_saved
 from hybrid_lab.engines.triton.run import availability
@@ -23,8 +25,10 @@ from hybrid_lab.engines.triton.run.capture import CapturedRun, CapturedTraining
 from hybrid_lab.engines.triton.run.executable import DeviceExecutable
 from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.run.program import DeviceBegin, DeviceFinish, DeviceWriter
-from hybrid_lab.engines.triton.run.steps import KernelOperator, on_torch
+from hybrid_lab.engines.triton.run.steps import KernelOperator, on_torch, step_of
+from hybrid_lab.engines.triton.run.vendor import VendorKernel
 from hybrid_lab.engines.triton.write import tiles
+from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.partition import contract
@@ -39,7 +43,7 @@ class TritonEngine(Engine):
 
     name: ClassVar[str] = "triton"
     title: ClassVar[str] = "Triton"
-    own_options: ClassVar[frozenset[str]] = frozenset({"tf32"})
+    own_options: ClassVar[frozenset[str]] = frozenset({"tf32", "products"})
 
     @property
     def device(self) -> Any:
@@ -60,9 +64,10 @@ class TritonEngine(Engine):
         static_shape: bool = False,
         strict: bool = False,
         tf32: bool = False,
+        products: str | None = None,
     ) -> Executable:
         started = time.perf_counter()
-        steps, report = self._steps(graph, strict, tf32)
+        steps, report = self._steps(graph, strict, tf32, products)
         _prepare(steps)
         executable = DeviceExecutable(steps, write(steps, report, static_alloc, DeviceWriter), report)
         if static_shape:
@@ -74,11 +79,12 @@ class TritonEngine(Engine):
         """With fewer bytes saved between them: see plan/training.py."""
         return with_less_saved(split)
 
-    def compile_training(self, split: Split, **options: bool) -> Training:
+    def compile_training(self, split: Split, **options: Any) -> Training:
         """As every engine: one arena for both, and their kernels are compiled together."""
         started = time.perf_counter()
         static_alloc, strict, tf32 = (options.get(name, False) for name in ("static_alloc", "strict", "tf32"))
-        parts = [self._steps(graph, strict, tf32) for graph in (split.forward, split.backward)]
+        products = options.get("products")
+        parts = [self._steps(graph, strict, tf32, products) for graph in (split.forward, split.backward)]
         _prepare(*(steps for steps, _ in parts))
         first, second = (
             DeviceExecutable(steps, Later(steps, report, static_alloc, DeviceWriter), report) for steps, report in parts
@@ -96,11 +102,15 @@ class TritonEngine(Engine):
         arena.trim()
         POOL.clear()
 
-    def _steps(self, graph: Graph, strict: bool, tf32: bool) -> tuple[Graph, Report]:
+    def _steps(self, graph: Graph, strict: bool, tf32: bool, products: str | None) -> tuple[Graph, Report]:
         """The graph with an operator for each group of operators that share kernels, and a report about it."""
-        _, fusion, _ = kernels_of(graph, _precision(tf32))
-        kernels = {group: tuning.chosen(group, fusion.kernels[group]) for group in fusion.groups}
-        steps = contract(fusion.graph, fusion.groups, lambda group: KernelOperator(group, kernels[group]))
+        precision = _precision(tf32)
+        _, fusion, _ = kernels_of(graph, precision, rule_here(products, strict, precision))
+        forms = {group: tuning.chosen(group, fusion.kernels[group]) for group in fusion.groups}
+        forms |= {group: tuning.chosen_by_vendor(group, precision) for group in fusion.by_vendor}
+        position = {node: index for index, node in enumerate(fusion.graph.nodes)}
+        forms = {group: forms[group] for group in sorted(forms, key=lambda group: position[group.nodes[0]])}
+        steps = contract(fusion.graph, list(forms), lambda group: step_of(group, forms[group]))
         dump("fuse", steps)
         # A view moves no data, and an operator without elements computes nothing.
         refused = {
@@ -112,18 +122,32 @@ class TritonEngine(Engine):
             refuse(refused, f"{count(len(refused), 'operator')} without a Triton kernel")
         elsewhere = [(node, "torch" if on_torch(node) else "numpy", reason) for node, reason in refused.items()]
         counts = Counter(engine for _, engine, _ in elsewhere)
-        inside = len(fusion.graph.operators) - len(refused)
+        calls = {group: form[0] for group, form in forms.items() if isinstance(form[0], VendorKernel)}
+        inside = len(fusion.graph.operators) - len(refused) - len(calls)
         operators = {self.name: inside, "torch": counts["torch"], "numpy": counts["numpy"]}
+        operators |= {"vendor": len(calls)} if calls else {}
         report = Report(self.name, graph.name, operators, refused=elsewhere)
         report.units = [
-            (
-                f"kernel {' and '.join(source.name for source in sources)}",
-                group,
-                [node for node in group.nodes if not node.op.view] or group.nodes,
-            )
-            for group, sources in kernels.items()
+            (" and ".join(map(_unit, form)), group, [node for node in group.nodes if not node.op.view] or group.nodes)
+            for group, form in forms.items()
         ]
+        if calls:
+            report.notes.append(_said(list(calls.values())))
         return steps, report
+
+
+def _unit(source: KernelSource | VendorKernel) -> str:
+    """A kernel, or a call of the vendor's library, in a report."""
+    if isinstance(source, VendorKernel):
+        return f"{source.name}, the vendor's library, in {source.precision}"
+    return f"kernel {source.name}"
+
+
+def _said(calls: Sequence[VendorKernel]) -> str:
+    """Which operators the vendor's library computes, and in which precision."""
+    counts = Counter((call.nodes[-1].op.name, call.precision) for call in calls)
+    listed = ", ".join(f"{number} x {name} in {precision}" for (name, precision), number in counts.items())
+    return f"the vendor's library computes {listed}"
 
 
 def _precision(tf32: bool) -> str:

@@ -19,11 +19,13 @@ from hybrid_lab.engines.triton.build.binaries import Binary
 from hybrid_lab.engines.triton.build.resources import Resources
 from hybrid_lab.engines.triton.build.targets import CHIPS, name_of, target_of
 from hybrid_lab.engines.triton.plan import traffic
+from hybrid_lab.engines.triton.plan.by_vendor import VendorRule
 from hybrid_lab.engines.triton.plan.fusion import Fusion
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.write.kinds import contraction_of, is_reduction
 from hybrid_lab.engines.triton.write.source import KernelSource
+from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
@@ -32,6 +34,10 @@ from hybrid_lab.provided import Provided
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.run.steps import KernelOperator
+
+#: Why torch's call runs in the place of a kernel.
+_MEASURED = "torch's own product was measured to be faster (mx.tune) and runs in the place of this kernel"
+_BY_RULE = "the vendor's library computes this product by rule; hybridize(products='own') runs this kernel instead"
 
 kernel_html: Provided[[FusedKernel], str] = Provided("kernel_html")
 
@@ -204,18 +210,19 @@ def measured(source: KernelSource, runs: int = 20) -> float:
 
 
 def kernels_of_graphs(
-    graphs: Mapping[str, Graph | None], precision: str = "ieee", tuned: bool = False
+    graphs: Mapping[str, Graph | None], precision: str = "ieee", tuned: bool = False, rule: VendorRule | None = None
 ) -> tuple[list[FusedKernel], list[tuple[str, Fusion]]]:
     """The kernels of graphs by what they are - "forward", "backward" ... - and how each was fused.
 
     precision : as plans.kernels_of takes it; tuned : with the tiles that `mx.tune` has found for this machine's GPU
+    rule : which products the vendor's library computes; our own kernels for these are listed, and say so
     """
     kernels, fused = [], []
     for part, graph in graphs.items():
         if graph is not None:
-            lowered, fusion, _ = kernels_of(graph, precision)
+            lowered, fusion, _ = kernels_of(graph, precision, rule)
             update = _update(graph, part) if part.startswith("update") else None
-            kernels += kernels_in(lowered, fusion, part, tuned) if update is None else [update]
+            kernels += kernels_in(lowered, fusion, part, tuned, precision) if update is None else [update]
             fused.append((part, fusion))
     return kernels, fused
 
@@ -233,17 +240,27 @@ def _update(graph: Graph, part: str) -> FusedKernel | None:
     return _kernel(source, group, 0, group.bytes_in + group.bytes_out, why, part, target_here())
 
 
-def kernels_in(graph: Graph, fusion: Fusion, part: str = "", tuned: bool = False) -> list[FusedKernel]:
-    """The kernels of a graph (see plans.kernels_of) in the order in which they run. tuned : as kernels_of_graphs"""
+def kernels_in(
+    graph: Graph, fusion: Fusion, part: str = "", tuned: bool = False, precision: str = "ieee"
+) -> list[FusedKernel]:
+    """The kernels of a graph (see plans.kernels_of) in the order in which they run.
+
+    tuned, precision : as kernels_of_graphs
+    """
     users = graph.users()
     here = target_here()
     kernels = []
-    for group in fusion.groups:
+    position = {node: index for index, node in enumerate(fusion.graph.nodes)}
+    for group in sorted((*fusion.groups, *fusion.by_vendor), key=lambda group: position[group.nodes[0]]):
         reads, why = traffic.looked_at(group.nodes), _why(group, fusion, users)
-        form: Any = tuning.chosen(group, fusion.kernels[group]) if tuned else fusion.kernels[group]
+        by_rule = group not in fusion.kernels
+        plain = write_kernels(group, precision=precision) if by_rule else fusion.kernels[group]
+        form: Any = plain
+        if by_rule or tuned:
+            form = tuning.chosen_by_vendor(group, precision) if by_rule else tuning.chosen(group, plain)
         if not isinstance(form[0], KernelSource):
-            form = fusion.kernels[group]
-            why.append("torch's own product was measured to be faster (mx.tune) and runs in the place of this kernel")
+            form = plain
+            why.append(_BY_RULE if by_rule else _MEASURED)
         for number, source in enumerate(form):
             moved = traffic.moved_by(source, reads)
             kernels.append(_kernel(source, group, number, moved, tuple(why), part, here))

@@ -23,13 +23,15 @@ from hybrid_lab.engines import memory
 from hybrid_lab.engines.triton import choices
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.choices import RULE, TILES, VENDOR, Choice
+from hybrid_lab.engines.triton.plan.by_vendor import rule_here
 from hybrid_lab.engines.triton.plan.plans import kernels_of, values_of
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.capture import same_bits
 from hybrid_lab.engines.triton.run.kernel import Kernel
-from hybrid_lab.engines.triton.run.vendor import VendorKernel, vendor_form
+from hybrid_lab.engines.triton.run.vendor import VendorKernel, by_vendor, vendor_form
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.source import KernelSource, power_of_two
+from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Value
 from hybrid_lab.graph.partition import Region
@@ -138,6 +140,19 @@ def chosen(group: Region, kernels: Sequence[KernelSource]) -> Form:
     return tuple(kernels) if choice is None else _form(choice, group, kernels)
 
 
+def chosen_by_vendor(group: Region, precision: str) -> Form:
+    """The call for a product that is the vendor's by rule; our kernel if tuning has found it faster.
+
+    precision : how float32 factors are multiplied
+    """
+    if not choices.is_empty():
+        kernels = write_kernels(group, precision=precision)
+        choice = choices.recall(choices.key_of(kernels, availability.device().name))
+        if choice is not None and choice.way != VENDOR:
+            return _form(choice, group, kernels)
+    return (by_vendor(group, precision),)
+
+
 def _is_tunable(kernels: Sequence[KernelSource]) -> bool:
     return bool({"INNER", "KEYS"} & set(kernels[0].tiled)) or kernels[0].kind == "rows"
 
@@ -162,19 +177,23 @@ def _block(name: str, size: int, source: KernelSource) -> int:
 
 
 def tune(
-    graphs: Iterable[Graph], precisions: Callable[[str], str], bench: GpuBench | None = None, again: bool = False
-) -> list[TunedKernel]:
+    graphs: Iterable[Graph], precisions: Callable[[str], str], bench: GpuBench | None = None, again: bool = False,
+    products: str | None = None,
+) -> list[TunedKernel]:  # fmt: skip
     """Find the best candidate for each product, attention and row reduction of these graphs.
 
     precisions : target -> how float32 is multiplied there; again : those too that were found at an earlier time
+    products : as hybridize() takes it
     Raises EngineUnavailable without a GPU. Interrupting it keeps what was found until then.
     """
     bench = GpuBench() if bench is None else bench
     groups: dict[str, tuple[Region, tuple[KernelSource, ...]]] = {}
     for graph in graphs:
-        fusion = kernels_of(graph, precisions(bench.target))[1]
-        for group in fusion.groups:
-            kernels = tuple(fusion.kernels[group])
+        precision = precisions(bench.target)
+        fusion = kernels_of(graph, precision, rule_here(products, False, precision))[1]
+        written = {group: tuple(fusion.kernels[group]) for group in fusion.groups}
+        written |= {group: write_kernels(group, precision=precision) for group in fusion.by_vendor}
+        for group, kernels in written.items():
             if _is_tunable(kernels):
                 groups.setdefault(choices.key_of(kernels, bench.target), (group, kernels))
     known = {key: choices.recall(key) for key in groups}

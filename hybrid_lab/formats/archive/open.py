@@ -45,6 +45,7 @@ _FLAG_TYPES: dict[str, Any] = {
     "static_shape": bool,
     "strict": bool,
     "tf32": bool,
+    "products": (str, type(None)),
 }
 
 

@@ -131,7 +131,7 @@ class Program:
         options = {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
         if flags.get("strict"):
             options["strict"] = True
-        options |= {name: True for name in engine.own_options if flags.get(name)}
+        options |= {name: flags[name] for name in engine.own_options if flags.get(name)}
         if split is not None:
             split = engine.training_graphs(split)
             special = replace(special, forward=split.forward, backward=split.backward, sources=split.sources)

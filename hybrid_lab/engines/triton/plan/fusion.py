@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from hybrid_lab.engines.triton.plan.by_vendor import Vendors
 from hybrid_lab.engines.triton.plan.groups import Group, Grouping, Kernels, Write, views_for_each_reader
 from hybrid_lab.engines.triton.plan.joining import everywhere, objection, refuses
 from hybrid_lab.engines.triton.plan.prices import MAX_COPIES, cheaper_than_host, host_of, is_cheap, worth_copies
@@ -32,6 +33,9 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 
+#: Why the vendor's products share no kernel.
+BY_VENDOR = "the vendor's library computes it"
+
 
 @dataclass
 class Fusion:
@@ -40,6 +44,7 @@ class Fusion:
     graph : with every view made again for each operator that reads it
     groups : in program order. An operator may be in several: each computes it, and at most one stores it
     kernels : of each group; choices : that were made while these were written (see reuse.py)
+    by_vendor : regions of one product each, with the views before it, that the vendor's library computes
     refused : operator -> why it is in no kernel; apart : operator -> why it does not share the kernel of a reader
     """
 
@@ -47,6 +52,7 @@ class Fusion:
     groups: list[Region] = field(default_factory=list)
     kernels: dict[Region, Kernels] = field(default_factory=dict)
     choices: dict[Region, Outcomes] = field(default_factory=dict)
+    by_vendor: list[Region] = field(default_factory=list)
     refused: dict[Node, str] = field(default_factory=dict)
     apart: dict[Node, str] = field(default_factory=dict)
 
@@ -57,26 +63,33 @@ class Fusion:
         def values(items: Sequence[Value]) -> tuple[Value, ...]:
             return tuple([nodes[item.node].outputs[item.index] for item in items])
 
-        groups = [
-            Region(tuple([nodes[node] for node in group.nodes]), values(group.inputs), values(group.outputs))
-            for group in self.groups
-        ]
+        groups, by_vendor = (
+            [
+                Region(tuple([nodes[node] for node in group.nodes]), values(group.inputs), values(group.outputs))
+                for group in regions
+            ]
+            for regions in (self.groups, self.by_vendor)
+        )
         refused, apart = ({nodes[node]: why for node, why in each.items()} for each in (self.refused, self.apart))
-        return Fusion(graph, groups, refused=refused, apart=apart)
+        return Fusion(graph, groups, by_vendor=by_vendor, refused=refused, apart=apart)
 
 
-def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write) -> Fusion:
+def fuse(
+    graph: Graph, refusal: Callable[[Node], str | None], write: Write, vendors: Callable[[Graph], Vendors] | None = None
+) -> Fusion:
     """Groups of operators, each of which `write` can make kernels of.
 
     refusal : operator -> None, or why no kernel can hold it
     write : raises Refused for a group that is not one kernel
+    vendors : finds the products that the vendor's library computes
     """
     graph = views_for_each_reader(graph)
     refused = {node: why for node in graph.operators if (why := refusal(node)) is not None}
+    products = {} if vendors is None else {node: views for node, views in vendors(graph).items() if node not in refused}
     alone: dict[Node, str] = {}
     while True:
-        grouping = Grouping(graph, refused, alone, write)
-        _sweep(grouping)
+        grouping = Grouping(graph, refused | dict.fromkeys(products, BY_VENDOR), alone, write)
+        _sweep(grouping, products)
         merge_siblings(grouping)
         fusion = Fusion(graph, refused=refused)
         try:
@@ -91,15 +104,19 @@ def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write) -> F
                 alone.update(dict.fromkeys(region.nodes, str(reason)))
             continue
         fusion.groups = list(fusion.kernels)
-        fusion.apart = {node: why for node, why in grouping.apart.items() if not node.op.view}
+        fusion.by_vendor = [grouping.region((grouping.of[node][0],)) for node in products]
+        fusion.apart = dict.fromkeys(products, BY_VENDOR)
+        fusion.apart |= {node: why for node, why in grouping.apart.items() if not node.op.view}
         return fusion
 
 
-def _sweep(grouping: Grouping) -> None:
+def _sweep(grouping: Grouping, products: Vendors) -> None:
     """Put all operators into groups, from the last one to the first."""
     attentions, together = _attentions(grouping)
     for node in reversed(grouping.nodes):
-        if node in grouping.refused:
+        if node in products:
+            grouping.place((node, *reversed(products[node])), grouping.new_group(False))
+        elif node in grouping.refused:
             grouping.place((node,), grouping.new_group(False))
         elif node not in grouping.of and node not in together:
             _visit(grouping, attentions.get(node, (node,)))

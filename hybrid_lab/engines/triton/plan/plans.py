@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hybrid_lab.engines.collector import without_collecting
+from hybrid_lab.engines.triton.plan.by_vendor import VendorRule
 from hybrid_lab.engines.triton.plan.fusion import Fusion, fuse
 from hybrid_lab.engines.triton.plan.groups import Kernels, Write, views_for_each_reader
 from hybrid_lab.engines.triton.run import availability
@@ -48,26 +49,33 @@ MOST = 8
 
 
 @without_collecting()
-def kernels_of(graph: Graph, precision: str = "ieee") -> tuple[Graph, Fusion, list[KernelSource]]:
-    """The lowered graph, its groups, and the sources of all kernels in the order in which they run.
+def kernels_of(
+    graph: Graph, precision: str = "ieee", rule: VendorRule | None = None
+) -> tuple[Graph, Fusion, list[KernelSource]]:
+    """The lowered graph, its groups, and the sources of all our kernels in the order in which they run.
 
     precision : how float32 factors of products are multiplied, "ieee" or "tf32" (see tiles.precision)
+    rule : which products the vendor's library computes; None : none
     """
-    fusion = fused(dump("decompose", derived(graph, "triton", lowered)), precision)
+    graph = derived(graph, "triton", lowered)
+    if rule is not None:
+        graph = derived(graph, ("without biases", rule.family), rule.without_biases)
+    fusion = fused(dump("decompose", graph), precision, rule)
     return fusion.graph, fusion, [source for group in fusion.groups for source in fusion.kernels[group]]
 
 
-def fused(graph: Graph, precision: str) -> Fusion:
+def fused(graph: Graph, precision: str, rule: VendorRule | None = None) -> Fusion:
     """The groups and kernels of a lowered graph. precision : how float32 is multiplied, see write_kernels"""
-    write = functools.partial(write_kernels, precision=precision)
+    write, vendors = functools.partial(write_kernels, precision=precision), None if rule is None else rule.products
     symbolic, binding = graph.symbolic, graph.binding
     if symbolic is None or binding is None:
-        return fuse(graph, refusal, write)
-    key = "plan", precision, availability.multiplies_float64(), ones(graph)
+        return fuse(graph, refusal, write, vendors)
+    by_vendor = None if vendors is None else tuple(map(vendors(graph).__contains__, graph.operators))
+    key = "plan", precision, availability.multiplies_float64(), ones(graph), by_vendor
     known: tuple[Fusion, list[History], tuple[int, int]] | None = symbolic.cache.get(key)
     fusion = _kernels_at(*known[:2], binding, write) if known is not None and binding.satisfies(known[2]) else None
     if fusion is None:
-        fusion = fuse(graph, refusal, write)
+        fusion = fuse(graph, refusal, write, vendors)
         plan = fusion.on(views_for_each_reader(symbolic))
         equal: dict[Any, History] = {}
         histories = [equal.setdefault(_key(group), History()) for group in plan.groups]
@@ -94,6 +102,8 @@ def _kernels_at(plan: Fusion, histories: Sequence[History], binding: Binding, wr
     def with_formulas(index: int) -> Region:
         return plan_with_formulas().groups[index]
 
+    if any(map(misfit_of_sizes, [node for group in fusion.by_vendor for node in group.nodes])):
+        return None
     written: dict[int, Region] = {}  # equal groups share a history, and are written once
     for index, (group, history) in enumerate(zip(fusion.groups, histories, strict=True)):
         equal = written.setdefault(id(history), group)

@@ -20,6 +20,7 @@ from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.arena import POOL, constant
+from hybrid_lab.engines.triton.run.calls import Place
 from hybrid_lab.engines.triton.run.kernel import Kernel, signed
 from hybrid_lab.engines.triton.run.steps import HostStep, KernelOperator, TorchStep, on_torch
 from hybrid_lab.engines.triton.run.vendor import VendorKernel
@@ -50,7 +51,7 @@ class DeviceWriter(Writer):
         device = availability.torch_device()
         self.direct = not availability.device().interpreted
         self._pointers: dict[str, str] = {}
-        self._launches = 0
+        self._launches = self._calls = 0
         self._copies: dict[str, int] = {}
         self.bound |= {
             "empty": lambda shape, dtype: memory.empty(shape, dtype, device),
@@ -87,6 +88,8 @@ class DeviceWriter(Writer):
         if self._launches:
             stream = ["stream = current_stream()"] * self.direct
             take = [f"launches.kernels += {self._launches}", *stream, *take]
+        if self._calls:
+            take = [f"launches.vendor += {self._calls}", *take]
         return take, give
 
     # -- steps ---------------------------------------------------------------------------------------------
@@ -108,7 +111,10 @@ class DeviceWriter(Writer):
         if isinstance(op, KernelOperator):
             places = op.places(node.inputs, node.outputs)
             for kernel in op.kernels:
-                self._launch(kernel, places, node)
+                if isinstance(kernel, VendorKernel):
+                    self._vendor_call(kernel, places, node)
+                else:
+                    self._launch(kernel, places, node)
             return
         if op.view and len(node.outputs) == 1:
             view = self._bind("view", ViewStep(node)) + ("" if targets[0] is not None else ".copied")
@@ -137,11 +143,39 @@ class DeviceWriter(Writer):
             if target is not None and needed:
                 self._emit(f"{target}.copy_({name})")
 
-    def _launch(self, kernel: Kernel | VendorKernel, places: dict[Value, Value], node: Node) -> None:
-        if isinstance(kernel, VendorKernel):
-            tensors = ", ".join(self._name(places.get(value, value)) for value in (*kernel.inputs, *kernel.outputs))
-            self._emit(f"{self._bind(identifier(kernel.name), kernel)}(({tensors},))", node)
-            return
+    def _vendor_call(self, kernel: VendorKernel, places: dict[Value, Value], node: Node) -> None:
+        """torch's call for a product; views of what lies at a fixed place are made once for each arena."""
+        operands = [self._placed(places.get(value, value), place) for value, place in kernel.reads]
+        result = places[kernel.outputs[0]]
+        run = self._bind(identifier(kernel.name), kernel.run)
+        self._calls += 1
+        if not kernel.allocates:
+            self._emit(f"{run}({', '.join([*operands, self._placed(result, kernel.result)])})", node)
+        elif result in self.names:
+            self._emit(f"{self.names[result]}.copy_({run}({', '.join(operands)}))", node)
+        else:
+            self.names[result] = name = self._local("h")
+            self._emit(f"{name} = {run}({', '.join(operands)})", node)
+            if result in self.plan.position:
+                self._hand_out(name, self.plan.position[result])
+
+    def _hand_out(self, name: str, position: int) -> None:
+        """A result of the program in memory that torch has made: where memory for it is given, it goes there."""
+
+    def _placed(self, value: Value, place: Place | None) -> str:
+        """The name of the view of a Value's memory at a place."""
+        name = self._name(value)
+        if place is None:
+            return name
+        if self._is_fixed(value):
+            view = self._local("f")
+            self.fixed.append((view, lambda memory_, tensors: place(tensors[name])))
+        else:
+            view = self._local("v")
+            self._emit(f"{view} = {self._bind('place', place)}({name})")
+        return view
+
+    def _launch(self, kernel: Kernel, places: dict[Value, Value], node: Node) -> None:
         source = kernel.source
         values = [places.get(value, value) for value in (*source.inputs, *source.outputs)]
         numbers = ["signed(rng[0])"] * bool(source.draws)
@@ -190,3 +224,7 @@ class DeviceBegin(DeviceWriter, Begin):
 
 class DeviceFinish(DeviceWriter, Finish):
     """The backward in the forward's arena."""
+
+    def _hand_out(self, name: str, position: int) -> None:
+        self._emit(f"if given is not None and given[{position}] is not None:")
+        self._emit(f"    {name} = given[{position}].copy_({name})")

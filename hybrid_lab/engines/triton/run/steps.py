@@ -51,6 +51,20 @@ class KernelOperator(RegionOperator):
         }
 
 
+class AllocatingOperator(KernelOperator):
+    """A product by a call of the vendor's library that makes memory for its result."""
+
+    run_keywords: ClassVar[frozenset[str]] = frozenset()
+    fresh: ClassVar[bool] = True
+
+
+def step_of(group: Region, sources: tuple[KernelSource | VendorKernel, ...]) -> KernelOperator:
+    """The operator that runs a group."""
+    first = sources[0]
+    allocates = len(sources) == 1 and isinstance(first, VendorKernel) and first.allocates
+    return (AllocatingOperator if allocates else KernelOperator)(group, sources)
+
+
 def on_torch(node: Node) -> bool:
     """Whether torch computes the operator on the device, where no kernel does."""
     return rules.refusal(node) is None

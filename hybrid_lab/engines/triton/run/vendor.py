@@ -1,20 +1,23 @@
-"""Products by the vendor's library (cuBLAS, cuDNN, rocBLAS, MIOpen), through torch, where tuning has found it faster.
+"""Products by the vendor's library (cuBLAS, cuDNN, rocBLAS, MIOpen), through torch.
 
-A group is then torch's call and, where something is made of the result, kernels of its own for that. What the factors
-are made of would have to be written to memory first: such a group stays a kernel. float32 is multiplied as the kernel
-would multiply it, sums of float16 are not rounded in between, and torch's own flags are what they were afterwards.
+Which ones is decided by rule before fusion (plan/by_vendor.py), or by `mx.tune`, which has measured that the library is
+faster than our kernel; then the group is torch's call and, where something is made of the result, kernels of its own
+for that. The call writes into the memory that is planned for its result where torch has such a call (calls.py).
+float32 is multiplied as our kernel would multiply it, sums of float16 are not rounded in between, and torch's own flags
+are what they were afterwards. `torch.backends.cudnn.benchmark` and torch's switch for deterministic algorithms are the
+user's.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from hybrid_lab.engines.torch_kernels import rules
-from hybrid_lab.engines.triton.run.view_step import ViewStep
+from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.triton.plan.by_vendor import views_before
+from hybrid_lab.engines.triton.run.calls import Call, Place, call_of, is_convolution, place_of, rounded
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core.product import operators_before
 from hybrid_lab.engines.triton.write.kinds import is_product
@@ -22,6 +25,9 @@ from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,26 +53,51 @@ class VendorKernel:
     def source(self) -> VendorKernel:
         return self
 
-    @cached_property
-    def _steps(self) -> list[Any]:
-        import torch
+    @property
+    def precision(self) -> str:
+        """What the factors are as they are multiplied: "float16", "float32", "tf32" ..."""
+        return rounded(self.outputs[0].dtype, self.tf32)
 
-        return [*map(ViewStep, self.nodes[:-1]), rules.kernel_of(torch, self.nodes[-1])]
+    @cached_property
+    def _call(self) -> Call:
+        return call_of(self.nodes[-1], self.tf32)
+
+    @property
+    def allocates(self) -> bool:
+        """Whether torch makes memory for the result; else `run` takes it last."""
+        return self._call.result is None
 
     @cached_property
-    def _flags(self) -> list[tuple[Any, str, Any]]:
-        return flags_of(self.nodes[-1], self.tf32)
+    def reads(self) -> tuple[tuple[Value, Place | None], ...]:
+        """The Values whose memory `run` takes, each with where the call finds it; None : as it lies."""
+        anchor, found = self.nodes[-1], []
+        for index, form in self._call.reads:
+            item, views = anchor.inputs[index], views_before(anchor, index)
+            views = tuple([view for view in views if view in self.nodes])
+            assert isinstance(item, Value)
+            value = views[0].values_in[0] if views else item
+            found.append((value, place_of(value, views, form)))
+        return tuple(found)
+
+    @cached_property
+    def result(self) -> Place | None:
+        """Where `run` finds the memory of the result, if it takes it; None : as it lies."""
+        form = self._call.result
+        return None if form is None else place_of(self.outputs[0], (), form)
+
+    @cached_property
+    def run(self) -> Callable[..., Any]:
+        """torch's call, with flags: takes the tensors of `reads`, and the one of `result` unless it allocates."""
+        return with_flag(self._call.run, flag_of(self.nodes[-1], self.tf32))
 
     def __call__(self, tensors: Sequence[Any]) -> None:
         """Compute it. tensors : inputs and then the output, as a Kernel takes them"""
-        import torch
-
         known: dict[Any, Any] = dict(zip(self.inputs, tensors[:-1], strict=True))
-        with torch.no_grad(), flags(self._flags):
-            for node, view in zip(self.nodes[:-1], self._steps, strict=False):
-                known[node.outputs[0]] = view(known[node.values_in[0]])
-            operands = [known[item] if isinstance(item, Value) else item for item in self.nodes[-1].inputs]
-            tensors[-1].copy_(self._steps[-1](*operands))
+        operands = [known[value] if place is None else place(known[value]) for value, place in self.reads]
+        if self.allocates:
+            tensors[-1].copy_(self.run(*operands))
+        else:
+            self.run(*operands, tensors[-1] if self.result is None else self.result(tensors[-1]))
 
     def bound(self, tensors: Sequence[Any]) -> Callable[[int], None]:
         """A call on these tensors, as `Kernel.bound` gives it."""
@@ -74,6 +105,11 @@ class VendorKernel:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def by_vendor(group: Region, precision: str) -> VendorKernel:
+    """The call for a product that is the vendor's by rule, with the views before it. precision : of float32 factors"""
+    return VendorKernel(group.nodes, group.inputs, group.outputs, precision == "tf32")
 
 
 def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ...] | None:
@@ -86,12 +122,16 @@ def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ..
         return None
     (anchor,) = products
     first = operators_before(anchor, group.nodes)
-    if not all(node.op.view and len(node.outputs) == 1 for node in first) or not _has_call(anchor):
+    if not all(node.op.view and len(node.outputs) == 1 for node in first):
         return None
     nodes = (*(node for node in group.nodes if node in first), anchor)
     product = anchor.outputs[0]
     inputs = tuple(dict.fromkeys(value for node in nodes for value in node.values_in if value.node not in nodes))
     call = VendorKernel(nodes, inputs, (product,), any(source.precision == "tf32" for source in kernels))
+    try:
+        assert call.reads
+    except Unmappable:
+        return None
     rest = tuple(node for node in group.nodes if node not in nodes)
     outputs = tuple(value for value in group.outputs if value != product)
     if not rest or not outputs:
@@ -107,42 +147,46 @@ def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ..
     return (call, *behind)
 
 
-def _has_call(anchor: Node) -> bool:
-    """Whether torch's table has the operator. Unlike the torch engine's rules, half precision is welcome: on a GPU."""
-    return len(anchor.outputs) == 1 and rules.unserved(anchor) is None
+#: A flag of torch: (reads it, sets it, what it is to be); reading and setting take no arguments but the value.
+Flag = tuple[Callable[[], Any], Callable[[Any], Any], Any]
 
 
-@contextlib.contextmanager
-def flags(wanted: Sequence[tuple[object, str, object]]) -> Iterator[None]:
-    """torch's flags for one call; what they were is set again, whatever happens. wanted : as `flags_of` gives them"""
-    changed = []
-    try:
-        for place, name, value in wanted:
-            before = getattr(place, name)
-            if before != value:
-                setattr(place, name, value)
-                changed.append((place, name, before))
-        yield
-    finally:
-        for place, name, before in changed:
-            setattr(place, name, before)
+def with_flag(function: Callable[..., Any], flag: Flag | None) -> Callable[..., Any]:
+    """The function, during which a flag of torch has a value; what it was is set again, whatever happens."""
+    if flag is None:
+        return function
+    read, write, wanted = flag
+
+    def run(*tensors: Tensor) -> Tensor:
+        before = read()
+        if before == wanted:
+            return function(*tensors)
+        write(wanted)
+        try:
+            return function(*tensors)
+        finally:
+            write(before)
+
+    return run
 
 
-def flags_of(anchor: Node, tf32: bool) -> list[tuple[Any, str, Any]]:
-    """(where torch keeps a flag, its name, its value) for what a product's call depends on."""
+def flag_of(anchor: Node, tf32: bool) -> Flag | None:
+    """The flag that decides how the factors of a product are rounded; None where none does."""
     import torch
 
-    cuda: Any = torch.backends.cuda.matmul
-    cudnn: Any = torch.backends.cudnn
-    convolves, dtype = "onv" in anchor.op.name, anchor.outputs[0].dtype.name
-    wanted: list[tuple[Any, str, Any]] = []
-    if convolves:
-        wanted += [(cudnn, "benchmark", False), (cudnn, "deterministic", True)]
-    if dtype == "float32" and hasattr(cuda, "fp32_precision"):  # from torch 2.9 on
-        wanted.append((cudnn.conv if convolves else cuda, "fp32_precision", "tf32" if tf32 else "ieee"))
-    elif dtype == "float32":
-        wanted.append((cudnn if convolves else cuda, "allow_tf32", tf32))
-    elif not convolves and dtype in ("float16", "bfloat16"):
-        short = "fp16" if dtype == "float16" else "bf16"
-        wanted.append((cuda, f"allow_{short}_reduced_precision_reduction", False))
-    return wanted
+    core: Any = torch._C  # noqa: SLF001
+    convolves, dtype = is_convolution(anchor), anchor.outputs[0].dtype.name
+    if dtype == "float32":
+        if hasattr(core, "_get_fp32_precision_getter"):  # from torch 2.9 on
+            name = "conv" if convolves else "matmul"
+            read, write = (getattr(core, f"_{each}et_fp32_precision_{each}etter") for each in "gs")
+            return partial(read, "cuda", name), partial(write, "cuda", name), "tf32" if tf32 else "ieee"
+        place: Any = torch.backends.cudnn if convolves else torch.backends.cuda.matmul
+        return partial(getattr, place, "allow_tf32"), partial(setattr, place, "allow_tf32"), tf32
+    if not convolves and dtype in ("float16", "bfloat16"):
+        name = f"cublas_allow_{'fp16' if dtype == 'float16' else 'bf16'}_reduced_precision_reduction"
+        read, write = getattr(core, f"_get_{name}"), getattr(core, f"_set_{name}")
+        if isinstance(before := read(), tuple):  # from torch 2.10 on: (rounded sums, split sums)
+            return read, lambda value: write(*value), (False, *before[1:])
+        return read, write, False
+    return None

@@ -1,0 +1,210 @@
+"""Which products the vendor's library (cuBLAS, cuDNN, rocBLAS, MIOpen) computes: by rule, before operators are fused.
+
+Such a product is a step of its own: what it is made of is stored by the kernels before it, and what is made of it is
+fused in the kernels behind it. Its bias becomes an operator of its own where a convolution has one, so that a kernel
+behind it adds the bias. The thresholds stand in write/vendor.json, by family of chips:
+
+    channels : input channels of a group from which on a convolution, or the gradient of its data, is the vendor's. The
+        gradient of its weight always is
+    half, tf32, float32 : of products with such factors
+    flops : operations from which on a matrix product is the vendor's, if its sums have `inner` elements or more
+    bytes : so many bytes for each operation may be moved for factors that our own kernel would have computed on the way
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.triton.plan.groups import origin
+from hybrid_lab.engines.triton.plan.prices import is_cheap
+from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.calls import Call, call_of, is_convolution, place_of
+from hybrid_lab.engines.triton.write import tiles
+from hybrid_lab.engines.triton.write.core.product import no_prologue
+from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
+from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.ops.framework.dtypes import NARROW
+from hybrid_lab.ops.framework.operator import get
+
+#: The vendor's products of a graph, each with the views through which it reads its factors.
+Vendors = dict[Node, tuple[Node, ...]]
+#: The gradients of a convolution's weight.
+_WEIGHT_GRADIENTS = ("_conv_weight_grad", "_deconv_weight_grad")
+#: So many operators are followed to find what a factor is made of.
+_MOST_MADE = 16
+
+
+@dataclass(frozen=True)
+class VendorRule:
+    """The rule on one machine.
+
+    family : a column of the table; None : every product that one call of torch computes
+    precision : how float32 factors are multiplied, "ieee" or "tf32"
+    """
+
+    family: str | None
+    precision: str
+
+    def without_biases(self, graph: Graph) -> Graph:
+        """The graph with an operator of its own for the bias of each convolution that may be the vendor's."""
+        limit = 0 if self.family is None else _table()[self.family]["channels"]
+
+        def rewrite(node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...] | None:
+            op: Any = node.op
+            if op.name not in ("Convolution", "Deconvolution") or op.no_bias or not is_product(node):
+                return None
+            if _channels(node) < limit:
+                return None
+            data, weight, bias = inputs
+            plain = node.replace(op=type(op).bind(**{**op.attributes, "no_bias": True}), inputs=(data, weight))
+            row = make_node(get("Reshape").bind(shape=(1, -1, *(1,) * len(op.kernel))), [bias])
+            added = make_node(get("broadcast_add").bind(), [plain.outputs[0], row.outputs[0]])
+            return added.replace(scope=node.scope, location=node.location).outputs
+
+        return graph.map(rewrite)
+
+    def products(self, graph: Graph) -> Vendors:
+        """The products of a lowered graph that are the vendor's."""
+        users, roots = graph.users(), set(graph.roots)
+        found: Vendors = {}
+        for node in graph.operators:
+            if is_product(node) and (views := self._views(node, users, roots)) is not None:
+                found[node] = views
+        return found
+
+    def _views(self, node: Node, users: Mapping[Value, list[Node]], roots: set[Value]) -> tuple[Node, ...] | None:
+        """The views before a product that is the vendor's; None where it is our own."""
+        if self.family is not None and not self._is_large(node):
+            return None
+        try:
+            call = call_of(node)
+        except Unmappable:
+            return None
+        convolves = is_convolution(node)
+        views = tuple(dict.fromkeys(view for index, _ in call.reads for view in views_before(node, index)))
+        if not _can_read(node, call):
+            return () if convolves else None
+        if self.family is not None and not convolves and self._written_out(node, call, users, roots):
+            return None
+        return views
+
+    def _is_large(self, node: Node) -> bool:
+        limits = _table().get(self.family or "", {})
+        kind = self._kind(node)
+        contraction = contraction_of(node)
+        if kind not in limits or contraction is None:
+            return False
+        if is_convolution(node):
+            return node.op.name in _WEIGHT_GRADIENTS or _channels(node) >= limits["channels"]
+        inner = prod(contraction.inner)
+        flops = 2 * inner * prod((*contraction.batch, *contraction.rows, *contraction.columns))
+        return flops >= limits[kind]["flops"] and inner >= limits["inner"]
+
+    def _kind(self, node: Node) -> str:
+        dtype = node.outputs[0].dtype.name
+        if dtype == "float32":
+            return "tf32" if self.precision == "tf32" else "float32"
+        return "half" if dtype in NARROW else dtype
+
+    def _written_out(self, node: Node, call: Call, users: Mapping[Value, list[Node]], roots: set[Value]) -> bool:
+        """Whether factors that our own kernel would compute on the way would be written for more than the gain."""
+        contraction = contraction_of(node)
+        assert contraction is not None
+        sizes = contraction.batch, contraction.rows, contraction.columns, contraction.inner
+        moved = 0
+        for index, _ in call.reads:
+            item = node.inputs[index]
+            assert isinstance(item, Value)
+            made = origin(item)
+            if made not in roots and _only_reader(made, users) is node and not _is_stored(made, users, roots):
+                moved += 2 * made.nbytes * (not no_prologue(made.node, (made.node, node), node, False))
+        limits = _table()[self.family or ""]
+        return moved > limits[self._kind(node)]["bytes"] * 2 * prod(size for each in sizes for size in each)
+
+
+def _channels(node: Node) -> int:
+    """The input channels of a group of a convolution."""
+    op: Any = node.op
+    weight = node.inputs[1 if node.op.name in ("Convolution", "Deconvolution") else 2]
+    assert isinstance(weight, Value)
+    return weight.shape[1] if "deconv" not in node.op.name.lower() else weight.shape[0] // op.num_group
+
+
+def views_before(node: Node, index: int) -> tuple[Node, ...]:
+    """The views through which a product reads an input, in the order of the graph."""
+    views: list[Node] = []
+    item = node.inputs[index]
+    assert isinstance(item, Value)
+    while item.node.op.view and len(item.node.outputs) == 1 and item.node.values_in:
+        views.append(item.node)
+        item = item.node.values_in[0]
+    return tuple(views[::-1])
+
+
+def _can_read(node: Node, call: Call) -> bool:
+    """Whether torch reads all factors where they lie."""
+    try:
+        for index, form in call.reads:
+            item = node.inputs[index]
+            assert isinstance(item, Value)
+            place_of(origin(item), views_before(node, index), form)
+    except Unmappable:
+        return False
+    return True
+
+
+def _only_reader(value: Value, users: Mapping[Value, list[Node]]) -> Node | None:
+    """The one operator that reads a value, through views too; None if several do."""
+    readers: list[Node] = []
+    waiting = [value]
+    while waiting:
+        for reader in users.get(waiting.pop(), ()):
+            if reader.op.view and len(reader.outputs) == 1:
+                waiting += reader.outputs
+            else:
+                readers.append(reader)
+    return readers[0] if len(readers) == 1 else None
+
+
+def _is_stored(value: Value, users: Mapping[Value, list[Node]], roots: set[Value]) -> bool:
+    """Whether the value is in memory in any case: it is no result of cheap operators, or of such of a product or a
+    reduction, whose kernel stores it.
+    """
+    waiting, seen = [value], set[Node]()
+    if not is_cheap(value.node):
+        return True
+    while waiting and len(seen) < _MOST_MADE:
+        item = waiting.pop()
+        if item.node in seen:
+            continue
+        seen.add(item.node)
+        if is_product(item.node) or is_reduction(item.node):
+            return True
+        if is_cheap(item.node):
+            waiting += map(origin, item.node.values_in)
+    return False
+
+
+@functools.lru_cache
+def _table() -> dict[str, dict[str, Any]]:
+    return json.loads((Path(tiles.__file__).parent / "vendor.json").read_text(encoding="utf-8"))
+
+
+def rule_here(products: str | None, strict: bool, precision: str) -> VendorRule | None:
+    """The rule on this machine's device; None where all products are our own kernels.
+
+    products : as hybridize() takes it, None, "own" or "vendor"; strict : as there; precision : of float32 factors
+    """
+    device = availability.device()
+    if products == "own" or strict or (products is None and device.interpreted):
+        return None
+    return VendorRule(None if products == "vendor" else tiles.family(device.name), precision)

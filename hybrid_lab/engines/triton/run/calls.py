@@ -1,0 +1,337 @@
+"""Products as torch calls them: which call, what it reads, and whether it writes into memory that it is given.
+
+A call reads and writes tensors at `Place`s: views of the memory of Values, which are known when a program is written.
+What torch would have to copy first has no call. Entries are functions of (torch, node, tf32) that return a Call, or
+raise Unmappable with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.memory import torch_dtype
+from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.ops.kernels.conv_kernels import Geometry
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from torch import Tensor
+    from torch import device as Device
+
+_COPIED = "what it reads would have to be copied"
+#: A tensor of no memory, as a call reads or writes it, made of one as the Value lies.
+Form: TypeAlias = "Callable[[Tensor], Tensor]"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of torch.
+
+    reads : (number of the input, its form) of each tensor that `run` takes
+    run : takes these tensors and, if `result` is a form, the tensor to write to; else it returns a tensor of its own
+    result : the form of the tensor that is written; None where torch makes memory for the result
+    """
+
+    reads: tuple[tuple[int, Form], ...]
+    run: Callable[..., Any]
+    result: Form | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A view of a Value's memory, which lies in C order: called with the tensor it gives the view."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    start: int
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        return tensor.as_strided(self.shape, self.strides, tensor.storage_offset() + self.start)
+
+
+def place_of(value: Value, views: Sequence[Node], form: Form) -> Place | None:
+    """Where a call finds the memory of `value` that these views of it, in order, show; None for all of it as it lies.
+
+    Raises Unmappable where torch would have to copy.
+    """
+    import torch
+
+    array = whole = np.empty(value.shape, np.uint8)  # never read or written: strides are in elements
+    for node in views:
+        array = run_kernel(node.op, [array, *node.inputs[1:]])[0]
+        if not np.may_share_memory(array, whole) or min(array.strides, default=0) < 0:
+            raise Unmappable(_COPIED)
+    start = array.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    memory = torch.empty(start + whole.size, dtype=torch_dtype(value.dtype), device="meta")
+    try:
+        tensor = form(memory.as_strided(array.shape, array.strides, start))
+    except RuntimeError:
+        raise Unmappable(_COPIED) from None
+    place = Place(tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
+    return None if place == Place(whole.shape, whole.strides, 0) else place
+
+
+def call_of(node: Node, tf32: bool = False) -> Call:
+    """The call that computes a product. tf32 : float32 factors may be rounded to 10 bits
+
+    Raises Unmappable where torch has none.
+    """
+    import torch
+
+    make = CALLS.get(node.op.name)
+    if make is None:
+        raise Unmappable(f"torch has no one call for {node.op.name}")
+    return make(torch, node, tf32)
+
+
+def _shape(node: Node, index: int) -> tuple[int, ...]:
+    item = node.inputs[index]
+    if not isinstance(item, Value):
+        raise Unmappable("a factor that is a number")
+    return item.shape
+
+
+# -- matrix products ---------------------------------------------------------------------------------------------------
+
+
+def _matrix(shape: Sequence[int], first: bool) -> tuple[int, int]:
+    """The shape as a matrix that keeps its first or its last axis."""
+    return (shape[0], prod(shape[1:])) if first else (prod(shape[:-1]), shape[-1])
+
+
+def _factor(shape: tuple[int, ...], turned: bool) -> Form:
+    """A matrix, or a batch of them, that BLAS reads as it lies."""
+
+    def form(tensor: Tensor) -> Tensor:
+        matrix = tensor.view(shape)
+        matrix = matrix.transpose(-1, -2) if turned else matrix
+        sizes, strides = matrix.shape[-2:], matrix.stride()[-2:]
+        if not any(strides[at] == 1 and strides[1 - at] >= sizes[at] for at in (0, 1)):
+            raise Unmappable("a factor that BLAS does not read as it lies")
+        return matrix
+
+    return form
+
+
+def _product(
+    torch: ModuleType, node: Node, left: tuple[int, tuple[int, ...], bool], right: tuple[int, tuple[int, ...], bool],
+    bias: int | None = None,
+) -> Call:  # fmt: skip
+    """mm, or addmm. left, right : (number of the input, its shape as a matrix, whether the matrix is transposed)"""
+    reads = [(index, _factor(shape, turned)) for index, shape, turned in (left, right)]
+    rows, columns = left[1][left[2]], right[1][not right[2]]
+
+    def result(tensor: Tensor) -> Tensor:
+        return tensor.view(rows, columns)
+
+    if bias is None:
+        mm = torch.ops.aten.mm.out
+        return Call(tuple(reads), lambda a, b, out: mm(a, b, out=out), result)
+    addmm = torch.ops.aten.addmm.out
+    return Call(((bias, _as_it_lies), *reads), lambda bias, a, b, out: addmm(bias, a, b, out=out), result)
+
+
+def _as_it_lies(tensor: Tensor) -> Tensor:
+    if not tensor.is_contiguous():
+        raise Unmappable(_COPIED)
+    return tensor
+
+
+def _dot(torch: ModuleType, node: Node, tf32: bool) -> Call:
+    op: Any = node.op
+    left, right = _matrix(_shape(node, 0), op.transpose_a), _matrix(_shape(node, 1), not op.transpose_b)
+    return _product(torch, node, (0, left, op.transpose_a), (1, right, op.transpose_b))
+
+
+def _dot_lhs_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
+    op: Any = node.op
+    rows = _matrix(node.outputs[0].shape, op.transpose_a)[1 if op.transpose_a else 0]
+    dy, rhs = (rows, prod(_shape(node, 0)) // rows), _matrix(_shape(node, 2), not op.transpose_b)
+    if op.transpose_a:
+        return _product(torch, node, (2, rhs, op.transpose_b), (0, dy, True))
+    return _product(torch, node, (0, dy, False), (2, rhs, not op.transpose_b))
+
+
+def _dot_rhs_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
+    op: Any = node.op
+    lhs = _matrix(_shape(node, 1), op.transpose_a)
+    rows = lhs[1 if op.transpose_a else 0]
+    dy = (rows, prod(_shape(node, 0)) // rows)
+    if op.transpose_b:
+        return _product(torch, node, (0, dy, True), (1, lhs, op.transpose_a))
+    return _product(torch, node, (1, lhs, not op.transpose_a), (0, dy, False))
+
+
+def _fully_connected(torch: ModuleType, node: Node, tf32: bool) -> Call:
+    op: Any = node.op
+    rows, weight = _matrix(_shape(node, 0), op.flatten), _shape(node, 1)
+    return _product(torch, node, (0, rows, False), (1, weight, True), None if op.no_bias else 2)
+
+
+def _batch_dot(torch: ModuleType, node: Node, tf32: bool) -> Call:
+    op: Any = node.op
+    scale, shape = getattr(op, "alpha", 1.0), node.outputs[0].shape
+    if getattr(op, "axis", -2) % len(shape) != len(shape) - 2:
+        raise Unmappable("rows at another axis")
+    reads = []
+    for index, turned in ((0, op.transpose_a), (1, op.transpose_b)):
+        given = _shape(node, index)
+        if given[:-2] != shape[:-2]:
+            raise Unmappable("batches that are broadcast")
+        reads.append((index, _factor((prod(given[:-2]), *given[-2:]), turned)))
+
+    def result(tensor: Tensor) -> Tensor:
+        return tensor.view(prod(shape[:-2]), *shape[-2:])
+
+    if scale == 1.0:
+        bmm = torch.ops.aten.bmm.out
+        return Call(tuple(reads), lambda a, b, out: bmm(a, b, out=out), result)
+    scaled = torch.ops.aten.baddbmm.out
+    return Call(tuple(reads), lambda a, b, out: scaled(out, a, b, beta=0, alpha=scale, out=out), result)
+
+
+# -- convolutions ------------------------------------------------------------------------------------------------------
+
+
+def _convolution(torch: ModuleType, node: Node, tf32: bool) -> Call:
+    op: Any = node.op
+    return _forward(torch, op.geometry, (0, 1) if op.no_bias else (0, 1, 2), tf32)
+
+
+def _conv_data_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
+    op: Any = node.op
+    return _backward(torch, node, op.geometry, 0, node.outputs[0].shape, weight=2)
+
+
+def _conv_weight_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
+    op: Any = node.op
+    return _backward(torch, node, op.geometry, 0, node.outputs[0].shape, data=1)
+
+
+def _deconvolution(torch: ModuleType, node: Node, tf32: bool) -> Call:
+    op: Any = node.op
+    if not op.no_bias:
+        raise Unmappable("a transposed convolution with a bias")
+    geometry = op.sizes(_shape(node, 0)[2:]).geometry
+    return _backward(torch, node, geometry, 0, node.outputs[0].shape, weight=1)
+
+
+def _deconv_data_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
+    op: Any = node.op
+    return _forward(torch, op.sizes(_shape(node, 1)[2:]).geometry, (0, 2), tf32)
+
+
+def _deconv_weight_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
+    op: Any = node.op
+    geometry = op.sizes(_shape(node, 1)[2:]).geometry
+    return _backward(torch, node, geometry, 1, node.outputs[0].shape, data=0)
+
+
+def _forward(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: bool) -> Call:
+    """A convolution. inputs : numbers of data, weight and, if there is one, bias
+
+    cuDNN writes into given memory; elsewhere torch makes its own.
+    """
+    if len(inputs) == 2 and has_cudnn():
+        return _by_cudnn(torch, shape, inputs, tf32)
+    reads = tuple([(index, _as_it_lies) for index in inputs])
+    rest: tuple[Any, ...] = (shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), shape.groups)
+    convolution = torch.ops.aten.convolution.default
+    return Call(reads, lambda x, weight, bias=None: convolution(x, weight, bias, *rest).contiguous())
+
+
+def has_cudnn() -> bool:
+    """Whether torch's convolutions are cuDNN's, on this machine's device."""
+    import torch
+
+    if availability.device().torch != "cuda" or torch.version.hip:
+        return False
+    return bool(torch.backends.cudnn.enabled and torch.backends.cudnn.is_available())
+
+
+def _by_cudnn(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: bool) -> Call:
+    """A convolution that cuDNN writes into given memory, as torch.convolution calls it, which only makes the memory."""
+    line = len(shape.kernel) == 1  # which cuDNN takes as an image of one row
+    stride, pad, dilate = ((first, *each) if line else each for first, each in
+                           ((1, shape.stride), (0, shape.pad), (1, shape.dilate)))  # fmt: skip
+    rest, core = (pad, stride, dilate, shape.groups), torch._C  # noqa: SLF001
+    convolution = torch.ops.aten.cudnn_convolution.out
+    flags = ("cudnn_benchmark", "cudnn_deterministic", "deterministic_algorithms")
+    benchmark, always, deterministic = (getattr(core, f"_get_{name}") for name in flags)
+
+    def form(tensor: Tensor) -> Tensor:
+        return _as_it_lies(tensor).unsqueeze(2) if line else _as_it_lies(tensor)
+
+    def run(x: Tensor, weight: Tensor, out: Tensor) -> None:
+        convolution(x, weight, *rest, benchmark(), always() or deterministic(), tf32, out=out)
+
+    return Call(tuple([(index, form) for index in inputs]), run, form)
+
+
+def _backward(
+    torch: ModuleType, node: Node, shape: Geometry, dy: int, result: tuple[int, ...], data: int | None = None,
+    weight: int | None = None,
+) -> Call:  # fmt: skip
+    """A gradient of a convolution: of its data, if `weight` is the number of an input, or of its weight.
+
+    dy, data, weight : numbers of the node's inputs; result : the shape of the gradient, and of what it is of, which is
+        not read
+    """
+    wanted = 1 if weight is None else 0
+    mask = [index == wanted for index in range(3)]
+    rest: tuple[Any, ...] = (None, shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel))
+    rest = (*rest, shape.groups, mask)
+    backward, dtype = torch.ops.aten.convolution_backward.default, torch_dtype(node.outputs[0].dtype)
+    known: dict[Device, Tensor] = {}
+
+    def unread(device: Device) -> Tensor:
+        """One number in the place of the array whose gradient it is: torch asks for its shape."""
+        if device not in known:
+            known[device] = torch.zeros((), dtype=dtype, device=device).expand(result)
+        return known[device]
+
+    if data is not None:
+        return Call(
+            ((dy, _as_it_lies), (data, _as_it_lies)),
+            lambda dy, x: backward(dy, x, unread(dy.device), *rest)[1].contiguous(),
+        )
+    assert weight is not None
+    return Call(
+        ((dy, _as_it_lies), (weight, _as_it_lies)),
+        lambda dy, weight: backward(dy, unread(dy.device), weight, *rest)[0].contiguous(),
+    )
+
+
+CALLS: dict[str, Callable[[ModuleType, Node, bool], Call]] = {
+    "dot": _dot,
+    "_dot_lhs_grad": _dot_lhs_grad,
+    "_dot_rhs_grad": _dot_rhs_grad,
+    "FullyConnected": _fully_connected,
+    "batch_dot": _batch_dot,
+    "_linalg_gemm2": _batch_dot,
+    "Convolution": _convolution,
+    "_conv_data_grad": _conv_data_grad,
+    "_conv_weight_grad": _conv_weight_grad,
+    "Deconvolution": _deconvolution,
+    "_deconv_data_grad": _deconv_data_grad,
+    "_deconv_weight_grad": _deconv_weight_grad,
+}
+
+
+def is_convolution(node: Node) -> bool:
+    """Whether cuDNN, not cuBLAS, computes it."""
+    return "onv" in node.op.name
+
+
+def rounded(dtype: np.dtype[Any], tf32: bool) -> str:
+    """What the factors are as they are multiplied, in words: "float16", "float32", "tf32"."""
+    return "tf32" if tf32 and dtype == np.float32 else dtype.name

@@ -1,0 +1,310 @@
+"""Products by the vendor's library: which they are, that they give what our kernels give, and where they write.
+
+torch's calls on the CPU stand in for those of cuBLAS and cuDNN.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+import torch
+
+import hybrid_lab as mx
+from hybrid_lab import autograd, engines, nd
+from hybrid_lab.diagnostics.errors import SettingError, Unmappable
+from hybrid_lab.engines.launches import launches
+from hybrid_lab.engines.triton.plan.by_vendor import VendorRule, rule_here
+from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.run.calls import CALLS, Place, place_of
+from hybrid_lab.engines.triton.run.vendor import flag_of
+from hybrid_lab.gluon import nn
+from tests.engines import test_samples
+from tests.graph.building import graph_of
+from tests.ops.cases import Case, close, each_sample
+from tests.triton_device import use_triton
+
+
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch):
+    use_triton(monkeypatch)
+
+
+def by_vendor(graph, rule):
+    """The names of the operators that the rule gives to the vendor."""
+    fusion = kernels_of(graph, rule.precision, rule)[1]
+    return [region.nodes[-1].op.name for region in fusion.by_vendor]
+
+
+# -- which products ----------------------------------------------------------------------------------------------------
+
+
+def product(rows, inner, columns, dtype="float32", before=lambda F, x: x):
+    return graph_of(lambda F, x, w: F.relu(F.dot(before(F, x), w)), (rows, inner), (inner, columns), dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("graph", "precision", "is_vendors"),
+    [
+        (product(512, 600, 600), "ieee", True),  # 0.37 GFLOP
+        (product(512, 600, 400), "ieee", False),  # 0.25
+        (product(512, 600, 600), "tf32", False),
+        (product(1024, 600, 1024), "tf32", True),
+        (product(1024, 600, 1024, "float16"), "ieee", True),
+        (product(512, 600, 600, "bfloat16"), "ieee", False),
+        (product(2048, 256, 2048), "ieee", False),  # short sums
+        (product(2048, 600, 600, "float64"), "ieee", False),
+        (product(512, 600, 600, before=lambda F, x: F.relu(x)), "ieee", True),
+        (product(4, 200_000, 300, before=lambda F, x: F.relu(x)), "ieee", True),
+        (product(200_000, 600, 2, before=lambda F, x: F.relu(x)), "ieee", False),  # relu(x) would be written for it
+        (product(200_000, 600, 2), "ieee", True),
+    ],
+)
+def test_large_products_are_the_vendors(graph, precision, is_vendors):
+    assert by_vendor(graph, VendorRule("nvidia", precision)) == ["dot"] * is_vendors
+
+
+def convolution(channels, groups=1, grad=False, kernel=(3, 3)):
+    def function(F, dy, x, w):
+        call = F._conv_weight_grad(dy, x, w, kernel=kernel, num_filter=32, num_group=groups)
+        return call if grad else F.Convolution(x, w, kernel=kernel, num_filter=32, num_group=groups, no_bias=True)
+
+    return graph_of(function, (2, 32, 7, 7), (2, channels, 9, 9), (32, channels // groups, *kernel))
+
+
+def test_convolutions_of_sixteen_channels_a_group_are_the_vendors():
+    rule = VendorRule("nvidia", "ieee")
+    assert by_vendor(convolution(16), rule) == ["Convolution"]
+    assert by_vendor(convolution(8), rule) == by_vendor(convolution(16, 2), rule) == []
+    assert by_vendor(convolution(32, 2), rule) == ["Convolution"]
+    assert (
+        by_vendor(convolution(3, grad=True), rule) == by_vendor(convolution(16, 2, True), rule) == ["_conv_weight_grad"]
+    )
+    assert by_vendor(convolution(32, 32), rule) == []  # one channel a group
+
+
+def test_a_bias_is_added_behind_the_convolution():
+    def function(F, x, w, b):
+        return F.relu(F.Convolution(x, w, b, kernel=(3, 3), num_filter=32))
+
+    graph = graph_of(function, (2, 16, 9, 9), (32, 16, 3, 3), (32,))
+    fusion = kernels_of(graph, "ieee", VendorRule("nvidia", "ieee"))[1]
+    (group,) = fusion.groups
+    assert [node.op.name for node in group.nodes] == ["Reshape", "broadcast_add", "relu"]
+    assert len(fusion.by_vendor) == 1
+
+
+def test_a_table_for_every_family():
+    graph = product(4096, 600, 4096, "float16")
+    for family in ("nvidia", "cdna", "gfx950", "rdna"):
+        assert by_vendor(graph, VendorRule(family, "ieee")) == ["dot"]
+
+
+def test_who_asks_for_our_own_kernels_gets_them(monkeypatch):
+    assert rule_here(None, False, "ieee") is None  # the interpreter
+    assert rule_here("vendor", False, "ieee") == VendorRule(None, "ieee")
+    monkeypatch.setattr(
+        "hybrid_lab.engines.triton.run.availability.device", lambda: SimpleNamespace(name="sm90", interpreted=False)
+    )
+    assert rule_here(None, False, "tf32") == VendorRule("nvidia", "tf32")
+    assert rule_here("own", False, "ieee") is rule_here(None, True, "ieee") is None
+    with pytest.raises(SettingError, match="None, 'own' or 'vendor' for products, not 'cublas'"):
+        nn.Dense(2).hybridize(products="cublas")
+
+
+def test_a_plan_of_one_batch_does_not_decide_for_another():
+    """A product that is too small in the first batch is the vendor's in a larger one."""
+    net = nn.Dense(600, in_units=600)
+    net.initialize()
+    found = {}
+    for batch in (8, 1024, 8):
+        (graph,) = [graph for graph in _graphs(net, (batch, 600)).values() if graph is not None]
+        found[batch] = by_vendor(graph, VendorRule("nvidia", "ieee"))
+    assert found == {8: [], 1024: ["FullyConnected"]}
+
+
+def _graphs(net, shape):
+    from hybrid_lab.gluon.hybridized.ahead import graphs_of
+
+    return {part: graph for part, graph in graphs_of(net, shape, False).items() if part == "forward"}
+
+
+# -- what they give ----------------------------------------------------------------------------------------------------
+
+
+class Vendors:
+    """The engine with every product that torch has a call for as the vendor's."""
+
+    def __init__(self):
+        self.counted = 0
+
+    def compile(self, graph):
+        executable = engines.get("triton").compile(graph, products="vendor")
+        self.counted += executable.report.operators.get("vendor", 0)
+        return executable
+
+
+@each_sample(lambda case: case.record.name in CALLS)
+def test_samples_and_their_gradients(case: Case, monkeypatch):
+    runner = Vendors()
+    monkeypatch.setattr(test_samples, "engine_named", lambda name: runner)
+    test_samples.compare(case, "triton")
+
+
+def arrays_of(graph, dtype):
+    random = np.random.RandomState(0)
+    return [random.uniform(-1, 1, value.shape).astype(np.dtype(dtype)) for value in graph.inputs]
+
+
+CONVOLUTIONS = {
+    "plain": ((2, 4, 8, 9), (6, 4, 3, 3), {"kernel": (3, 3)}),
+    "padded, with strides": ((2, 4, 8, 9), (6, 4, 3, 2), {"kernel": (3, 2), "stride": (2, 3), "pad": (1, 2)}),
+    "spread": ((2, 4, 9, 9), (6, 4, 3, 3), {"kernel": (3, 3), "dilate": (2, 3), "pad": (2, 0)}),
+    "groups": ((2, 4, 8, 9), (6, 2, 3, 3), {"kernel": (3, 3), "num_group": 2}),
+    "1 x 1": ((2, 4, 8, 9), (6, 4, 1, 1), {"kernel": (1, 1)}),
+    "1 x 1, with strides": ((2, 4, 8, 9), (6, 4, 1, 1), {"kernel": (1, 1), "stride": (2, 2)}),
+    "a line": ((2, 4, 13), (6, 4, 5), {"kernel": (5,), "stride": (2,), "pad": (3,)}),
+    "a room": ((2, 4, 5, 6, 5), (6, 4, 3, 2, 3), {"kernel": (3, 2, 3), "stride": (1, 2, 1), "pad": (1, 0, 1)}),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("turned", [False, True], ids=["Convolution", "Deconvolution"])
+def test_convolutions_of_every_kind_and_their_gradients(name, dtype, turned):
+    data, weight, attributes = CONVOLUTIONS[name]
+    attributes = {**attributes, "num_filter": 6}
+    prefix, title = ("_deconv", "Deconvolution") if turned else ("_conv", "Convolution")
+    if turned:
+        weight = (4, weight[0] // attributes.get("num_group", 1), *weight[2:])
+
+    def forward(F, x, w, b):
+        return F.relu(getattr(F, title)(x, w, b, no_bias=False, **attributes))
+
+    def backward(F, dy, x, w):
+        return [getattr(F, f"{prefix}_{part}_grad")(dy, x, w, **attributes) for part in ("data", "weight")]
+
+    first = graph_of(forward, data, weight, (6,), dtype=dtype)
+    for graph in (first, graph_of(backward, first.outputs[0].shape, data, weight, dtype=dtype)):
+        given = arrays_of(graph, dtype)
+        executable = engines.get("triton").compile(graph, products="vendor")
+        assert executable.report.operators["vendor"] == len(graph.outputs), executable.report
+        for found, wanted in zip(executable(given), engines.get("numpy").compile(graph)(given), strict=True):
+            close(found, wanted, 2e-5 if dtype == "float32" else 1e-12 if dtype == "float64" else 1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_matrix_products_read_through_views(dtype):
+    def function(F, x, w, y):
+        turned = F.dot(F.transpose(x), w)
+        heads = F.batch_dot(
+            F.transpose(F.Reshape(y, shape=(5, 2, 8)), axes=(1, 0, 2)),
+            F.transpose(F.Reshape(y, shape=(5, 2, 8)), axes=(1, 0, 2)),
+            transpose_b=True,
+        )
+        part = F.dot(F.slice_axis(y, axis=1, begin=4, end=12), F.Reshape(w, shape=(8, 5)))
+        return turned, heads, part
+
+    graph = graph_of(function, (4, 5), (4, 10), (5, 16), dtype=dtype)
+    given = arrays_of(graph, dtype)
+    executable = engines.get("triton").compile(graph, products="vendor")
+    assert executable.report.operators["vendor"] == 3
+    for found, wanted in zip(executable(given), engines.get("numpy").compile(graph)(given), strict=True):
+        close(found, wanted)
+    assert ".copy_(" not in executable.report.program and ".clone(" not in executable.report.program
+
+
+def test_what_torch_would_copy_has_no_place():
+    (value,) = graph_of(lambda F, x: x, (3, 4, 5)).inputs
+    assert place_of(value, (), lambda tensor: tensor) is None
+    assert place_of(value, (), lambda tensor: tensor.view(12, 5)) == Place((12, 5), (5, 1), 0)
+    turned = graph_of(lambda F, x: F.transpose(x, axes=(1, 0, 2)), (3, 4, 5))
+    (node,) = turned.operators
+    assert place_of(turned.inputs[0], (node,), lambda tensor: tensor) == Place((4, 3, 5), (5, 20, 1), 0)
+    with pytest.raises(Unmappable, match="would have to be copied"):
+        place_of(turned.inputs[0], (node,), lambda tensor: tensor.view(12, 5))
+
+
+# -- where they write --------------------------------------------------------------------------------------------------
+
+
+def test_products_write_into_planned_memory():
+    def function(F, x, w, v, b):
+        return F.FullyConnected(F.relu(F.FullyConnected(x, w, b, num_hidden=6)), v, no_bias=True, num_hidden=3)
+
+    graph = graph_of(function, (5, 4), (6, 4), (3, 6), (6,))
+    executable = engines.get("triton").compile(graph, products="vendor")
+    program = executable.report.program
+    assert len(re.findall(r"FullyConnected_by_torch(?:_2)?\(", program)) == 2
+    assert "copy_" not in program and "clone" not in program.replace("x_x0.clone", "")
+    given = arrays_of(graph, "float32")
+    before = launches.snapshot()
+    close(executable(given)[0], engines.get("numpy").compile(graph)(given)[0])
+    assert launches.snapshot()["vendor"] - before["vendor"] == 2
+
+
+def test_where_torch_makes_memory_for_the_result_it_is_handed_on():
+    graph = graph_of(
+        lambda F, dy, x, w: F._conv_data_grad(dy, x, w, kernel=(3, 3), num_filter=6), (2, 6, 5, 5), (2, 4, 7, 7),
+        (6, 4, 3, 3),
+    )  # fmt: skip
+    executable = engines.get("triton").compile(graph, products="vendor")
+    given = [torch.from_numpy(item) for item in arrays_of(graph, "float32")]
+    (first,), (second,) = executable(given), executable(given)
+    assert first.data_ptr() != second.data_ptr() and torch.equal(first, second)
+    assert "copy_" not in executable.report.program and "array(" not in executable.report.program
+
+
+def net_of(products, **flags):
+    mx.random.seed(3)
+    net = nn.HybridSequential()
+    net.add(
+        nn.Conv2D(20, 3, activation="relu"), nn.BatchNorm(), nn.MaxPool2D(), nn.Conv2DTranspose(12, 3, strides=2),
+        nn.Activation("relu"), nn.Flatten(), nn.Dense(30, activation="tanh"), nn.Dense(7),
+    )  # fmt: skip
+    net.initialize(mx.init.Xavier())
+    net.hybridize(engine="triton", products=products, **flags)
+    return net
+
+
+def trained(products, **flags):
+    net, random, found = net_of(products, **flags), np.random.RandomState(0), []
+    trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
+    for batch in (4, 4, 6):
+        x = nd.array(random.randn(batch, 3, 10, 10))
+        x.attach_grad()
+        with autograd.record():
+            loss = (net(x) ** 2).mean()
+        loss.backward()
+        trainer.step(batch)
+        found += [loss.asnumpy(), x.grad.asnumpy()]
+    return [*found, net(x).asnumpy()], net
+
+
+def test_training_equals_training_by_our_own_kernels():
+    (expected, _), (found, net) = trained("own"), trained("vendor")
+    for one, other in zip(found, expected, strict=True):
+        close(one, other, 1e-4)
+    report = " ".join(str(mx.explain(net)).split())
+    assert "the vendor's library computes" in report and "2 x FullyConnected in float32" in report
+    assert "by rule" in " ".join(kernel.why[-1] for kernel in mx.explain(net).kernels if "convolution" in kernel.name)
+
+
+def test_strict_and_own_have_no_call_of_torch():
+    for flags in ({"strict": True}, {}):
+        net = net_of("own" if not flags else "vendor", **flags)
+        net(nd.ones((2, 3, 10, 10)))
+        assert "on vendor" not in str(mx.explain(net))
+
+
+def test_tf32_is_said():
+    node = product(8, 8, 8).operators[0]
+    read = functools.partial(lambda node, tf32: flag_of(node, tf32)[2], node)
+    assert read(True) in ("tf32", True) and read(False) in ("ieee", False)
