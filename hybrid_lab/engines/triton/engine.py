@@ -20,6 +20,7 @@ from hybrid_lab.engines.triton.plan.by_vendor import rule_here
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.plan.training import with_less_saved
 from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.addresses import promise_only_what_holds
 from hybrid_lab.engines.triton.run.arena import POOL
 from hybrid_lab.engines.triton.run.capture import CapturedRun, CapturedTraining
 from hybrid_lab.engines.triton.run.executable import DeviceExecutable
@@ -111,6 +112,7 @@ class TritonEngine(Engine):
         position = {node: index for index, node in enumerate(fusion.graph.nodes)}
         forms = {group: forms[group] for group in sorted(forms, key=lambda group: position[group.nodes[0]])}
         steps = contract(fusion.graph, list(forms), lambda group: step_of(group, forms[group]))
+        promise_only_what_holds(steps)
         dump("fuse", steps)
         # A view moves no data, and an operator without elements computes nothing.
         refused = {

@@ -31,6 +31,7 @@ from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.planned.build import Later, write
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.addresses import ALIGNED
 from hybrid_lab.engines.triton.run.program import DeviceWriter
 from hybrid_lab.engines.triton.run.steps import KernelOperator, on_torch
 from hybrid_lab.engines.triton.run.vendor import VendorKernel
@@ -330,7 +331,11 @@ class CapturedTraining(_Capturing, Training):
     def _replay_backward(self, operands: Sequence[Any], rng: tuple[int, int], out: Sequence[Any] | None) -> list[Any]:
         # Gradients that lie elsewhere in every step are not written in place: each place would be a capture.
         apart = out is None or self._moves > CAPTURES
-        places = [None] * len(self.backward.graph.outputs) if apart else list(out or ())
+        # Nor are those at addresses that no kernel takes.
+        places = [
+            None if apart or place is None or place.data_ptr() % ALIGNED else place
+            for place in out or [None] * len(self.backward.graph.outputs)
+        ]
         addresses = [0 if place is None else place.data_ptr() for place in places]
         if self._backward is None or addresses != self._places:
             self._moves += self._backward is not None

@@ -19,6 +19,7 @@ from hybrid_lab.engines.planned.training import Begin, Finish
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.addresses import ALIGNED, is_aligned
 from hybrid_lab.engines.triton.run.arena import POOL, constant
 from hybrid_lab.engines.triton.run.calls import Place
 from hybrid_lab.engines.triton.run.kernel import Kernel, signed
@@ -26,9 +27,6 @@ from hybrid_lab.engines.triton.run.steps import HostStep, KernelOperator, TorchS
 from hybrid_lab.engines.triton.run.vendor import VendorKernel
 from hybrid_lab.engines.triton.run.view_step import ViewStep
 from hybrid_lab.graph.node import Constant, Node, Value
-
-#: Launches take addresses that are multiples of so many bytes; an input that lies elsewhere is copied first.
-ALIGNED = 16
 
 
 def explain(file: str, nodes: dict[int, Node], error: BaseException) -> None:
@@ -199,7 +197,7 @@ class DeviceWriter(Writer):
         self._emit(line, node)
 
     def _address(self, value: Value) -> str:
-        """The name of a tensor's address."""
+        """The name of a tensor's address. What does not lie where kernels expect it is copied first."""
         name = self._name(value)
         pointer = self._pointers.get(name)
         if pointer is not None:
@@ -211,7 +209,7 @@ class DeviceWriter(Writer):
             self.fixed.append((pointer, lambda memory_, tensors: tensors[name].data_ptr()))
         else:
             self._emit(f"{pointer} = {name}.data_ptr()")
-            if value.is_input:
+            if self.plan.kinds[value] != "output" and is_aligned(value):
                 self._emit(f"if {pointer} % {ALIGNED}:")
                 self._emit(f"    {name} = {name}.clone()")
                 self._emit(f"    {pointer} = {name}.data_ptr()")
@@ -223,7 +221,14 @@ class DeviceBegin(DeviceWriter, Begin):
 
 
 class DeviceFinish(DeviceWriter, Finish):
-    """The backward in the forward's arena."""
+    """The backward in the forward's arena. Gradients are not written to memory at other addresses than kernels expect:
+    the caller finds them in memory of their own then, and copies them.
+    """
+
+    def _emit_output(self, name: str, position: int, value: Value) -> None:
+        self._emit(f"{name} = None if given is None else given[{position}]")
+        self._emit(f"if {name} is None or {name}.data_ptr() % {ALIGNED}:")
+        self._emit(f"    {name} = {self._fresh(value)}")
 
     def _hand_out(self, name: str, position: int) -> None:
         self._emit(f"if given is not None and given[{position}] is not None:")

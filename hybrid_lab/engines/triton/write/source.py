@@ -57,6 +57,7 @@ class KernelSource:
     warps : of a program on a GPU; stages : of its pipelined loops, None for what Triton's backend takes by itself
     passes : input -> how many loops over its rows read it, where they are more than one
     precision : how float32 factors of its products are multiplied, "ieee" or "tf32"; "" without products
+    anywhere : which pointer arguments may be addresses of any element; the others are multiples of 16 bytes
     together : size -> number: if the size is a multiple of it, the binary is compiled for multiples only; nothing is
         assumed of other sizes (see Body.together). None : all sizes, with 16
     """
@@ -79,6 +80,7 @@ class KernelSource:
     passes: Mapping[Value, int] = field(default_factory=dict)
     together: Mapping[str, int] | None = None
     precision: str = ""
+    anywhere: tuple[int, ...] = ()
 
     @cached_property
     def text(self) -> str:
@@ -119,7 +121,8 @@ class KernelSource:
         multiples, known = [], self.together
         for index, (name, kind) in enumerate(self.signature.items()):
             if kind.startswith("*"):
-                multiples.append((index, "", 16))
+                if index not in self.anywhere:
+                    multiples.append((index, "", 16))
             elif name in self.sizes:
                 many = known.get(name, 1) if known is not None else 1 if name in COUNTED else 16
                 if many > 1:
