@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.ndarray import NDArray, changes
 from hybrid_lab.ndarray.buffer import Buffer
+from hybrid_lab.ndarray.tape import Leaf
 
-from .worker_group import Group, Pending
+from .errors import WorkersError
+from .worker_group import Channel, Group, Pending, tensor_of
 
 FIRST = 1 << 20
 """Bytes of the first bucket: its exchange can begin early."""
@@ -18,6 +20,8 @@ SIZE = 25 << 20
 """Bytes of the others. Larger arrays have a bucket of their own."""
 ALIGNED = 64
 """Bytes: each gradient begins at a multiple of it, as NumPy's and torch's own memory does."""
+_MISSES = 3
+"""Steps in which gradients changed after their sum had begun; then sums begin in the step only."""
 
 
 class Bucket:
@@ -43,12 +47,16 @@ class Bucket:
 
     def begin(self, group: Group) -> Pending:
         """Begin to sum the gradients over all workers."""
-        self._collect()
+        self.collect()
         return group.sum(self.flat)
 
     def end(self, pending: Pending) -> None:
         """Wait for the sums."""
         pending.wait()
+        self.written()
+
+    def written(self) -> None:
+        """Give the gradients the values that lie in `flat`."""
         for each, part in zip(self.gradients, self._parts, strict=True):
             buffer = each.buffer
             if buffer.lives_on_device:
@@ -60,7 +68,7 @@ class Bucket:
                     each._data[...] = part
                 each.written()
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
         """Copy gradients that were written elsewhere into their part: others than backward may replace the memory."""
         for each, part in zip(self.gradients, self._parts, strict=True):
             buffer = each.buffer
@@ -74,38 +82,177 @@ class Bucket:
                     part[...] = values
 
 
+class EarlySum:
+    """The sum of a bucket that begins in the backward pass, when the last of its gradients is stored.
+
+    It is computed in memory of its own: until the step, gradients are those of this worker, whoever reads them.
+    bucket : whose gradients are summed; pending : the sum under way, or None
+    """
+
+    __slots__ = ("_memory", "_tensor", "_versions", "bucket", "missing", "pending")
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self._memory: Any = np.empty_like(bucket.flat) if isinstance(bucket.flat, np.ndarray) else bucket.flat.clone()
+        self._tensor = tensor_of(self._memory)
+        self._versions: list[int] = []
+        self.pending: Pending | None = None
+        self.missing = set(range(len(bucket.gradients)))
+        """Numbers of the gradients that were not stored since the last step."""
+
+    def begin(self, channel: Channel) -> None:
+        """Begin to sum the gradients as they are now."""
+        self.bucket.collect()
+        if isinstance(self._memory, np.ndarray):
+            np.copyto(self._memory, self.bucket.flat)
+        else:
+            self._memory.copy_(self.bucket.flat)
+        self._versions = [each.buffer.version for each in self.bucket.gradients]
+        self.pending = channel.sum(self._tensor)
+
+    def changed(self) -> bool:
+        """Whether a gradient may have been written to since `begin`."""
+        now = [each.buffer.version for each in self.bucket.gradients]
+        return now != self._versions or any(each.buffer.exported for each in self.bucket.gradients)
+
+    def end(self, wanted: bool) -> None:
+        """Wait for the sum, and give it to the gradients if it is wanted."""
+        assert self.pending is not None
+        self.pending.wait()
+        self.forget()
+        if wanted:
+            bucket = self.bucket
+            if isinstance(self._memory, np.ndarray):
+                np.copyto(bucket.flat, self._memory)
+            else:
+                bucket.flat.copy_(self._memory)
+            bucket.written()
+
+    def forget(self) -> None:
+        """Begin a new step."""
+        self.pending, self.missing = None, set(range(len(self.bucket.gradients)))
+
+
+Gradient = tuple[Leaf, NDArray]
+"""A gradient behind the leaf that a backward pass stores it in."""
+
+
 class Buckets:
-    """The buckets of a training's gradients; made again when a gradient gets another array."""
+    """The buckets of a training's gradients; made again when a gradient gets another array.
+
+    All but the last are summed while the backward pass still runs, as an EarlySum: one sum of each bucket in each
+    step, in the same order in all workers. What a worker changed after its sum had begun, as a second backward pass
+    does, is summed once more by all of them.
+    """
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        self._known: tuple[int, ...] = ()
         self._count = -1
+        self._known: list[NDArray] = []
         self._dense: list[Bucket] = []
         self._sparse: list[NDArray] = []
+        self._arrived: dict[int, int] = {}
+        # Which early sum a gradient belongs to, and its number there.
+        self._early: list[EarlySum] = []
+        self._leaves: dict[Leaf, tuple[EarlySum, int]] = {}
+        self._channel: Channel | None = None
+        self._misses = 0
 
     def __len__(self) -> int:
         return len(self._dense)
 
-    def sum(self, gradients: Sequence[NDArray]) -> None:
-        """Replace gradients, in the order in which a backward pass makes them, by their sums over all workers."""
-        if self._count != changes.count:
-            self._arrange(gradients)
-        pending = [(bucket, bucket.begin(self._group)) for bucket in self._dense]
+    @property
+    def begun(self) -> int:
+        """How many sums have begun before the step."""
+        return sum(each.pending is not None for each in self._early)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the gradients may be others than those that lie in the buckets."""
+        return self._count != changes.count
+
+    def order(self, gradient: NDArray) -> int | None:
+        """When the first backward pass made a gradient, as a number among all; None where it did not."""
+        return self._arrived.get(id(gradient))
+
+    def stored(self, leaf: Leaf) -> None:
+        """A backward pass has stored a gradient: begin the sums for which it was the last one."""
+        if not self._known:
+            self._arrived.setdefault(id(leaf.grad), len(self._arrived))
+            return
+        early, number = self._leaves.get(leaf, (None, 0))
+        if early is None or self._channel is None or self._channel.broken:
+            return
+        early.missing.discard(number)
+        try:
+            for each in self._early:
+                if each.pending is None:
+                    if each.missing:
+                        break
+                    each.begin(self._channel)
+        except WorkersError:  # `sum` raises it: a backward pass may be somebody else's
+            pass
+
+    def arrange(
+        self, gradients: Sequence[Gradient], ordered: Callable[[Sequence[Gradient]], Sequence[Gradient]]
+    ) -> None:
+        """Take over gradients in the order in which they are given, after `outdated`.
+
+        ordered : called for others than before; gives them in the order in which a backward pass makes them, which
+            must be the same in all workers
+        """
+        if len(gradients) != len(self._known) or any(
+            one is not other for (_, one), other in zip(gradients, self._known, strict=True)
+        ):
+            self._drop_early()
+            arrays = [array for _, array in ordered(gradients)]
+            self._sparse = [each for each in arrays if each.buffer.stored]
+            self._dense = [Bucket(each) for each in divided(arrays)]
+            self._known, self._misses = [array for _, array in gradients], 0
+            adding = {id(array) for leaf, array in gradients if leaf.req != "write"}
+            if not any(id(array) in adding for bucket in self._dense for array in bucket.gradients):
+                self._early = [EarlySum(bucket) for bucket in self._dense[:-1]]
+        places = {
+            id(array): (each, number) for each in self._early for number, array in enumerate(each.bucket.gradients)
+        }
+        self._leaves = {leaf: places[id(array)] for leaf, array in gradients if id(array) in places}
+        self._count = changes.count
+
+    def _drop_early(self) -> None:
+        for each in self._early:
+            if each.pending is not None:
+                each.end(False)
+        self._early, self._leaves = [], {}
+
+    def sum(self) -> None:
+        """Replace the gradients by their sums over all workers."""
+        group, early = self._group, self._early
+        if early and (self._channel is None or self._channel.left):
+            for each in early:
+                each.forget()
+            self._channel = group.channel()
+        for each in early:
+            if each.pending is None:
+                assert self._channel is not None
+                each.begin(self._channel)
+        changed = np.array([each.changed() for each in early], np.int32)
+        flags = group.sum(changed) if early else None
+        pending = [(bucket, bucket.begin(group)) for bucket in self._dense[len(early) :]]
         for array in self._sparse:
             dense = array._data.copy()
-            self._group.sum(dense).wait()
+            group.sum(dense).wait()
             array.assign(dense)
-        for bucket, each in pending:
-            bucket.end(each)
-
-    def _arrange(self, gradients: Sequence[NDArray]) -> None:
-        known = tuple(map(id, gradients))
-        if known != self._known:
-            self._sparse = [each for each in gradients if each.buffer.stored]
-            self._dense = [Bucket(each) for each in divided(gradients)]
-            self._known = known
-        self._count = changes.count
+        if flags is not None:
+            flags.wait()
+        for each, differs in zip(early, changed, strict=True):
+            each.end(not differs)
+            if differs:
+                pending.append((each.bucket, each.bucket.begin(group)))
+        for bucket, begun in pending:
+            bucket.end(begun)
+        self._misses += bool(changed.any())
+        if early and self._misses >= _MISSES:
+            self._drop_early()
 
 
 def divided(gradients: Sequence[NDArray]) -> Iterator[list[NDArray]]:

@@ -52,15 +52,38 @@ class Pending:
             self._work = None
 
 
+class Channel:
+    """Sums that the workers compute beside their other exchanges, and in an order of their own."""
+
+    def __init__(self, group: Group, joined: Any) -> None:
+        self._group, self._joined, self._joinings = group, joined, group.joinings
+
+    @property
+    def left(self) -> bool:
+        """Whether the workers have joined anew, or left, since it was made: it exchanges nothing then."""
+        return self._joinings != self._group.joinings
+
+    @property
+    def broken(self) -> bool:
+        """Whether it can no longer exchange anything."""
+        return self.left or self._group.broken
+
+    def sum(self, tensor: Any) -> Pending:
+        """Begin to replace a tensor by its sum over all workers."""
+        return self._group._begin("all_reduce", tensor, group=self._joined)
+
+
 class Group:
     """The workers of a training. `group()` gives the one of this process.
 
     place : which worker this is; backend : "gloo", or with GPUs "cpu:gloo,cuda:nccl"
+    joinings : how often they have joined, or left
     """
 
     def __init__(self, place: Place, backend: str, watch: Watch | None) -> None:
         self.place, self.backend = place, backend
         self._watch, self._failure = watch, ""
+        self.joinings = 1
         self._timeout = _timeout()
 
     @property
@@ -80,11 +103,21 @@ class Group:
 
     def sum(self, memory: Any) -> Pending:
         """Begin to replace memory by its sum over all workers: a NumPy array, or a tensor on a GPU."""
-        return self._begin("all_reduce", _tensor(memory))
+        return self._begin("all_reduce", tensor_of(memory))
 
     def broadcast(self, memory: Any, source: int = 0) -> Pending:
         """Begin to replace memory by that of one worker."""
-        return self._begin("broadcast", _tensor(memory), source)
+        return self._begin("broadcast", tensor_of(memory), source)
+
+    def channel(self) -> Channel:
+        """A Channel; all workers call it."""
+        import torch.distributed as dist
+
+        self._check()
+        try:
+            return Channel(self, dist.new_group())
+        except RuntimeError as error:
+            raise self._broken(error) from None
 
     def gather(self, data: object) -> list[Any]:
         """Data that JSON can hold, of all workers in the order of their ranks."""
@@ -103,14 +136,14 @@ class Group:
 
     # -- faults --------------------------------------------------------------------------------------------------
 
-    def _begin(self, call: str, tensor: Any, *arguments: Any) -> Pending:
+    def _begin(self, call: str, tensor: Any, *arguments: Any, **options: Any) -> Pending:
         import torch.distributed as dist
 
         self._check()
         if self.size == 1:
             return Pending(self, None)
         try:
-            return Pending(self, getattr(dist, call)(tensor, *arguments, async_op=True))
+            return Pending(self, getattr(dist, call)(tensor, *arguments, **options, async_op=True))
         except RuntimeError as error:
             raise self._broken(error) from None
 
@@ -202,6 +235,7 @@ class Group:
     def _leave(self) -> None:
         import torch.distributed as dist
 
+        self.joinings += 1
         if self._watch is not None:
             error = getattr(sys, "last_value", None)
             self._watch.close("" if error is None else f"{type(error).__name__}: {first_line(error)}")
@@ -335,7 +369,8 @@ def _loopback() -> str:
     return next((name for _, name in names if name in ("lo", "lo0")), "lo")
 
 
-def _tensor(memory: Any) -> Any:
+def tensor_of(memory: Any) -> Any:
+    """A NumPy array as a tensor over the same memory; a tensor as it is."""
     import torch
 
     if not isinstance(memory, np.ndarray):

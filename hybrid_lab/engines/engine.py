@@ -71,6 +71,10 @@ class Executable:
         return str(self.report)
 
 
+Ready = Callable[[int, Any], object]
+"""Called in a backward with the number of a gradient and the array or tensor that holds it."""
+
+
 class ForwardState:
     """What a forward keeps for its backward.
 
@@ -117,6 +121,7 @@ class Training(ABC):
         rng: tuple[int, int],
         last: bool = True,
         out: Sequence[np.ndarray | None] | None = None,
+        ready: Ready | None = None,
     ) -> list[np.ndarray]:
         """Run the backward. Returns the gradients in fresh memory, or in `out`.
 
@@ -125,6 +130,8 @@ class Training(ABC):
         last : nobody will run it again on this `kept`, whose memory may be used up (no retain_graph)
         out : per gradient None, or a C-contiguous array of its shape and dtype that may take it, which shares no memory
             with the operands. Whether it did shows in the result: it is that array, or another one
+        ready : told of a gradient as soon as nothing writes to it any more, while the backward still runs; an engine
+            may leave gradients out
         """
 
 
@@ -148,6 +155,7 @@ class SeparateTraining(Training):
         rng: tuple[int, int],
         last: bool = True,
         out: Sequence[np.ndarray | None] | None = None,
+        ready: Ready | None = None,
     ) -> list[np.ndarray]:
         return self.backward.run(operands, rng)
 

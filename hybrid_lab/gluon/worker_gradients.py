@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.distributed.agreement import agree
-from hybrid_lab.distributed.buckets import Buckets
+from hybrid_lab.distributed.buckets import Buckets, Gradient
 from hybrid_lab.distributed.store import DistributedStore, memory_of, written
-from hybrid_lab.ndarray import NDArray, backward
+from hybrid_lab.ndarray import NDArray, backward, tape
 from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.ndarray.tape import Leaf
 
 from .parameter import Parameter
 
@@ -43,8 +44,9 @@ class WorkerGradients:
             self._complete(agree(self._group, "parameter", list(map(_described, params))))
             self._broadcast()
             self._part_random_states()
-            # Of this object, as long as it is alive: the watchers are of the process.
+            # Of this object, as long as it is alive: the lists are of the process.
             backward.watchers.append(_Heads(self))
+            tape.listeners.append(_Stored(self))
 
     def _complete(self, everybody: Sequence[Sequence[dict[str, Any]]]) -> None:
         """Give shapes that some worker knows to those that do not, and the same first values to those yet to come."""
@@ -124,13 +126,36 @@ class WorkerGradients:
         taking = [each for each in self._params if each.grad_req != "null" and each._data is not None]
         if fresh_only:
             self._share_freshness(taking)
-        # Backward passes go from the last layer to the first.
-        gradients = [array for parameter in reversed(taking) for array in parameter.list_grad()]
-        if self.store.compression is None:
-            self._buckets.sum(gradients)
-        else:
-            for array in gradients:
-                self._sum_compressed(array)
+        if self.store.compression is not None:
+            for parameter in reversed(taking):
+                for array in parameter.list_grad():
+                    self._sum_compressed(array)
+            return
+        if self._buckets.outdated:
+            leaves = [value.tape_link for parameter in taking for value in parameter.list_data()]
+            self._buckets.arrange([(leaf, leaf.grad) for leaf in leaves if type(leaf) is Leaf], self._in_one_order)
+        self._buckets.sum()
+
+    def _in_one_order(self, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
+        """Gradients in the order in which rank 0's first backward pass made them. Raises WorkersDifferError where the
+        workers have other gradients.
+        """
+        names = {id(array): parameter.name for parameter in self._params for array in parameter._grad or ()}
+        rows = [
+            {
+                "name": names[id(array)],
+                "dtype": array.host_view.dtype.name,
+                "grad_req": leaf.req,
+                "shape": list(array.shape),
+                "order": self._buckets.order(array),
+            }
+            for leaf, array in gradients
+        ]
+        orders = [row["order"] for row in agree(self._group, "gradient", rows)[0]]
+        # Others follow from the last layer to the first, as backward passes go.
+        last = len(orders)
+        keys = [last + last - number if order is None else order for number, order in enumerate(orders)]
+        return [gradients[number] for number in sorted(range(last), key=keys.__getitem__)]
 
     def _share_freshness(self, taking: Sequence[Parameter]) -> None:
         fresh = np.array([parameter.list_data()[0]._fresh_grad for parameter in taking], np.int32)
@@ -177,3 +202,15 @@ class _Heads:
         gradients = self._gradients()
         if gradients is not None:
             gradients._samples = heads[0].shape[0] if heads[0].ndim else None
+
+
+class _Stored:
+    """Tells the buckets of each gradient that a backward pass has stored."""
+
+    def __init__(self, gradients: WorkerGradients) -> None:
+        self._gradients = weakref.ref(gradients, lambda _: tape.listeners.remove(self))
+
+    def __call__(self, leaf: Leaf) -> None:
+        gradients = self._gradients()
+        if gradients is not None and gradients.store.compression is None:
+            gradients._buckets.stored(leaf)

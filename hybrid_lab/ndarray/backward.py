@@ -15,7 +15,7 @@ from hybrid_lab.diagnostics.errors import AutogradError, ShapeError
 from hybrid_lab.engines.memory import empty, is_tensor, to_device, to_host
 from hybrid_lab.ndarray import calls
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ndarray.tape import Entry, Leaf, Link, Mode, Node, Output, note, state
+from hybrid_lab.ndarray.tape import Entry, Leaf, Link, Mode, Node, Output, listeners, note, state
 
 watchers: list[Callable[[Sequence[NDArray]], object]] = []
 """Functions that get the heads of each backward pass before it begins: for tools."""
@@ -242,6 +242,7 @@ def run_backward(
     if targets is not None:
         _go_back_to(targets, nodes, collected, retain_graph, create_graph)
         return collected, leaves
+    early = _Early(nodes) if state.stored is not None and not create_graph else None
     for node in reversed(nodes):
         douts = collected.at(node)
         if douts is not None:
@@ -250,9 +251,43 @@ def run_backward(
             last_step = in_place and node is nodes[0]
             _step_back(collected, node, douts, needed, create_graph, not retain_graph, last_step)
             collected.drop(node)
+        if early is not None:
+            early.passed(node, collected)
         if not retain_graph:
             _use_up(node)
     return collected, leaves
+
+
+class _Early:
+    """Stores the gradient of a leaf in the middle of a backward pass, when no further step adds to it.
+
+    It does so only where no further step reads the memory of the leaf's `grad`.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._steps = Counter(link for node in nodes for link in set(node.links) if type(link) is Leaf)
+        # Which memory each step reads; None where that is not known.
+        self._reads = {node: None if node.entry is None else node.entry.buffers_read() for node in nodes}
+        self._unknown = sum(buffers is None for buffers in self._reads.values())
+        self._read = Counter(id(buffer) for buffers in self._reads.values() for buffer in buffers or ())
+
+    def passed(self, node: Node, collected: _Gradients) -> None:
+        """After a step: store what is complete."""
+        buffers = self._reads.pop(node)
+        self._unknown -= buffers is None
+        self._read.subtract([id(buffer) for buffer in buffers or ()])
+        for link in dict.fromkeys(reversed(node.links)):
+            if type(link) is Leaf:
+                self._steps[link] -= 1
+                if not self._steps[link] and not self._unknown and not self._read[id(link.grad.buffer)]:
+                    self._store(link, collected)
+
+    def _store(self, leaf: Leaf, collected: _Gradients) -> None:
+        slots = collected.at(leaf)
+        others = [item for target, items in collected.arrived.items() if target is not leaf for item in items]
+        if not any(item is not None and overlaps(leaf.grad, item) for item in others):
+            leaf.store(None if slots is None else slots[0])
+            collected.drop(leaf)
 
 
 def _go_back_to(
@@ -355,8 +390,9 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
     link = heads[0].tape_link if len(heads) == 1 else None
     if head_grads is None and not retain_graph and type(link) is Output and _alone(link.node):
         return
-    before = state.recording, state.training, state.retaining
+    before = state.recording, state.training, state.retaining, state.stored
     state.recording, state.training, state.retaining = False, train_mode, retain_graph
+    state.stored = set() if listeners else None
     try:
         if type(link) is Output and link.node.entry is not None and Output not in map(type, link.node.links):
             dout = _ones_for(heads[0]) if head_grads is None else _head_gradients(heads, head_grads, False)[0]
@@ -364,10 +400,10 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
         else:
             collected, leaves = run_backward(heads, head_grads, None, retain_graph, False, in_place=head_grads is None)
             arrived = {leaf: collected.get(leaf) for leaf in leaves}
+        for leaf in reversed(arrived):  # the leaves lie in the order of the forward pass
+            leaf.store(arrived[leaf])
     finally:
-        state.recording, state.training, state.retaining = before
-    for leaf, gradient in arrived.items():
-        leaf.receive(gradient)
+        state.recording, state.training, state.retaining, state.stored = before
 
 
 def _alone(node: Node) -> bool:
@@ -384,9 +420,11 @@ def _alone(node: Node) -> bool:
     if gradients is None:
         return False
     _use_up(node)
-    for link, gradient in zip(links, gradients, strict=True):
+    for link, gradient in zip(reversed(links), reversed(gradients), strict=True):
         if link is not None:
             link.receive(gradient)  # type: ignore[union-attr]
+            for listener in listeners:
+                listener(link)  # type: ignore[arg-type]
     return True
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ArrayIndexError, AutogradError, DTypeError, ShapeError
 from hybrid_lab.ndarray import calls, tape
+from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ndarray.gradients import stand_in
 from hybrid_lab.ndarray.invoke import N
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -181,6 +182,9 @@ class IndexEntry(tape.Entry):
         self.name = "an index with arrays" if advanced else "an index"
         self.key, self.advanced, self.shape, self.is_np = key, advanced, array.shape, array.is_np
 
+    def buffers_read(self) -> Sequence[Buffer]:
+        return ()
+
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         return (_scatter(self.shape, self.key, self.advanced, douts[0]),)
 
@@ -217,6 +221,9 @@ class AssignEntry(tape.Entry):
         self.name = "an assignment"
         self._key, self._advanced = key, advanced
         self._like = stand_in(value.shape, value.host_view.dtype)
+
+    def buffers_read(self) -> Sequence[Buffer]:
+        return ()
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         return (self._summed(F, np.asarray(douts[0][self._key]), self._like),)

@@ -11,6 +11,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, DTypeError, ShapeError
 from hybrid_lab.ndarray import calls, tape
 from hybrid_lab.ndarray.backward import as_function_of
+from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ndarray.context import Context, current_context
 from hybrid_lab.ndarray.gradients import GradientProgram, apply_raw, gradient_program, stand_in
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -361,6 +362,9 @@ class ZeroEntry(tape.Entry):
         self.op, self.name = op, op.name
         self.immediates = tuple([None if isinstance(item, NDArray) else item for item in inputs])
 
+    def buffers_read(self) -> Sequence[Buffer]:
+        return ()
+
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         if self.op.refuses_gradient:
             raise no_second_gradient(self.op)
@@ -403,6 +407,9 @@ class EagerEntry(tape.Entry):
                 if type(item) is NDArray and slot not in program.inputs_read:
                     aux = names[slot] in self.op.signature.aux
                     values[slot] = self._copied(item) if aux else self._saved(inputs, slot)
+
+    def buffers_read(self) -> Sequence[Buffer]:
+        return [value.buffer for value in self._values if type(value) is tape.Saved]
 
     def _copied(self, array: NDArray) -> Any:
         return array._data.copy()

@@ -33,6 +33,7 @@ class _State(threading.local):
     """Per thread: whether calls are recorded and run in training mode.
 
     retaining : in a backward pass, whether another one over the same history may follow (retain_graph=True)
+    stored : in a backward pass that somebody listens to, the leaves whose gradients it has stored already
     trace : the trace in progress of a 2.x-style forward (set by symbol/), or None
     observe : called as observe("is_training") or observe("is_recording") when user code asks for the mode, or None
     scope : makes the context manager of autograd.pause() and its like in code that is traced, or None: see Trace.mode
@@ -41,12 +42,17 @@ class _State(threading.local):
     recording: bool = False
     training: bool = False
     retaining: bool = False
+    stored: set[Leaf] | None = None
     trace: Any = None
     observe: Callable[[str], None] | None = None
     scope: Callable[[str, bool | None, bool | None], AbstractContextManager[None]] | None = None
 
 
 state = _State()
+
+
+listeners: list[Callable[[Leaf], object]] = []
+"""Called in a backward pass for each leaf, after its gradient was stored: the pass does not change it any more."""
 
 
 class Leaf:
@@ -60,6 +66,16 @@ class Leaf:
 
     def __init__(self, grad: NDArray, req: str):
         self.grad, self.req, self.fresh, self.written = grad, req, False, False
+
+    def store(self, gradient: Any) -> None:
+        """`receive` the whole gradient of a backward pass, and tell those that listen."""
+        if state.stored is None:
+            self.receive(gradient)
+        elif self not in state.stored:
+            state.stored.add(self)
+            self.receive(gradient)
+            for listener in listeners:
+                listener(self)
 
     def receive(self, gradient: np.ndarray | None) -> None:
         """Write the gradient into `grad`, or add it; None stands for zeros."""
@@ -171,6 +187,10 @@ class Entry:
             f"{self.name} has no gradient of its gradient (create_graph=True). "
             "A hybridized block has one before hybridize(), or after hybridize(active=False)"
         )
+
+    def buffers_read(self) -> Sequence[Buffer] | None:
+        """The memory that `backward` reads and others may write to; None where that is not known."""
+        return None
 
     def unfold(self, node: Node) -> bool:
         """Replace this step, which is `node`, by the single operators that it stands for, where a gradient of its

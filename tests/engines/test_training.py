@@ -128,6 +128,30 @@ def test_gradients_are_written_where_the_caller_wants_them():
     assert found[0] is out[0] and found[2] is out[2]
 
 
+@pytest.mark.parametrize("engine", ["numpy", "onnxruntime", "torch"])
+def test_gradients_are_told_of_when_nothing_writes_to_them_any_more(engine):
+    cases = [small(engine=engine)]
+    for seed in range(20):
+        found = random_case(seed)
+        cases.append(Case(found.graph, found.arrays, engine))
+    numbers = []
+    for case in cases:
+        expected = case.step()
+        results, kept = case.training.begin(case.arrays, RNG)
+        told = {}
+
+        def ready(number, gradient):
+            assert number not in told  # noqa: B023
+            told[number] = gradient.copy()  # noqa: B023
+
+        gradients = case.training.finish(kept, case.operands(kept, results), RNG, ready=ready)
+        assert same([*results, *gradients], expected)
+        assert all(np.array_equal(told[number], gradients[number], equal_nan=True) for number in told)
+        numbers.append((len(told), len(gradients)))
+    assert numbers[0] == (3, 3)
+    assert sum(told for told, _ in numbers) > 10
+
+
 def test_the_memory_of_a_forward_without_a_backward_comes_back():
     case = small()
     frames = case.training._frames

@@ -31,7 +31,7 @@ _BUFFER_ELEMENTS = 512
 #: Names the program uses itself, so that no operator's kernel is called the same.
 _RESERVED = (
     *("idle", "acquire", "release", "explain", "inputs", "rng", "arena", "error", "program", "before"),
-    *("keep", "over", "frame", "given", "look"),
+    *("keep", "over", "frame", "given", "look", "ready", "relay"),
 )
 
 
@@ -355,6 +355,9 @@ class Writer:
             arguments.append(f"rng=(rng[0], rng[1] + {node.draw or 0})")
         if "need" in wanted:
             arguments.append(f"need={self.plan.needs[node]!r}")
+        relayed = self._relayed(node) if node.op.tells else None
+        if relayed is not None:
+            arguments.append(f"ready={relayed}")
         if "scratch" in wanted:
             self.uses_scratch = True
             arguments.append(f"scratch=arena.scratch({self._scratch_start})")
@@ -362,6 +365,10 @@ class Writer:
         if all(target is None for target in targets):
             call = f"{self._received(node)} = {call}"
         self._emit(call, node)
+
+    def _relayed(self, node: Node) -> str | None:
+        """What an operator that `tells` gets as `ready`; None in programs without it."""
+        return None
 
     def _received(self, node: Node) -> str:
         """Names for the results of a kernel that allocates them."""

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError
-from hybrid_lab.engines.engine import Executable, ForwardState, Training
+from hybrid_lab.engines.engine import Executable, ForwardState, Ready, Training
 from hybrid_lab.engines.planned.arena import Arena, Frame
 from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.graph.dump import dump, dump_text
 from hybrid_lab.graph.joint_plan import plan_jointly
-from hybrid_lab.graph.node import Value
+from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.plan import MemoryPlan
 from hybrid_lab.graph.specialized import Source, Split
 
@@ -43,9 +43,37 @@ class Begin(Writer):
 
 
 class Finish(Writer):
-    """The backward over the arena that the forward took; it overwrites what was kept."""
+    """The backward over the arena that the forward took; it overwrites what was kept.
+
+    tells : the program takes `ready` besides, and calls it for each gradient after the step that computes it
+    """
 
     parameters = "inputs, rng, arena, given"
+
+    def __init__(self, plan: MemoryPlan, static_alloc: bool, tells: bool = False):
+        super().__init__(plan, static_alloc)
+        self.tells = tells
+        if tells:
+            self.parameters = f"{self.parameters}, ready"
+            self.bound["relay"] = relay
+
+    def _step(self, index: int, node: Node) -> None:
+        super()._step(index, node)
+        if self.tells and not node.op.tells:
+            for value in node.outputs:
+                position = self._handed_out(value)
+                if position is not None:
+                    self._emit(f"ready({position}, {self.names[value]})")
+
+    def _handed_out(self, value: Value) -> int | None:
+        """The number of the gradient that lies where the value is; None for others."""
+        position = self.plan.position.get(value)
+        return None if position in self.plan.copies else position
+
+    def _relayed(self, node: Node) -> str | None:
+        if not self.tells:
+            return None
+        return f"relay(ready, {tuple(map(self._handed_out, node.outputs))})"
 
     def _emit_output(self, name: str, position: int, value: Value) -> None:
         self._emit(f"{name} = None if given is None else given[{position}]")
@@ -66,6 +94,17 @@ class Finish(Writer):
         return [*take, *self._unpacked("frame")], []
 
 
+def relay(ready: Ready, positions: tuple[int | None, ...]) -> Ready:
+    """`ready` for the outputs of a region. positions : the number of the gradient that each of them is, or None"""
+
+    def told(output: int, array: object) -> None:
+        position = positions[output]
+        if position is not None:
+            ready(position, array)
+
+    return told
+
+
 class JointTraining(Training):
     """A forward that leaves what it keeps in its arena, and a backward that runs in the same arena.
 
@@ -73,6 +112,9 @@ class JointTraining(Training):
     begin, finish : write the two programs
     run_backward : the backward in a forward's arena: (operands, rng, arena, out) -> gradients
     """
+
+    #: The same with `ready` as its last argument; written when somebody asks for it.
+    _run_telling: Any = None
 
     def __init__(
         self,
@@ -87,7 +129,7 @@ class JointTraining(Training):
         self.forward, self.backward = forward, backward
         split = Split(forward.graph, backward.graph, sources)
         joint = dump("plan", plan_jointly(split, begin.contiguous))
-        self.plan = joint
+        self.plan, self._finish_writer, self._static_alloc = joint, finish, static_alloc
         writer = begin(joint.forward, static_alloc, split.num_outputs, len(split.forward.outputs) - split.num_outputs)
         run, text = writer.finish()
         self.begin: Any = run
@@ -96,6 +138,7 @@ class JointTraining(Training):
         ending = finish(joint.backward, static_alloc)
         self.run_backward: Any
         self.run_backward, ending_text = ending.finish()
+        self._backward_in_arena = bool(ending.fixed) or ending.uses_scratch
         # There is nothing to decide about an arena that stays with the program and has no scratch memory.
         simple = writer.frames.keep and not (writer.uses_scratch or ending.uses_scratch)
         self._give: Any = writer.frames.idle.append if simple else writer.frames.give
@@ -118,14 +161,22 @@ class JointTraining(Training):
         rng: tuple[int, int],
         last: bool = True,
         out: Sequence[np.ndarray | None] | None = None,
+        ready: Ready | None = None,
     ) -> list[np.ndarray]:
         if kept.spent:
             name = self.forward.graph.name or "the graph"
             raise EngineError(f"{name}: a backward that failed has overwritten what was kept; run the forward again")
         lease = kept.lease
-        if not last or lease is None:
+        if not last or (lease is None and (ready is None or self._backward_in_arena)):
             return self.backward.run(operands, rng)
+        if ready is not None and self._run_telling is None:
+            self._run_telling = self._finish_writer(self.plan.backward, self._static_alloc, tells=True).finish()[0]
+        if lease is None:
+            return self._run_telling(operands, rng, None, out, ready)
         kept.lease, kept.saved, kept.spent = None, (), True
-        results = self.run_backward(operands, rng, lease, out)
+        if ready is None:
+            results = self.run_backward(operands, rng, lease, out)
+        else:
+            results = self._run_telling(operands, rng, lease, out, ready)
         self._give(lease)
         return results

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hybrid_lab.engines.engine import Training
+from hybrid_lab.engines.engine import Ready, Training
 from hybrid_lab.engines.libraries import import_library, is_begun, use
 from hybrid_lab.engines.planned.engine import PlannedEngine
 from hybrid_lab.engines.regions import RegionOperator, contracted, refuse
@@ -41,14 +41,17 @@ class TorchOperator(RegionOperator):
     name: ClassVar[str] = "torch"
     run_keywords: ClassVar[frozenset[str]] = frozenset()
     fresh: ClassVar[bool] = True
+    tells: ClassVar[bool] = True
 
     def __init__(self, region: Region):
         super().__init__(region, len(region.outputs), program=TorchProgram(region))
 
     program: TorchProgram
 
-    def numpy(self, *inputs: np.ndarray, out: object = None) -> np.ndarray | tuple[np.ndarray, ...]:
-        results = self.program(inputs)
+    def numpy(
+        self, *inputs: np.ndarray, out: object = None, ready: Ready | None = None
+    ) -> np.ndarray | tuple[np.ndarray, ...]:
+        results = self.program(inputs, ready)
         return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from hybrid_lab.engines.engine import Ready
     from hybrid_lab.graph.partition import Region
 
 _serial = itertools.count()
@@ -45,16 +46,30 @@ class TorchProgram:
     source : the generated text
     """
 
+    #: The function that takes `ready` besides; written when somebody asks for it.
+    _run_telling: Callable[..., tuple[Tensor, ...]] | None = None
+
     def __init__(self, region: Region):
         import torch
 
         _quieten(torch)
         self._guard, self._share = torch.inference_mode, torch.from_numpy
+        self._region = region
         self._run, self.source = _Writer(torch, region).finish()
 
-    def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def __call__(self, inputs: Sequence[np.ndarray], ready: Ready | None = None) -> list[np.ndarray]:
+        """ready : told of each output as soon as nothing writes to it any more"""
+        tensors = map(self._tensor, inputs)
         with self._guard():
-            return [result.numpy() for result in self._run(*map(self._tensor, inputs))]
+            if ready is None:
+                return [result.numpy() for result in self._run(*tensors)]
+            if self._run_telling is None:
+                import torch
+
+                self._run_telling = _Writer(torch, self._region, tells=True).finish()[0]
+            tell = ready
+            results = self._run_telling(*tensors, lambda output, tensor: tell(output, tensor.numpy()))
+            return [result.numpy() for result in results]
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         """The array as a tensor, in the same memory where torch can share it."""
@@ -67,8 +82,8 @@ class TorchProgram:
 class _Writer:
     """Writes the function of a region, line by line."""
 
-    def __init__(self, torch: ModuleType, region: Region):
-        self.torch, self.region = torch, region
+    def __init__(self, torch: ModuleType, region: Region, tells: bool = False):
+        self.torch, self.region, self.tells = torch, region, tells
         self.calls = calls_of(region)
         self.names: dict[Value, str] = {value: f"x{index}" for index, value in enumerate(region.inputs)}
         #: What the function's names stand for: kernels and constants.
@@ -83,9 +98,13 @@ class _Writer:
 
     def finish(self) -> tuple[Callable[..., tuple[Tensor, ...]], str]:
         """The function and its text."""
-        lines = [f"def program({', '.join(self.names.values())}):"]
+        parameters = [*self.names.values(), "ready"] if self.tells else self.names.values()
+        lines = [f"def program({', '.join(parameters)}):"]
+        numbers = {value: number for number, value in enumerate(self.region.outputs)} if self.tells else {}
         for index, call in enumerate(self.calls):
             lines.append(self.write_call(index, call))
+            outputs = [value for value in call.node.outputs if value in numbers]
+            lines += [f"ready({numbers[value]}, {self.names[value]})" for value in outputs]
             dead = [value for value in dict.fromkeys((*call.values, *call.node.outputs)) if self.is_dead(value, index)]
             names = [self.names[value] for value in dead if not isinstance(value.node.op, Constant)]
             lines += [f"del {', '.join(names)}"] if names else []

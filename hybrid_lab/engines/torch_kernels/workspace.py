@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.engines.engine import ForwardState, Training
+from hybrid_lab.engines.engine import ForwardState, Ready, Training
 from hybrid_lab.engines.torch_kernels.fused import Item
 from hybrid_lab.engines.torch_kernels.recurrent import LayerBackward, backward_of_layers, lstm_only, split_weights
 from hybrid_lab.engines.torch_kernels.rules import Kernel, rule, shape_of
@@ -314,6 +314,7 @@ class WorkspaceTraining(Training):
         rng: tuple[int, int],
         last: bool = True,
         out: Sequence[np.ndarray | None] | None = None,
+        ready: Ready | None = None,
     ) -> list[np.ndarray]:
         assert isinstance(kept, _Inner)
         inner, found = kept.kept, self._found
@@ -323,4 +324,4 @@ class WorkspaceTraining(Training):
             inner.saved[number] if place is None else operands[place]
             for place, (_, number) in zip(found.inputs, found.split.sources, strict=True)
         ]
-        return self._inner.finish(inner, given, rng, last, out)
+        return self._inner.finish(inner, given, rng, last, out, ready)

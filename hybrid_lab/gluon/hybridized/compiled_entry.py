@@ -17,12 +17,26 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.replay import replay, unfold
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.engine import ForwardState
+    from hybrid_lab.engines.engine import ForwardState, Ready
     from hybrid_lab.gluon.hybridized.head_sets import Heads
     from hybrid_lab.gluon.hybridized.program import Program
     from hybrid_lab.graph.graph import Graph
 
 _version = attrgetter("version")
+
+
+def _stores(leaves: Sequence[tape.Leaf | None], places: Sequence[Any]) -> Ready:
+    """Stores gradients while the backward runs.
+
+    leaves : per gradient its leaf; places : the memory of its `grad`, which nothing reads meanwhile, or None
+    """
+
+    def ready(number: int, gradient: object) -> None:
+        leaf = leaves[number]
+        if leaf is not None and places[number] is not None:
+            leaf.store(gradient)
+
+    return ready
 
 
 class CompiledEntry(tape.Entry):
@@ -76,6 +90,9 @@ class CompiledEntry(tape.Entry):
     ) -> Sequence[Any]:
         return self._run(douts, True, leaves)
 
+    def buffers_read(self) -> Sequence[Buffer]:
+        return self.buffers
+
     def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[Any]) -> list[Any]:
         """Per gradient the memory of the leaf that may take it: of its type, and read by nobody here; or None."""
         assert self.program.backward is not None
@@ -118,12 +135,15 @@ class CompiledEntry(tape.Entry):
             heads.append(self._head(douts[index]))
         out = None if leaves is None else self._places(leaves, douts)
         apart = self.apart(with_gradient)
-        if not apart:
-            return self._with_heads(heads, last, out)
         # What leads to none of the outputs that have a gradient keeps the one it had, as in eager mode.
-        if out is not None:
+        if out is not None and apart:
             out = [None if index in apart else target for index, target in zip(program.special.wrt, out, strict=True)]
-        gradients = self._with_heads(heads, last, out)
+        ready = None
+        if leaves is not None and out is not None and tape.state.stored is not None:
+            ready = _stores([leaves[index] for index in program.special.wrt], out)
+        gradients = self._with_heads(heads, last, out, ready)
+        if not apart:
+            return gradients
         return [None if index in apart else gradient for index, gradient in enumerate(gradients)]
 
     def _compute_again(self, heads: Heads) -> Program:
@@ -154,7 +174,9 @@ class CompiledEntry(tape.Entry):
         heads = self.program.ones
         return None if heads is None else self._with_heads(heads, True, None)
 
-    def _with_heads(self, heads: list[Any], last: bool, out: Sequence[np.ndarray | None] | None) -> Sequence[Any]:
+    def _with_heads(
+        self, heads: list[Any], last: bool, out: Sequence[np.ndarray | None] | None, ready: Ready | None = None
+    ) -> Sequence[Any]:
         """The gradients of all inputs and parameters. heads : those output gradients that are read"""
         program = self.program
         if list(map(_version, self.buffers)) != self.versions:
@@ -162,7 +184,7 @@ class CompiledEntry(tape.Entry):
         if program.together is None or self.kept is None:
             results = program.run_backward(self.values + heads, self.rng)
         else:
-            results = program.together.finish(self.kept, self.values + heads, self.rng, last, out)
+            results = program.together.finish(self.kept, self.values + heads, self.rng, last, out, ready)
         if program.wrt_all:
             return results
         gradients: list[Any] = [None] * program.num_inputs

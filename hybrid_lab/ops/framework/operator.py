@@ -107,6 +107,11 @@ class Operator:
     subgraphs: Any = ()
     """Pairs (label, graph): what an operator of control flow runs inside."""
 
+    tells: ClassVar[bool] = False
+    """Whether `numpy()` takes `ready`, and calls it with the number of each output and its array as soon as nothing
+    writes to the array any more: see `engines.engine.Ready`.
+    """
+
     # Filled in per class.
     input_names: ClassVar[tuple[str, ...]] = ()
     variadic: ClassVar[bool] = False

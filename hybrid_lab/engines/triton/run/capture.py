@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybrid_lab import forks
-from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable, ForwardState, Training
+from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable, ForwardState, Ready, Training
 from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.planned.build import Later, write
 from hybrid_lab.engines.report import Report
@@ -317,9 +317,10 @@ class CapturedTraining(_Capturing, Training):
         rng: tuple[int, int],
         last: bool = True,
         out: Sequence[Any] | None = None,
+        ready: Ready | None = None,
     ) -> list[Any]:
         if kept.lease is not self:
-            return self._inner.finish(kept, operands, rng, last, out)
+            return self._inner.finish(kept, operands, rng, last, out, ready)
         if not last or self.reason:
             return self.backward.run(operands, rng)
         kept.lease, kept.saved = None, ()
