@@ -194,8 +194,11 @@ class Engine(ABC):
         Raises EngineError naming the operator, its block and its source line.
         """
 
-    def training_graphs(self, split: Split) -> Split:
-        """The graphs of a recorded call as this engine wants them, which may save other values."""
+    def training_graphs(self, split: Split, **options: Any) -> Split:
+        """The graphs of a recorded call as this engine wants them, which may save other values.
+
+        options : as `compile_training` takes them
+        """
         return split
 
     def compile_training(self, split: Split, **options: bool) -> Training:

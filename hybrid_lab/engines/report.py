@@ -58,7 +58,7 @@ class Report:
     """About one executable.
 
     engine : the one that compiled it; `runs_on` is the one that runs it
-    operators : engine -> how many operators run there
+    operators : engine -> how many operators run there; "vendor" : the engine's operators that a GPU's library computes
     units : (engine, region, operators to list) of each region; refused : (operator, engine, reason) of each operator
         that runs on another engine than the one asked for. `regions` and `fallbacks` are these in words
     shared_arena : a forward and its backward have one arena, which both reports tell
@@ -162,7 +162,7 @@ class Report:
         """The engine that runs it: the one that compiled it, or if that has none of the operators, the one that has
         most of them.
         """
-        if self.operators.get(self.engine) or not any(self.operators.values()):
+        if self.operators.get(self.engine) or self.operators.get("vendor") or not any(self.operators.values()):
             return self.engine
         return max(self.operators, key=self.operators.__getitem__)
 

@@ -76,9 +76,10 @@ class TritonEngine(Engine):
         report.seconds = time.perf_counter() - started
         return executable
 
-    def training_graphs(self, split: Split) -> Split:
+    def training_graphs(self, split: Split, **options: Any) -> Split:
         """With fewer bytes saved between them: see plan/training.py."""
-        return with_less_saved(split)
+        precision = _precision(options.get("tf32", False))
+        return with_less_saved(split, rule_here(options.get("products"), options.get("strict", False), precision))
 
     def compile_training(self, split: Split, **options: Any) -> Training:
         """As every engine: one arena for both, and their kernels are compiled together."""

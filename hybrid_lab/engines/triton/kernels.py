@@ -23,7 +23,7 @@ from hybrid_lab.engines.triton.plan.by_vendor import VendorRule
 from hybrid_lab.engines.triton.plan.fusion import Fusion
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run import availability
-from hybrid_lab.engines.triton.write.kinds import contraction_of, is_reduction
+from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.graph import Graph
@@ -254,6 +254,8 @@ def kernels_in(
     for group in sorted((*fusion.groups, *fusion.by_vendor), key=lambda group: position[group.nodes[0]]):
         reads, why = traffic.looked_at(group.nodes), _why(group, fusion, users)
         by_rule = group not in fusion.kernels
+        if by_rule and not is_product(group.nodes[-1]):
+            continue  # a recurrent layer, which our own kernels compute in many parts
         plain = write_kernels(group, precision=precision) if by_rule else fusion.kernels[group]
         form: Any = plain
         if by_rule or tuned:

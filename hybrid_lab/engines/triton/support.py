@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,14 +34,16 @@ from hybrid_lab.ops.framework.kernel import Pointwise
 MOST_AXES = 32
 
 
-def lowered(graph: Graph) -> Graph:
-    """The graph in operators that kernels can hold.
+def lowered(graph: Graph, keeps_whole: Callable[[Node], bool] = lambda node: False) -> Graph:
+    """The graph in operators that kernels can hold. keeps_whole : whether an operator is not taken apart
 
     On a symbolic graph a writer's refusal is asked for with the hints: groups are written for the sizes of each call,
     and may be refused then.
     """
 
     def supported(node: Node) -> bool:
+        if keeps_whole(node):
+            return True
         return unfit(node) is None and (_known(node) or _writers_refusal(with_hints(node)) is None)
 
     return simplify(decompose(lower_random(_rounded(graph)), supported))

@@ -30,6 +30,7 @@ from hybrid_lab.engines.triton.run.capture import same_bits
 from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.run.vendor import VendorKernel, by_vendor, vendor_form
 from hybrid_lab.engines.triton.write import tiles
+from hybrid_lab.engines.triton.write.kinds import is_product
 from hybrid_lab.engines.triton.write.source import KernelSource, power_of_two
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.graph import Graph
@@ -145,7 +146,7 @@ def chosen_by_vendor(group: Region, precision: str) -> Form:
 
     precision : how float32 factors are multiplied
     """
-    if not choices.is_empty():
+    if not choices.is_empty() and is_product(group.nodes[-1]):
         kernels = write_kernels(group, precision=precision)
         choice = choices.recall(choices.key_of(kernels, availability.device().name))
         if choice is not None and choice.way != VENDOR:
@@ -192,7 +193,11 @@ def tune(
         precision = precisions(bench.target)
         fusion = kernels_of(graph, precision, rule_here(products, False, precision))[1]
         written = {group: tuple(fusion.kernels[group]) for group in fusion.groups}
-        written |= {group: write_kernels(group, precision=precision) for group in fusion.by_vendor}
+        written |= {
+            group: write_kernels(group, precision=precision)
+            for group in fusion.by_vendor
+            if is_product(group.nodes[-1])
+        }
         for group, kernels in written.items():
             if _is_tunable(kernels):
                 groups.setdefault(choices.key_of(kernels, bench.target), (group, kernels))

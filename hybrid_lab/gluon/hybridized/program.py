@@ -133,7 +133,7 @@ class Program:
             options["strict"] = True
         options |= {name: flags[name] for name in engine.own_options if flags.get(name)}
         if split is not None:
-            split = engine.training_graphs(split)
+            split = engine.training_graphs(split, **options)
             special = replace(special, forward=split.forward, backward=split.backward, sources=split.sources)
         self.special = special
         self.together: Training | None = None

@@ -24,8 +24,10 @@ from typing import Any
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.plan.groups import origin
 from hybrid_lab.engines.triton.plan.prices import is_cheap
+from hybrid_lab.engines.triton.plan.recurrent import is_plain, layers_of, saves_nothing
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.calls import Call, call_of, is_convolution, place_of
+from hybrid_lab.engines.triton.run.recurrent import is_trusted
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.core.product import no_prologue
 from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
@@ -72,12 +74,32 @@ class VendorRule:
 
         return graph.map(rewrite)
 
+    @property
+    def has_layers(self) -> bool:
+        """Whether recurrent layers may be the vendor's."""
+        return self.family is None or availability.has_cudnn()
+
+    def computes(self, node: Node) -> bool:
+        """Whether a recurrent layer, or its gradient, is the vendor's."""
+        if not self.has_layers or not is_plain(node):
+            return False
+        op: Any = node.op
+        width, dtype = node.values_in[0].shape[2], node.outputs[0].dtype.name
+        parts = op.mode, op.state_size, op.num_layers, op.sizes.directions, int(width), dtype
+        return not availability.has_cudnn() or is_trusted(*parts)
+
+    def keeps_whole(self, node: Node) -> bool:
+        """Whether an operator is not taken apart, because the vendor computes it."""
+        return saves_nothing(node) and self.computes(node)
+
     def products(self, graph: Graph) -> Vendors:
-        """The products of a lowered graph that are the vendor's."""
+        """The products and recurrent layers of a lowered graph that are the vendor's."""
         users, roots = graph.users(), set(graph.roots)
         found: Vendors = {}
         for node in graph.operators:
-            if is_product(node) and (views := self._views(node, users, roots)) is not None:
+            if layers_of(node) is not None:
+                found[node] = ()
+            elif is_product(node) and (views := self._views(node, users, roots)) is not None:
                 found[node] = views
         return found
 

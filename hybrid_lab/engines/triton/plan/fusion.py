@@ -22,6 +22,7 @@ from hybrid_lab.engines.triton.plan.by_vendor import Vendors
 from hybrid_lab.engines.triton.plan.groups import Group, Grouping, Kernels, Write, views_for_each_reader
 from hybrid_lab.engines.triton.plan.joining import everywhere, objection, refuses
 from hybrid_lab.engines.triton.plan.prices import MAX_COPIES, cheaper_than_host, host_of, is_cheap, worth_copies
+from hybrid_lab.engines.triton.plan.recurrent import layers_of
 from hybrid_lab.engines.triton.plan.siblings import merge_siblings
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core.reduction import Rows
@@ -84,8 +85,10 @@ def fuse(
     vendors : finds the products that the vendor's library computes
     """
     graph = views_for_each_reader(graph)
-    refused = {node: why for node in graph.operators if (why := refusal(node)) is not None}
-    products = {} if vendors is None else {node: views for node, views in vendors(graph).items() if node not in refused}
+    products = {} if vendors is None else vendors(graph)
+    refused = {node: why for node in graph.operators if layers_of(node) is None and (why := refusal(node)) is not None}
+    refused |= {node: refusal(node) or "" for node in graph.operators if layers_of(node) and node not in products}
+    products = {node: views for node, views in products.items() if node not in refused}
     alone: dict[Node, str] = {}
     while True:
         grouping = Grouping(graph, refused | dict.fromkeys(products, BY_VENDOR), alone, write)

@@ -57,7 +57,10 @@ def kernels_of(
     precision : how float32 factors of products are multiplied, "ieee" or "tf32" (see tiles.precision)
     rule : which products the vendor's library computes; None : none
     """
-    graph = derived(graph, "triton", lowered)
+    if rule is not None and rule.has_layers:
+        graph = derived(graph, "triton with layers", functools.partial(lowered, keeps_whole=rule.keeps_whole))
+    else:
+        graph = derived(graph, "triton", lowered)
     if rule is not None:
         graph = derived(graph, ("without biases", rule.family), rule.without_biases)
     fusion = fused(dump("decompose", graph), precision, rule)

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+from hybrid_lab.engines.triton.plan.by_vendor import VendorRule
 from hybrid_lab.engines.triton.plan.recompute import without_weights
+from hybrid_lab.engines.triton.plan.recurrent import with_vendor_layers
 from hybrid_lab.engines.triton.plan.saved import without_views
 from hybrid_lab.graph.specialized import Split
 from hybrid_lab.ops.framework.sizes import NeedsNumber
 
 
-def with_less_saved(split: Split) -> Split:
-    """The graphs with less saved between them: no weights of an attention, and no views.
+def with_less_saved(split: Split, rule: VendorRule | None = None) -> Split:
+    """The graphs with less saved between them: no weights of an attention, and no views. Recurrent layers that are the
+    vendor's by the rule save what it keeps.
 
     If the graphs are bound from symbolic ones, the symbolic graphs are rewritten, once.
     """
     forward, backward, binding = split.forward.symbolic, split.backward.symbolic, split.forward.binding
     if forward is None or backward is None or binding is None:
-        return _rewritten(split)
-    key = "training", backward, split.sources
+        return _rewritten(split, rule)
+    has_layers = rule is not None and rule.has_layers
+    key = "training", backward, split.sources, has_layers
     if key not in forward.cache:
         try:
-            forward.cache[key] = _rewritten(Split(forward, backward, split.sources)), binding.guards.count
+            forward.cache[key] = _rewritten(Split(forward, backward, split.sources), rule), binding.guards.count
         except NeedsNumber as need:
             forward.cache[key] = None
             forward.needs_numbers.append(f"{need}; each batch compiles anew")
     known: tuple[Split, tuple[int, int]] | None = forward.cache[key]
     if known is None or not binding.satisfies(known[1]):
-        return _rewritten(split)
+        return _rewritten(split, rule)
     symbolic = known[0]
     return Split(symbolic.forward.bind(binding), symbolic.backward.bind(binding), symbolic.sources)
 
 
-def _rewritten(split: Split) -> Split:
+def _rewritten(split: Split, rule: VendorRule | None) -> Split:
+    if rule is not None:
+        split = with_vendor_layers(split, rule.computes)
     return without_views(without_weights(split) or split)

@@ -192,3 +192,12 @@ def torch_device() -> Any:
     import torch
 
     return torch.device(device().torch, 0) if device().torch != "cpu" else torch.device("cpu")
+
+
+def has_cudnn() -> bool:
+    """Whether torch's convolutions and recurrent layers on this machine's device are cuDNN's."""
+    import torch
+
+    if device().torch != "cuda" or torch.version.hip:
+        return False
+    return bool(torch.backends.cudnn.enabled and torch.backends.cudnn.is_available())

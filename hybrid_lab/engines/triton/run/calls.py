@@ -16,7 +16,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.memory import torch_dtype
-from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.plan.recurrent import layers_of
+from hybrid_lab.engines.triton.run.availability import has_cudnn
+from hybrid_lab.engines.triton.run.recurrent import kernel_of
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
@@ -37,7 +39,8 @@ class Call:
     """One call of torch.
 
     reads : (number of the input, its form) of each tensor that `run` takes
-    run : takes these tensors and, if `result` is a form, the tensor to write to; else it returns a tensor of its own
+    run : takes these tensors and, if `result` is a form, the tensor to write to; else it returns a tensor of its own,
+        or of an operator with several outputs a tuple of them
     result : the form of the tensor that is written; None where torch makes memory for the result
     """
 
@@ -81,12 +84,14 @@ def place_of(value: Value, views: Sequence[Node], form: Form) -> Place | None:
 
 
 def call_of(node: Node, tf32: bool = False) -> Call:
-    """The call that computes a product. tf32 : float32 factors may be rounded to 10 bits
+    """The call that computes a product or a recurrent layer. tf32 : float32 factors may be rounded to 10 bits
 
     Raises Unmappable where torch has none.
     """
     import torch
 
+    if layers_of(node) is not None:
+        return Call(tuple([(index, _as_it_lies) for index in range(len(node.inputs))]), kernel_of(node))
     make = CALLS.get(node.op.name)
     if make is None:
         raise Unmappable(f"torch has no one call for {node.op.name}")
@@ -247,15 +252,6 @@ def _forward(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: 
     rest: tuple[Any, ...] = (shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), shape.groups)
     convolution = torch.ops.aten.convolution.default
     return Call(reads, lambda x, weight, bias=None: convolution(x, weight, bias, *rest).contiguous())
-
-
-def has_cudnn() -> bool:
-    """Whether torch's convolutions are cuDNN's, on this machine's device."""
-    import torch
-
-    if availability.device().torch != "cuda" or torch.version.hip:
-        return False
-    return bool(torch.backends.cudnn.enabled and torch.backends.cudnn.is_available())
 
 
 def _by_cudnn(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: bool) -> Call:

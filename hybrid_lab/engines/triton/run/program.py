@@ -144,18 +144,25 @@ class DeviceWriter(Writer):
     def _vendor_call(self, kernel: VendorKernel, places: dict[Value, Value], node: Node) -> None:
         """torch's call for a product; views of what lies at a fixed place are made once for each arena."""
         operands = [self._placed(places.get(value, value), place) for value, place in kernel.reads]
-        result = places[kernel.outputs[0]]
         run = self._bind(identifier(kernel.name), kernel.run)
+        call = f"{run}({', '.join(operands)})"
         self._calls += 1
         if not kernel.allocates:
-            self._emit(f"{run}({', '.join([*operands, self._placed(result, kernel.result)])})", node)
-        elif result in self.names:
-            self._emit(f"{self.names[result]}.copy_({run}({', '.join(operands)}))", node)
-        else:
-            self.names[result] = name = self._local("h")
-            self._emit(f"{name} = {run}({', '.join(operands)})", node)
-            if result in self.plan.position:
-                self._hand_out(name, self.plan.position[result])
+            result = self._placed(places[kernel.outputs[0]], kernel.result)
+            self._emit(f"{run}({', '.join([*operands, result])})", node)
+            return
+        results = [places.get(value) for value in kernel.nodes[-1].outputs]
+        targets = [None if value is None else self.names.get(value) for value in results]
+        if len(targets) == 1 and targets[0] is not None:
+            self._emit(f"{targets[0]}.copy_({call})", node)
+            return
+        names = [self._local("h") for _ in results]
+        self._emit(f"{', '.join(names)} = {call}", node)
+        for value, name in zip(results, names, strict=True):
+            if value is not None and value in self.plan.last_use:
+                self.names[value] = name
+                if value in self.plan.position:
+                    self._hand_out(name, self.plan.position[value])
 
     def _hand_out(self, name: str, position: int) -> None:
         """A result of the program in memory that torch has made: where memory for it is given, it goes there."""

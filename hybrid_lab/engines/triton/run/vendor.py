@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.plan.by_vendor import views_before
+from hybrid_lab.engines.triton.plan.recurrent import layers_of
 from hybrid_lab.engines.triton.run.calls import Call, Place, call_of, is_convolution, place_of, rounded
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core.product import operators_before
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class VendorKernel:
-    """A product by torch's call, in the place of a KernelSource, and of the Kernel that launches one.
+    """A product, or a recurrent layer, by torch's call, in the place of a KernelSource, and of the Kernel that launches
+    one.
 
-    nodes : the product, and views before it; inputs : what they read; outputs : the product's value
+    nodes : the product, and views before it; inputs : what they read; outputs : those of its results that are read
     tf32 : float32 factors may be rounded to 10 bits
     """
 
@@ -176,14 +178,15 @@ def flag_of(anchor: Node, tf32: bool) -> Flag | None:
 
     core: Any = torch._C  # noqa: SLF001
     convolves, dtype = is_convolution(anchor), anchor.outputs[0].dtype.name
+    layers = layers_of(anchor) is not None
     if dtype == "float32":
         if hasattr(core, "_get_fp32_precision_getter"):  # from torch 2.9 on
-            name = "conv" if convolves else "matmul"
+            name = "conv" if convolves else "rnn" if layers else "matmul"
             read, write = (getattr(core, f"_{each}et_fp32_precision_{each}etter") for each in "gs")
             return partial(read, "cuda", name), partial(write, "cuda", name), "tf32" if tf32 else "ieee"
-        place: Any = torch.backends.cudnn if convolves else torch.backends.cuda.matmul
+        place: Any = torch.backends.cudnn if convolves or layers else torch.backends.cuda.matmul
         return partial(getattr, place, "allow_tf32"), partial(setattr, place, "allow_tf32"), tf32
-    if not convolves and dtype in ("float16", "bfloat16"):
+    if not (convolves or layers) and dtype in ("float16", "bfloat16"):
         name = f"cublas_allow_{'fp16' if dtype == 'float16' else 'bf16'}_reduced_precision_reduction"
         read, write = getattr(core, f"_get_{name}"), getattr(core, f"_set_{name}")
         if isinstance(before := read(), tuple):  # from torch 2.10 on: (rounded sums, split sums)
