@@ -228,6 +228,7 @@ test-torch: install
 
 # Networks with 2 and 4 workers for 100 steps, every way to lose one; `make test` does a part of each.
 test-workers: install
+	$(PY) scripts/run_notebooks.py --timeout $(NOTEBOOK_TIMEOUT) notebooks/06_workers.ipynb
 	HYBRID_LAB_WORKERS=all $(PY) -m pytest tests/distributed tests/lab/test_notebook_workers.py --timeout 3600 $(ARGS)
 
 # MXNet's own unit tests, which the user has: make test-mxnet MXNET_TESTS=mxnet/tests/python/unittest

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.wheel
 
-# 07_gluoncv installs GluonCV, so it comes last.
+# 07_gluoncv installs GluonCV, so it comes last. 06_workers needs torch: `make test-workers` runs it.
 NOTEBOOKS = ("01_tutorial", "02_compiler", "03_gpu", "04_inspect", "05_save_reload", "08_d2l", "07_gluoncv")
 
 
