@@ -1,12 +1,14 @@
 """Forked processes: a child has its parent's memory, and of its threads only the one that forked.
 
 A lock that another thread held at the fork would stay locked in the child for ever. So locks are made here, and a child
-finds them open.
+finds them open. Python's own locks of modules that another thread was importing are opened, too: the child imports such
+modules anew.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -16,6 +18,8 @@ _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _with_threads: weakref.WeakSet[Any] = weakref.WeakSet()
 _never_deleted: list[Any] = []
 _actions: list[Callable[[], None]] = []
+#: In a forked child: modules that another thread was importing at the fork. They are not in sys.modules any more.
+half_imported: set[str] = set()
 
 
 def lock() -> threading.Lock:
@@ -47,8 +51,24 @@ def _begin() -> None:
     for made in _locks:
         if not (hasattr(made, "_is_owned") and made._is_owned()):
             made._at_fork_reinit()
+    _open_imports()
     for action in _actions:
         action()
+
+
+def _open_imports() -> None:
+    """An import of a module waits for the lock of that module, which Python does not open in a child."""
+    half_imported.clear()
+    locks: dict[str, Any] = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
+    for name, reference in list(locks.items()):
+        owner = getattr(reference(), "owner", None)
+        if owner is None or owner == threading.get_ident():
+            continue
+        del locks[name]
+        spec = getattr(sys.modules.get(name), "__spec__", None)
+        if getattr(spec, "_initializing", False):
+            del sys.modules[name]
+            half_imported.add(name)
 
 
 if hasattr(os, "register_at_fork"):

@@ -14,7 +14,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Sequence
-from concurrent.futures import wait
 from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
 
@@ -67,8 +66,6 @@ def _begin_if_expected() -> None:
     with _lock:
         if not libraries.is_begun("torch"):
             libraries.begin_import("torch", _import_torch)
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(before=_wait_before_fork)
 
 
 def _may_be_chosen() -> bool:
@@ -82,13 +79,6 @@ def _may_be_chosen() -> bool:
     with contextlib.suppress(ValueError):  # a module that has no spec stands in for torch
         return importlib.util.find_spec("torch") is not None
     return False
-
-
-def _wait_before_fork() -> None:
-    """A child that is forked during an import could never import anything that the import was at."""
-    outcome = libraries.outcome_of("torch")
-    if outcome is not None and not outcome.done() and not threading.current_thread().name.endswith("import-torch"):
-        wait([outcome])
 
 
 def _import_torch() -> ModuleType:

@@ -2,19 +2,26 @@
 
 Python cannot resume an import that an interrupt stopped: torch's raises AttributeError or SystemError from then on,
 until the process ends. So the import runs in a thread, which an interrupt does not reach, and the caller waits for it.
+
+A fork waits for the end of such imports, because a child has none of its parent's threads: what is half imported at the
+fork, in Python, in C++ and in the loader of shared libraries, stays so in the child.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import os
 import re
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from types import ModuleType
 
-from hybrid_lab import _telemetry
+from hybrid_lab import _telemetry, forks
 from hybrid_lab.engines.freed_memory import keep_freed_memory
 from hybrid_lab.engines.threads import passive_waiting
 from hybrid_lab.engines.waiting import finished, started
@@ -26,16 +33,19 @@ OLDEST_ONNXRUNTIME = (1, 27)
 
 def import_library(name: str) -> ModuleType:
     """The module. Raises what its import raises, and KeyboardInterrupt at once: the import then goes on in its thread,
-    and the next call waits for it.
+    and the next call waits for it. ImportError in a process that was forked in the middle of its import.
     """
-    outcome = _begun.get(name)
-    if name not in sys.modules or (outcome is not None and not outcome.done()):
-        if name == "torch":  # said here, as what another thread says is no output of the caller's cell
-            logger.info("importing torch, which takes a few seconds, once per process")
-        if outcome is None or outcome.done():
-            outcome = started(functools.partial(load, name), _thread_name(name))
-        return finished(outcome).result()
-    return importlib.import_module(name)
+    if name in sys.modules and not _is_running(name):
+        if name in cut_off:
+            raise ImportError(
+                f"this process was forked while its parent imported {name}, and cannot import it any more; import it "
+                "before the fork, or use multiprocessing.get_context('spawn')",
+                name=name,
+            )
+        return importlib.import_module(name)
+    if name == "torch":  # said here, as what another thread says is no output of the caller's cell
+        logger.info("importing torch, which takes a few seconds, once per process")
+    return finished(_begun(name, functools.partial(load, name))).result()
 
 
 def load(name: str) -> ModuleType:
@@ -44,27 +54,53 @@ def load(name: str) -> ModuleType:
     return own[name]() if name in own else importlib.import_module(name)
 
 
-# -- imports that are begun before they are needed ----------------------------------------------------------
+# -- imports in threads -------------------------------------------------------------------------------------
 
-_begun: dict[str, Future[ModuleType]] = {}
+_imports: dict[str, Future[ModuleType]] = {}
+"""The last import of each library that was begun in a thread."""
+_early: set[str] = set()
 _used: set[str] = set()
+_lock = forks.lock()
 #: Packages whose modules name torch although nobody has computed with it.
 _OF_TORCH = frozenset({"functorch", "hybrid_lab", "torch", "torchgen", "triton"})
 
 
 def begin_import(name: str, load: Callable[[], ModuleType]) -> None:
-    """Begin an import in a thread; `import_library` waits for its end. An import that fails is tried again there."""
-    _begun[name] = started(load, _thread_name(name))
+    """Begin an import in a thread, before it is needed; `import_library` waits for its end. An import that fails is
+    tried again there.
+    """
+    _early.add(name)
+    _begun(name, load)
 
 
 def is_begun(name: str) -> bool:
     """Whether `begin_import` was called for this library."""
-    return name in _begun
+    return name in _early
 
 
 def outcome_of(name: str) -> Future[ModuleType] | None:
-    """The Future of an import that was begun."""
-    return _begun.get(name)
+    """The Future of the last import of this library in a thread."""
+    return _imports.get(name)
+
+
+def _begun(name: str, load: Callable[[], ModuleType]) -> Future[ModuleType]:
+    """The import that is running, or a new one."""
+    with _lock:
+        if not _is_running(name):
+            _wait_at_forks()
+            outcome: Future[ModuleType] = Future()
+
+            def noted() -> ModuleType:
+                _imports[name] = outcome  # here, too: an interrupt of the caller may come once this thread has started
+                return load()
+
+            _imports[name] = started(noted, _thread_name(name), outcome)
+        return _imports[name]
+
+
+def _is_running(name: str) -> bool:
+    outcome = _imports.get(name)
+    return outcome is not None and not outcome.done()
 
 
 def use(name: str) -> None:
@@ -77,7 +113,7 @@ def is_idle(name: str) -> bool:
     started then, and a forked child may use it.
     """
     library = sys.modules.get(name)
-    if library is None or name not in _begun or name in _used:
+    if library is None or name not in _early or name in _used:
         return False
     others = [module for path, module in list(sys.modules.items()) if path.partition(".")[0] not in _OF_TORCH]
     return not any(value is library for module in others for value in list(getattr(module, "__dict__", {}).values()))
@@ -85,6 +121,85 @@ def is_idle(name: str) -> bool:
 
 def _thread_name(name: str) -> str:
     return f"hybrid-lab-import-{name}"
+
+
+# -- forks in the middle of an import ------------------------------------------------------------------------
+
+#: Seconds that a fork waits at most. No import takes so long, unless it waits for something that the forking thread
+#: holds; then the child goes on without the library.
+LONGEST_WAIT = 120.0
+#: Libraries whose native code cannot be loaded anew where a part of it is loaded.
+_NATIVE = ("torch", "onnxruntime", "triton")
+#: In a forked child: libraries that it can neither use nor import, because the fork was in the middle of their import.
+cut_off: set[str] = set()
+_interrupted = False
+
+
+@functools.cache
+def _wait_at_forks() -> None:
+    """Called before the first import is begun: the hooks that were registered last run first, so that no lock of an
+    earlier one, such as those of logging, is held during the wait.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_wait_before_fork, after_in_parent=_interrupt_after_fork)
+
+
+def _wait_before_fork() -> None:
+    """Wait for the imports that other threads are at. An interrupt is kept until the fork is done: Python ignores what
+    a function before a fork raises, and the child needs the whole import.
+    """
+    global _interrupted
+    until, told = time.monotonic() + LONGEST_WAIT, False
+    while True:
+        try:
+            thread = threading.current_thread().name
+            running = {name: outcome for name, outcome in list(_imports.items()) if thread != _thread_name(name)}
+            running = {name: outcome for name, outcome in running.items() if not outcome.done()}
+            if not running:
+                return
+            names = " and ".join(running)
+            if not told:
+                told = True
+                logger.info(f"a fork waits for the end of the import of {names}, once per process")
+            wait(running.values(), max(0.0, until - time.monotonic()))
+            if time.monotonic() >= until:
+                logger.warning(
+                    f"the import of {names} did not end within {LONGEST_WAIT:g} s, and the process forks: the child "
+                    f"cannot use {names}. Processes of multiprocessing.get_context('spawn') can"
+                )
+                return
+        except KeyboardInterrupt:
+            _interrupted = True
+
+
+def _interrupt_after_fork() -> None:
+    global _interrupted
+    if _interrupted:
+        _interrupted = False
+        main = threading.main_thread().ident
+        # Soon the caller of os.fork runs again, which can raise. A signal also wakes one who waits.
+        threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
+
+
+def _forked() -> None:
+    """What was half imported at the fork, by any thread of the parent, raises ImportError from now on."""
+    global _interrupted
+    _interrupted = False
+    for name in _NATIVE:
+        if name in forks.half_imported:
+            sys.modules[name] = None  # type: ignore[assignment]  # Python's own sign for it
+            cut_off.add(name)
+    for name in list(_imports):  # none is asked whether it is done: a thread that is not here may hold its lock
+        if threading.current_thread().name != _thread_name(name):
+            del _imports[name]
+            if name not in sys.modules:
+                _early.discard(name)
+
+
+forks.in_child(_forked)
+
+
+# -- how each library is imported ----------------------------------------------------------------------------
 
 
 def _load_torch() -> ModuleType:

@@ -174,7 +174,7 @@ _told_of_a_fork: set[str] = set()
 def _forked() -> None:
     unused = {name for name in set(_THREADED.values()) if libraries.is_idle(name)}
     left_behind.update(name for name, module in _THREADED.items() if module in sys.modules and module not in unused)
-    if "torch" in left_behind:
+    if "torch" in left_behind and "torch" not in libraries.cut_off:
         # Tensors of the parent's Triton interpreter are copied by torch, which waits for its threads unless it has one.
         sys.modules["torch"].set_num_threads(1)
 

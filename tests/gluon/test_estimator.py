@@ -1,8 +1,10 @@
 """gluon.contrib.estimator: the training loop, its event handlers and checkpoints."""
 
 import io
+import itertools
 import logging
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +22,7 @@ from hybrid_lab.gluon.contrib.estimator import (
     LoggingHandler,
     MetricHandler,
     ValidationHandler,
+    event_handler,
 )
 
 
@@ -90,12 +93,14 @@ def test_a_handler_that_returns_true_stops(data, make):
     assert "with 1 epochs" in stream.getvalue()
 
 
-def test_the_log_has_metrics_after_every_batch(data, make):
+def test_the_log_has_metrics_after_every_batch(data, make, monkeypatch):
+    """Each look at the clock finds it two seconds later."""
+    monkeypatch.setattr(event_handler, "time", SimpleNamespace(time=itertools.count(step=2).__next__))
     estimator = make()
     stream = log_of(estimator)
     estimator.fit(data, epochs=1, event_handlers=[LoggingHandler(1, estimator.train_metrics)])
     lines = [line for line in stream.getvalue().splitlines() if "time/interval" in line]
-    assert len(lines) == 4 and lines[0].startswith("[Epoch 0][Batch 0][Samples 8] time/interval: 0.")
+    assert len(lines) == 4 and lines[0].startswith("[Epoch 0][Batch 0][Samples 8] time/interval: 2.000s ")
     assert "training accuracy: " in lines[3]
 
 

@@ -30,7 +30,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 ENGINES = ["numpy", "onnxruntime", "torch", None]
-SECONDS = 20
+#: A child that has not come back after so many seconds never will.
+SECONDS = 120
 
 
 def in_child(function):

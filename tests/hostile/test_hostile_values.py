@@ -14,7 +14,6 @@ import json
 import os
 import random
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -33,7 +32,7 @@ from hybrid_lab.ops.framework.operator import records
 from tests.hostile import hostile_values
 
 COUNT = int(os.environ.get("HYBRID_LAB_HOSTILE", "16"))
-LONGEST = 10.0
+LONGEST = 300.0
 """Seconds that one read may take on a busy machine."""
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
@@ -331,14 +330,22 @@ def with_layers(path, number):
 
 
 @pytest.mark.parametrize("number", [10**5, 10**8, 2**63])
-def test_a_file_makes_no_more_blocks_than_it_lists(tmp_path, number):
+def test_a_file_makes_no_more_blocks_than_it_lists(tmp_path, number, monkeypatch):
+    blocks, init = [], gluon.Block.__init__
+
+    def counted(block, *args, **options):
+        blocks.append(type(block).__name__)
+        assert len(blocks) <= 1000
+        init(block, *args, **options)
+
+    monkeypatch.setattr(gluon.Block, "__init__", counted)
     path = tmp_path / "m.hlab"
     path.write_bytes(with_layers(path, number))
     for read in (gluon.load, opening.structure):
-        start = time.monotonic()
+        blocks.clear()
         with pytest.raises(HybridLabError, match="more Blocks and parameters than the file lists"):
             read(path)
-        assert time.monotonic() - start < LONGEST
+        assert len(blocks) <= 100
 
 
 def test_a_class_of_the_users_makes_no_more_blocks_than_the_file_lists(tmp_path):

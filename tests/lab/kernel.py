@@ -78,6 +78,11 @@ class Kernel:
         """Until this cell printed this."""
         self.listen(lambda: any(_is_stream(m, identity) and text in m["content"]["text"] for m in self.heard))
 
+    def wait_for_more_output(self, identity, text):
+        """Until this cell printed this once more, after all that was heard."""
+        heard = len(self.heard)
+        self.listen(lambda: any(_is_stream(m, identity) and text in m["content"]["text"] for m in self.heard[heard:]))
+
     def listen(self, enough, seconds=PATIENCE):
         """Collect what the kernel publishes until it is enough."""
         until = time.monotonic() + seconds

@@ -49,8 +49,10 @@ def test_cells_of_workers(tmp_path):
         assert "rank 1 ValueError: a mistake" in str(caught.value)
         assert kernel.run("%%workers\nstore.barrier()\nprint('joined again')") == "joined again"
 
-        running = kernel.start("%%workers\nimport time\nwhile True:\n    store.barrier()\n    time.sleep(0.05)")
-        time.sleep(1)
+        running = kernel.start(
+            "%%workers\nimport time\nprint('begun', flush=True)\nwhile True:\n    store.barrier()\n    time.sleep(0.05)"
+        )
+        kernel.wait_for_output(running, "begun")
         kernel.manager.interrupt_kernel()
         with pytest.raises(AssertionError, match="KeyboardInterrupt"):
             kernel.finish(running)
@@ -58,7 +60,7 @@ def test_cells_of_workers(tmp_path):
 
         assert all(map(_is_there, pids))
         os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 120
         while any(map(_is_there, pids)):
             assert time.monotonic() < until, [pid for pid in pids if _is_there(pid)]
             time.sleep(0.1)

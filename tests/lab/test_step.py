@@ -29,7 +29,7 @@ def elsewhere(function):
 
 
 def wait_until(condition):
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.001)

@@ -79,7 +79,7 @@ def test_the_file_is_in_chrome_trace_format(tmp_path):
     profiler.dump()
     events = json.loads((tmp_path / "profile.json").read_text())["traceEvents"]
     load = next(event for event in events if event["name"] == "load")
-    assert load["ph"] == "X" and load["cat"] == "mine" and 10_000 <= load["dur"] < 5_000_000
+    assert load["ph"] == "X" and load["cat"] == "mine" and load["dur"] >= 10_000
     assert [event["args"]["seen"] for event in events if event["ph"] == "C"] == [5, 7, 6]
     assert next(event for event in events if event["name"] == "epoch")["s"] == "t"
     exp = next(event for event in events if event["name"] == "encoder:exp")
