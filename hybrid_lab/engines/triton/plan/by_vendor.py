@@ -24,7 +24,7 @@ from typing import Any
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.plan.groups import origin
 from hybrid_lab.engines.triton.plan.prices import is_cheap
-from hybrid_lab.engines.triton.plan.recurrent import is_plain, layers_of, saves_nothing
+from hybrid_lab.engines.triton.plan.recurrent import VendorRNN, is_plain, saves_nothing
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.calls import Call, call_of, is_convolution, place_of
 from hybrid_lab.engines.triton.run.recurrent import is_trusted
@@ -97,7 +97,7 @@ class VendorRule:
         users, roots = graph.users(), set(graph.roots)
         found: Vendors = {}
         for node in graph.operators:
-            if layers_of(node) is not None:
+            if isinstance(node.op, VendorRNN) or self.keeps_whole(node):
                 found[node] = ()
             elif is_product(node) and (views := self._views(node, users, roots)) is not None:
                 found[node] = views
