@@ -86,8 +86,8 @@ def fuse(
     """
     graph = views_for_each_reader(graph)
     products = {} if vendors is None else vendors(graph)
-    refused = {node: why for node in graph.operators if layers_of(node) is None and (why := refusal(node)) is not None}
-    refused |= {node: refusal(node) or "" for node in graph.operators if layers_of(node) and node not in products}
+    layers = {node for node in products if layers_of(node) is not None}  # which no kernel of ours holds
+    refused = {node: why for node in graph.operators if node not in layers and (why := refusal(node)) is not None}
     products = {node: views for node, views in products.items() if node not in refused}
     alone: dict[Node, str] = {}
     while True:
