@@ -132,6 +132,8 @@ _provided.register({
     "bind_symbol": ("hybrid_lab.executor.binding", "bind"),
     "block_html": ("hybrid_lab.lab.static_html", "block_html"),
     "distributed_join": ("hybrid_lab.gluon.joined", "join"),
+    "joined_workers": ("hybrid_lab.distributed.worker_group", "joined_workers"),
+    "sum_over_workers": ("hybrid_lab.distributed.totals", "summed"),
     "distributed_store": ("hybrid_lab.distributed.store", "create"),
     "complete_block": ("hybrid_lab.gluon.completing", "complete"),
     "switch_graphs": ("hybrid_lab.gluon.completing", "switch"),

@@ -9,6 +9,7 @@ from hybrid_lab.provided import Provided
 
 from .agreement import check
 from .errors import WorkerLostError, WorkersDifferError, WorkersError, WorkerTimeoutError
+from .totals import mean
 from .worker_group import Group, group, start
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "check",
     "group",
     "join",
+    "mean",
     "start",
 ]
 

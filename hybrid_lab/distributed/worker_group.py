@@ -248,6 +248,11 @@ def group() -> Group | None:
     return _group
 
 
+def joined_workers() -> tuple[int, int]:
+    """(the number of this worker, how many have joined); (0, 1) for a process alone."""
+    return (0, 1) if _group is None else (_group.rank, _group.size)
+
+
 def start() -> Group:
     """Join the other workers, as the launcher's environment says, or torch.distributed if it is initialized.
 

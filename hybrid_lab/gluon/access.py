@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.looks import looks_count as looks_count
 from hybrid_lab.initializer import Uniform
+from hybrid_lab.kvstore import KVStoreBase
 from hybrid_lab.ndarray.tape import Leaf
 
 if TYPE_CHECKING:
@@ -203,6 +204,12 @@ def trainer_parameters(trainer: Trainer) -> list[Parameter]:
 def has_own_store(trainer: Trainer) -> bool:
     """Whether a store of the user's own sums the gradients of a Trainer or updates its parameters."""
     return trainer._own_store is not None
+
+
+def num_workers(trainer: Trainer) -> int:
+    """How many workers take the steps of a Trainer."""
+    store = trainer._kvstore
+    return store.num_workers if isinstance(store, KVStoreBase) else 1
 
 
 def scales_loss(trainer: Trainer) -> bool:

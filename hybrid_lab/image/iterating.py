@@ -16,6 +16,7 @@ from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.image_files import ImageError
 from hybrid_lab.io import DataBatch, DataIter, positions
+from hybrid_lab.io.parts import part_of
 from hybrid_lab.ndarray import NDArray
 
 from .augmenting import Augmenter, CreateAugmenter
@@ -31,7 +32,7 @@ class ImageIter(DataIter):
     path_imglist : a file with lines "number TAB labels TAB path"; imglist : a list of [label, path]
     path_root : the folder of the paths
     label_width : labels of one image; dtype : of the labels
-    part_index, num_parts : read one of equal parts
+    part_index, num_parts : read one of equal parts; by default this worker's, of those that have joined
     aug_list : augmenters; without it those of `CreateAugmenter(data_shape, **kwargs)`
     last_batch_handle : 'pad' fills the last batch with the first images, 'discard' leaves it out, 'roll_over' keeps
         its images for the next pass
@@ -47,8 +48,8 @@ class ImageIter(DataIter):
         path_root: str | None = None,
         path_imgidx: str | None = None,
         shuffle: bool = False,
-        part_index: int = 0,
-        num_parts: int = 1,
+        part_index: int | None = None,
+        num_parts: int | None = None,
         aug_list: Sequence[Augmenter] | None = None,
         imglist: list[Any] | None = None,
         data_name: str = "data",
@@ -73,6 +74,7 @@ class ImageIter(DataIter):
         self.imglist = (
             read_list(path_imglist, dtype) if path_imglist else None if imglist is None else as_table(imglist, dtype)
         )
+        part = part_of(num_parts, part_index)
         self.imgrec: recordio.MXRecordIO | None = None
         self.seq: list[Any] | None = None if self.imglist is None else list(self.imglist)
         if path_imgrec and path_imgidx:
@@ -80,13 +82,15 @@ class ImageIter(DataIter):
             self.seq = list(self.imgrec.keys)
         elif path_imgrec:
             self.imgrec, self.seq = recordio.MXRecordIO(path_imgrec, "r"), None
-            if shuffle or num_parts > 1:
-                raise ValueError("shuffle and num_parts need path_imgidx, the index of the file of records")
-        if self.seq is not None and num_parts > 1:
-            if not 0 <= part_index < num_parts:
-                raise ValueError(f"part_index {part_index} is not one of 0 to {num_parts - 1}")
-            size = len(self.seq) // num_parts
-            self.seq = self.seq[part_index * size : (part_index + 1) * size]
+            if shuffle or part.parts > 1:
+                workers = " (num_parts=1 lets every worker read all images)" if part.of_workers else ""
+                raise ValueError(f"shuffle and num_parts need path_imgidx, the index of the file of records{workers}")
+        if self.seq is not None and part.parts > 1:
+            if not 0 <= part.number < part.parts:
+                raise ValueError(f"part_index {part.number} is not one of 0 to {part.parts - 1}")
+            size = len(self.seq) // part.parts
+            own = slice(part.number * size, (part.number + 1) * size)
+            self.seq = self.seq[part.slice(len(self.seq)) if part.of_workers else own]
         self.num_image = None if self.seq is None else len(self.seq)
         self.auglist = list(CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list)
         self.cur = 0

@@ -17,6 +17,7 @@ from hybrid_lab import recordio
 from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.io import DataBatch, DataDesc, MXDataIter, positions
+from hybrid_lab.io.parts import Part, part_of
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.ndarray import check_dtype
 from hybrid_lab.provided import signed_like
@@ -40,7 +41,8 @@ class ImageRecordIter(MXDataIter):
 
     path_imgrec : a file of image records; path_imgidx : its index, which saves a pass over the file
     path_imglist : a file with lines "number TAB labels TAB path", whose labels replace those in the records
-    shuffle, seed : a new order in each pass; num_parts, part_index : read one of equal parts
+    shuffle, seed : a new order in each pass
+    num_parts, part_index : read one of equal parts; by default this worker's, of those that have joined
     round_batch : fill the last batch with the first images, which the next pass then leaves out; else its last images
         repeat its first ones. `pad` of the batch counts them
     resize : the shorter side, first of all; pad, fill_value : a border of pixels
@@ -73,8 +75,8 @@ class ImageRecordIter(MXDataIter):
         label_width: int = 1,
         shuffle: bool = False,
         seed: int = 0,
-        num_parts: int = 1,
-        part_index: int = 0,
+        num_parts: int | None = None,
+        part_index: int | None = None,
         round_batch: bool = True,
         dtype: DTypeLike = "float32",
         data_name: str = "data",
@@ -86,6 +88,8 @@ class ImageRecordIter(MXDataIter):
         super().__init__(batch_size)
         check_data_shape(data_shape)
         check_path("path_imgrec", path_imgrec)
+        part = part_of(num_parts, part_index)
+        part_index, num_parts = part.number, part.parts
         for name, value, least in (("label_width", label_width, 1), ("part_index", part_index, 0)):
             check_number(name, value, least, whole=True)
         check_number("num_parts", num_parts, least=1, whole=True)
@@ -111,7 +115,7 @@ class ImageRecordIter(MXDataIter):
             if path:
                 with reading(path), open(path, "rb"):
                     pass
-        self._offsets = np.array(_part(path_imgrec, path_imgidx, part_index, num_parts))
+        self._offsets = np.array(_part(path_imgrec, path_imgidx, part))
         if len(self._offsets) < batch_size:
             raise SettingError(f"{path_imgrec} has {len(self._offsets)} images to read, less than a batch")
         self._file = recordio.MXRecordIO(path_imgrec, "r")
@@ -284,14 +288,20 @@ class ImageRecordInt8Iter(ImageRecordIter):
         super().__init__(*arguments, **{**options, "dtype": "int8"})
 
 
-def _part(records: str, index: str, part: int, parts: int) -> list[int]:
+def _part(records: str, index: str, chosen: Part) -> list[int]:
     """The offsets of one of equal parts: of the records by the index, or of the bytes of the file without one."""
+    part, parts, of_workers = chosen
     if index:
         indexed = recordio.MXIndexedRecordIO(index, records, "r")
         offsets = sorted(indexed.idx.values())
         indexed.close()
+        if of_workers:
+            return offsets[chosen.slice(len(offsets))]
         size = -(-len(offsets) // parts)
         return offsets[part * size : (part + 1) * size]
+    if of_workers:
+        offsets = list(recordio.record_offsets(records))
+        return offsets[chosen.slice(len(offsets))]
     size = -(-os.path.getsize(records) // parts)
     return [each for each in recordio.record_offsets(records) if part * size <= each < (part + 1) * size]
 

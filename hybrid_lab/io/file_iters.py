@@ -18,6 +18,7 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.diagnostics.switches import check_switches
+from hybrid_lab.io.parts import part_of
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 
@@ -207,7 +208,8 @@ class MNISTIter(_FileIter):
     """The images and labels of MNIST from two local IDX files, also compressed ones. Images are in [0, 1].
 
     flat : images as (batch, 784) instead of (batch, 1, 28, 28)
-    seed : of the order if shuffle; num_parts, part_index : read only one of equal parts
+    seed : of the order if shuffle
+    num_parts, part_index : read one of equal parts; by default this worker's, of those that have joined
     input_shape, data_shape, prefetch_buffer, silent : without an effect, as the shapes are in MXNet: `flat` decides
     """
 
@@ -220,8 +222,8 @@ class MNISTIter(_FileIter):
         flat: bool = False,
         seed: int = 0,
         silent: bool = False,
-        num_parts: int = 1,
-        part_index: int = 0,
+        num_parts: int | None = None,
+        part_index: int | None = None,
         input_shape: tuple[int, ...] | None = None,
         data_name: str = "data",
         label_name: str = "softmax_label",
@@ -230,8 +232,13 @@ class MNISTIter(_FileIter):
     ) -> None:
         check_switches("MNISTIter", shuffle=shuffle, flat=flat, silent=silent)
         images, labels = read_idx(image), read_idx(label)
-        size = len(images) // num_parts
-        part = slice(part_index * size, (part_index + 1) * size)
+        chosen = part_of(num_parts, part_index)
+        if not 0 <= chosen.number < chosen.parts:
+            raise SettingError(f"part_index {chosen.number} is not one of 0 to {chosen.parts - 1}")
+        size = len(images) // chosen.parts
+        part = slice(chosen.number * size, (chosen.number + 1) * size)
+        if chosen.of_workers:
+            part = chosen.slice(len(images))
         images, labels = images[part].astype("float32") / 256, labels[part].astype("float32")
         if len(images) != len(labels):
             raise HybridLabError(f"{image} has {len(images)} images, {label} has {len(labels)} labels")

@@ -11,6 +11,7 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.diagnostics.switches import check_switches
+from hybrid_lab.io.parts import part_of
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray.sparse import csr_matrix
@@ -26,7 +27,8 @@ class LibSVMIter(NDArrayIter, MXDataIter):
     are a csr array, too. Indices count from 0. The last batch is filled up with rows from the beginning.
 
     data_libsvm, label_libsvm : paths; data_shape, label_shape : (n,), of one row
-    num_parts, part_index : read only one of parts with almost equally many rows
+    num_parts, part_index : read only one of parts with almost equally many rows; by default this worker's, of those
+        that have joined
     prefetch_buffer : without effect, since the files are read at once
     Raises HybridLabError for a damaged file, with the line.
     """
@@ -39,8 +41,8 @@ class LibSVMIter(NDArrayIter, MXDataIter):
         label_shape: tuple[int, ...] = (1,),
         batch_size: int = 1,
         round_batch: bool = True,
-        num_parts: int = 1,
-        part_index: int = 0,
+        num_parts: int | None = None,
+        part_index: int | None = None,
         data_name: str = "data",
         label_name: str = "softmax_label",
         prefetch_buffer: int = 4,
@@ -48,6 +50,8 @@ class LibSVMIter(NDArrayIter, MXDataIter):
         check_switches("LibSVMIter", round_batch=round_batch)
         if not round_batch:
             raise SettingError("LibSVMIter always fills the last batch up: leave out round_batch=False")
+        chosen = part_of(num_parts, part_index)
+        part_index, num_parts = chosen.number, chosen.parts
         if num_parts < 1:
             raise SettingError(f"num_parts={num_parts} must be 1 or more")
         if not 0 <= part_index < num_parts:
@@ -63,6 +67,8 @@ class LibSVMIter(NDArrayIter, MXDataIter):
             if len(label) != len(data):
                 raise HybridLabError(f"{data_libsvm} has {len(data)} rows, {label_libsvm} has {len(label)}")
         part = slice(*(len(data) * end // num_parts for end in (part_index, part_index + 1)))
+        if chosen.of_workers:
+            part = chosen.slice(len(data))
         if part.start == part.stop:
             parts = f", too few for {num_parts} parts" if len(data) else ""
             raise HybridLabError(f"{os.fspath(data_libsvm)} has {len(data) or 'no'} rows{parts}")

@@ -13,7 +13,12 @@ import numpy
 from hybrid_lab.diagnostics import SettingError, ShapeError
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import lookup
+from hybrid_lab.provided import Provided
 from hybrid_lab.registry import table
+
+sum_over_workers: Provided[[str, Sequence[str], Sequence[numpy.ndarray]], list[numpy.ndarray]] = Provided(
+    "sum_over_workers"
+)
 
 Array = numpy.ndarray
 Names = Sequence[str] | None
@@ -107,7 +112,8 @@ class EvalMetric:
     kwargs : has_global_stats, and the settings that `get_config` shows
 
     A subclass defines `measure(label, pred)` on NumPy arrays, returning what to add to sum and count; or, as in MXNet,
-    overrides `update(labels, preds)`.
+    overrides `update(labels, preds)`. One whose value does not follow from sum and count overrides `totals` and
+    `of_totals`, too.
     """
 
     default_name: ClassVar[str]
@@ -191,8 +197,15 @@ class EvalMetric:
         """(name, value); nan before the first update."""
         return self.name, self.value(self.sum_metric, self.num_inst) if self.num_inst else math.nan
 
-    def get_global(self) -> tuple[Any, Any]:
-        """(name, value) since `reset`."""
+    def get_global(self, workers: bool = False) -> tuple[Any, Any]:
+        """(name, value) since `reset`.
+
+        workers : of what all workers of a training have counted (docs/distributed.md). Every worker calls it, with the
+            same metrics, outside of a training step; else WorkersDifferError
+        """
+        check_switches("get_global", workers=workers)
+        if workers:
+            return over_workers([self])[0]
         if not self._has_global_stats:
             return self.get()
         return self.name, self.value(self.global_sum_metric, self.global_num_inst) if self.global_num_inst else math.nan
@@ -201,9 +214,52 @@ class EvalMetric:
         """`get()` as a list of pairs."""
         return _pairs(*self.get())
 
-    def get_global_name_value(self) -> list[tuple[str, float]]:
+    def get_global_name_value(self, workers: bool = False) -> list[tuple[str, float]]:
         """`get_global()` as a list of pairs."""
-        return _pairs(*self.get_global())
+        return _pairs(*(self.get_global(workers=True) if workers else self.get_global()))
+
+    def totals(self) -> Array:
+        """What it has counted since `reset`, as float64 numbers that are summed over workers: of one shape, or a table
+        whose size may differ.
+        """
+        if type(self).get is not EvalMetric.get:
+            raise SettingError(
+                f"{type(self).__name__} computes its value in get(): define totals() and of_totals(), which give the "
+                "numbers that workers sum, and the value of their sums"
+            )
+        if not self._has_global_stats:
+            return numpy.array([self.sum_metric, self.num_inst], "float64")
+        return numpy.array([self.global_sum_metric, self.global_num_inst], "float64")
+
+    def of_totals(self, totals: Array) -> float:
+        """The value of what `totals` gives, or of sums of it; nan before the first update."""
+        total, count = map(float, totals)
+        return self.value(total, count) if count else math.nan
+
+
+def over_workers(metrics: Sequence[EvalMetric]) -> list[tuple[Any, Any]]:
+    """(name, value) of each metric for all workers together: one exchange, whose every worker must take part.
+
+    Raises WorkersDifferError where the workers have other metrics.
+    """
+    plain = [each for metric in metrics for each in _plain(metric)]
+    kinds = [f"{each.name} ({type(each).__name__})" for each in plain]
+    totals = sum_over_workers("metric", kinds, [each.totals() for each in plain])
+    pairs = {id(each): (each.name, each.of_totals(total)) for each, total in zip(plain, totals, strict=True)}
+    return [
+        _joined([[pairs[id(each)]] for each in _plain(metric)])
+        if isinstance(metric, CompositeEvalMetric)
+        else pairs[id(metric)]
+        for metric in metrics
+    ]
+
+
+def _plain(metric: EvalMetric) -> list[EvalMetric]:
+    return (
+        [each for part in metric.metrics for each in _plain(part)]
+        if isinstance(metric, CompositeEvalMetric)
+        else [metric]
+    )
 
 
 def _state_of(value: object) -> Any:
@@ -289,7 +345,9 @@ class CompositeEvalMetric(EvalMetric):
     def get(self) -> tuple[list[str], list[float]]:
         return _joined(metric.get_name_value() for metric in self.metrics)
 
-    def get_global(self) -> tuple[list[str], list[float]]:
+    def get_global(self, workers: bool = False) -> tuple[list[str], list[float]]:
+        if workers:
+            return super().get_global(workers)
         return _joined(metric.get_global_name_value() for metric in self.metrics)
 
     def get_config(self) -> dict[str, Any]:

@@ -100,6 +100,14 @@ class _TwoClasses(EvalMetric):
         self.sum_metric = self.score(self._counts) * self.num_inst
         self.global_sum_metric = self.score(self._global_counts) * self.global_num_inst
 
+    def totals(self) -> Array:
+        return super().totals() if self.average == "macro" else self._global_counts.copy()
+
+    def of_totals(self, totals: Array) -> float:
+        if self.average == "macro":
+            return super().of_totals(totals)
+        return self.score(totals) if totals.any() else math.nan
+
     def reset(self) -> None:
         self._global_counts[:] = 0
         super().reset()
@@ -170,6 +178,12 @@ class PCC(PlainMetric):
         self.global_num_inst += 1
         self.sum_metric = _correlation(self._table) * self.num_inst
         self.global_sum_metric = _correlation(self._global_table) * self.global_num_inst
+
+    def totals(self) -> Array:
+        return self._global_table
+
+    def of_totals(self, totals: Array) -> float:
+        return _correlation(totals) if totals.size else math.nan
 
 
 def _confusion(chosen: Array, truth: Array) -> Array:

@@ -93,6 +93,12 @@ class PearsonCorrelation(EvalMetric):
             self.sum_metric = self._local.correlation * self.num_inst
             self.global_sum_metric = self._global.correlation * self.global_num_inst
 
+    def totals(self) -> Array:
+        return super().totals() if self.average == "macro" else self._global.sums()
+
+    def of_totals(self, totals: Array) -> float:
+        return super().of_totals(totals) if self.average == "macro" else Spread.of(totals).correlation
+
     def reset(self) -> None:
         self._global = Spread()
         super().reset()
@@ -119,6 +125,21 @@ class Spread:
         self.products += (pair - mean) @ (pair - mean).T + apart @ apart.T * (self.count * n / total)
         self.mean += apart * (n / total)
         self.count = total
+
+    def sums(self) -> Array:
+        """The count, the sums, and the sums of products."""
+        products = self.products + self.count * self.mean @ self.mean.T
+        return numpy.concatenate([[self.count], self.count * self.mean[:, 0], products.reshape(-1)])
+
+    @staticmethod
+    def of(sums: Array) -> Spread:
+        """The Spread with these `sums`."""
+        spread = Spread()
+        spread.count = int(sums[0])
+        if spread.count:
+            spread.mean = sums[1:3].reshape(2, 1) / spread.count
+            spread.products = sums[3:].reshape(2, 2) - spread.count * spread.mean @ spread.mean.T
+        return spread
 
     @property
     def correlation(self) -> float:

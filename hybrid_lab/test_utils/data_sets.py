@@ -38,12 +38,12 @@ def get_mnist() -> dict[str, np.ndarray]:
 
 
 def get_mnist_iterator(
-    batch_size: int, input_shape: tuple[int, ...], num_parts: int = 1, part_index: int = 0
+    batch_size: int, input_shape: tuple[int, ...], num_parts: int | None = None, part_index: int | None = None
 ) -> tuple[MNISTIter, MNISTIter]:
     """Iterators over MNIST for training (shuffled) and for testing, from the files of `get_mnist`.
 
     input_shape : three sizes for images (batch, 1, 28, 28), else rows (batch, 784)
-    num_parts, part_index : read only one of equal parts
+    num_parts, part_index : read one of equal parts; by default this worker's, of those that have joined
     """
 
     def iterate(part: str, shuffle: bool) -> MNISTIter:

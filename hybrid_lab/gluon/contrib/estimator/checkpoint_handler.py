@@ -119,7 +119,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     def _save_best(self, estimator: Estimator) -> None:
         if self._comparison is None or self.monitor is None:
             return
-        value, name = of_metrics.value_of(self.monitor), self.monitor.name
+        value, name = of_metrics.value_of(self.monitor, estimator.trainer), self.monitor.name
         if math.isnan(value):
             warnings.warn(
                 f"CheckpointHandler: {name} was not updated, so that nothing is saved as the best; monitor one of "

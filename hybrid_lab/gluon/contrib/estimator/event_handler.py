@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab.gluon.access import num_workers
 from hybrid_lab.gluon.data import DataLoader
 from hybrid_lab.metric import CompositeEvalMetric, EvalMetric
 from hybrid_lab.metric import Loss as LossMetric
@@ -17,6 +18,8 @@ from .checkpoint_handler import CheckpointHandler
 from .events import BatchBegin, BatchEnd, EpochBegin, EpochEnd, EventHandler, TrainBegin, TrainEnd
 
 if TYPE_CHECKING:
+    from hybrid_lab.gluon.trainer import Trainer
+
     from .estimator import Estimator
 
 __all__ = [
@@ -140,8 +143,10 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         self.log_interval_time = 0.0
         self.train_start = self.epoch_start = self.batch_start = time.time()
 
-    def _values(self) -> str:
-        return ", ".join(f"{metric.name}: {of_metrics.value_of(metric):.4f}" for metric in self.metrics)
+    def _values(self, trainer: Trainer | None = None) -> str:
+        """trainer : for the values of all its workers; without it, those of this one"""
+        values = of_metrics.values_of(self.metrics, trainer)
+        return ", ".join(f"{metric.name}: {value:.4f}" for metric, value in zip(self.metrics, values, strict=True))
 
     def train_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
         self._reset()
@@ -156,7 +161,8 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
     def train_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
         seconds = time.time() - self.train_start
         estimator.logger.info(
-            f"Train finished using total {seconds:.0f}s with {self.current_epoch} epochs. {self._values()}"
+            f"Train finished using total {seconds:.0f}s with {self.current_epoch} epochs. "
+            f"{self._values(estimator.trainer)}"
         )
 
     def epoch_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
@@ -169,7 +175,9 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
 
     def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
         seconds = time.time() - self.epoch_start
-        estimator.logger.info(f"[Epoch {self.current_epoch}] Finished in {seconds:.3f}s, {self._values()}")
+        estimator.logger.info(
+            f"[Epoch {self.current_epoch}] Finished in {seconds:.3f}s, {self._values(estimator.trainer)}"
+        )
         self.current_epoch += 1
         self.batch_index = 0
 
@@ -222,7 +230,7 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
         self._reset()
 
     def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> bool:
-        value = of_metrics.value_of(self.monitor)
+        value = of_metrics.value_of(self.monitor, estimator.trainer)
         if math.isnan(value):
             warnings.warn(
                 f"EarlyStoppingHandler: {self.monitor.name} was not updated; monitor one of estimator.train_metrics "
@@ -254,4 +262,5 @@ class GradientUpdateHandler(BatchEnd):
     def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
         loss = kwargs["loss"]
         parts = loss if isinstance(loss, list) else [loss]
-        estimator.trainer.step(sum(part.shape[0] for part in parts))
+        samples = sum(part.shape[0] for part in parts)
+        estimator.trainer.step(samples * num_workers(estimator.trainer))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from hybrid_lab.gluon.access import num_workers
 from hybrid_lab.gluon.loss import Loss, SoftmaxCrossEntropyLoss
+from hybrid_lab.gluon.trainer import Trainer
 from hybrid_lab.metric import Accuracy, CompositeEvalMetric, EvalMetric
+from hybrid_lab.metric.base import over_workers
 
 from .events import EventHandler
 
@@ -45,10 +48,19 @@ def refuse_unknown(handler: EventHandler, known: Iterable[EvalMetric]) -> None:
                 )
 
 
-def value_of(metric: EvalMetric) -> float:
-    """The value of a plain metric now; NaN before its first update."""
-    value = metric.get()[1]
-    return float(value)
+def value_of(metric: EvalMetric, trainer: Trainer | None = None) -> float:
+    """The value of a plain metric now; NaN before its first update. trainer : as for `values_of`"""
+    return values_of([metric], trainer)[0]
+
+
+def values_of(metrics: Sequence[EvalMetric], trainer: Trainer | None = None) -> list[float]:
+    """The values of plain metrics now.
+
+    trainer : where it trains with other workers, the values are those of all workers, who call it together
+    """
+    if metrics and trainer is not None and num_workers(trainer) > 1:
+        return [float(value) for _, value in over_workers(metrics)]
+    return [float(metric.get()[1]) for metric in metrics]
 
 
 class Comparison:
