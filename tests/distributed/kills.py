@@ -70,7 +70,7 @@ def main() -> int:
                 each.wait()
             if left:
                 problems.append(f"left after {PATIENCE:g} s: {left}")
-            resumed = results(size, body(work / "points"), work)
+            resumed = results(size, body(work / "points"), work, timeout=600)
             for (values, _), (expected, _) in zip(resumed, whole, strict=True):
                 if not all(np.array_equal(values[name], expected[name]) for name in expected):
                     problems.append("the resumed training ended with other values")
