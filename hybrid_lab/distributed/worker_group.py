@@ -352,7 +352,7 @@ def _backend(place: Place) -> str:
     if not torch.cuda.is_available():
         return "gloo"
     if place.local_rank < torch.cuda.device_count():
-        torch.cuda.set_device(place.local_rank)
+        torch.cuda.set_device(place.local_rank)  # which is gpu(0) of this process from now on
     return "cpu:gloo,cuda:nccl"
 
 

@@ -174,7 +174,7 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
         raise EngineUnavailable("Triton's interpreter stands in for gpu(0): there is no GPU memory to report")
     import torch
 
-    return torch.cuda.mem_get_info(device_id)
+    return torch.cuda.mem_get_info(availability.card(device_id))
 
 
 def device_of(ctx: Context) -> Any:
@@ -185,7 +185,7 @@ def device_of(ctx: Context) -> Any:
         return availability.torch_device()
     import torch
 
-    return torch.device("cuda", ctx.device_id)
+    return torch.device("cuda", availability.card(ctx.device_id))
 
 
 def require(ctx: Context) -> None:

@@ -180,3 +180,36 @@ def test_another_value_of_the_variable_is_told_wherever_the_engine_is_asked_for(
     assert found["default engine"] == f"none: {message}" and message in found["engine triton"]
     monkeypatch.delenv("HYBRID_LAB_TRITON")
     assert "default engine" not in {item.name for item in environment._engines()}
+
+
+@pytest.fixture
+def second_of_three(monkeypatch):
+    """A process that has called torch.cuda.set_device(1), on a machine with three GPUs."""
+    cached = (availability.device_index, availability.torch_device)
+    for function in cached:
+        function.cache_clear()
+    monkeypatch.setattr(availability, "device", lambda: availability.Device("sm90", "cuda", False))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    yield
+    for function in cached:
+        function.cache_clear()
+
+
+def test_the_gpu_of_a_process_is_the_one_that_torch_has_for_current(monkeypatch, second_of_three):
+    assert availability.torch_device() == torch.device("cuda", 1)
+    assert [availability.card(number) for number in range(3)] == [1, 0, 2]
+    for number, index in ((0, 1), (1, 0)):
+        assert context.device_of(context.gpu(number)) == torch.device("cuda", index)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=5, device_index=1))
+    assert availability.current_stream() == 5
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=5, device_index=2))
+    with pytest.raises(EngineError, match="computes on GPU 1 .* and GPU 2 is torch's current one now"):
+        availability.current_stream()
+
+
+def test_where_nobody_has_chosen_a_gpu_it_is_the_first(monkeypatch):
+    availability.device_index.cache_clear()
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    assert availability.device_index() == 0
+    availability.device_index.cache_clear()

@@ -13,7 +13,7 @@ import torch
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.engines.launches import launches
-from hybrid_lab.engines.triton.run import capture
+from hybrid_lab.engines.triton.run import availability, capture
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
 from tests.triton_device import ON_GPU, use_triton
@@ -278,3 +278,16 @@ def test_the_interpreter_says_that_it_captures_nothing():
     net.hybridize(static_shape=True)
     net(nd.ones((1, 3)))
     assert "Triton's interpreter has no captured launches" in str(mx.explain(net))
+
+
+def test_replays_on_two_streams_are_in_order(monkeypatch):
+    """They read and write the same memory."""
+    waited, streams = [], [7, 7, 0, 0, 7]
+    monkeypatch.setattr(availability, "device", lambda: availability.Device("sm90", "cuda", False))
+    monkeypatch.setattr(availability, "current_stream", lambda: streams.pop(0))
+    monkeypatch.setattr(capture, "wait_for", waited.append)
+    captured = capture._Capturing.__new__(capture._Capturing)
+    captured._last = None
+    while streams:
+        captured._in_order()
+    assert waited == [None, 7, 0]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -480,7 +481,7 @@ def compiled(monkeypatch):
     monkeypatch.setattr(availability, "device", lambda: availability.Device("sm90", "cpu", False))
     monkeypatch.setattr(kernel, "device", lambda: availability.Device("sm90", "cpu", False))
     monkeypatch.setattr(compiling, "load", load)
-    monkeypatch.setattr(internals, "current_stream", lambda: 77)
+    monkeypatch.setattr(internals, "current_stream", lambda: SimpleNamespace(cuda_stream=77, device_index=0))
     monkeypatch.setattr(engine, "_prepare", lambda sources: None)
     return found
 
@@ -497,3 +498,55 @@ def test_handles_are_launched_with_addresses_and_numbers(compiled):
     block = exp.source.blocks["BLOCK"]
     line = f"launch(1, 1, 1, stream, k_exp, metadata, None, None, None, p_x_x0, p_t0, 15, {block})"
     assert line in executable.report.program
+
+
+class Stream:
+    """Stands for a stream of torch; notes what it waits for."""
+
+    device_index = 0
+
+    def __init__(self, cuda_stream):
+        self.cuda_stream, self.waits = cuda_stream, []
+
+    def record_event(self):
+        return f"event of {self.cuda_stream}"
+
+    def wait_event(self, event):
+        self.waits.append(event)
+
+
+@pytest.fixture
+def streams(compiled, monkeypatch):
+    """Two streams, of which the last of the list is torch's current one."""
+    found = [Stream(7), Stream(0), Stream(7)]
+    monkeypatch.setattr(internals, "current_stream", lambda: found[-1])
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: found[-1])
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda stream, device: Stream(stream))
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: Stream(0))
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: recorded.append(stream))
+    recorded = []
+    return found, recorded
+
+
+def test_an_arena_that_goes_to_another_stream_is_waited_for(streams):
+    (first, second, _), recorded = streams
+    arrays, expected, executable = both(lambda F, x: F.sort(F.exp(x), axis=1) * 2.0, (3, 5))
+    given = tensors(arrays)
+    for current, waits in [(first, []), (first, []), (second, ["event of 7"]), (second, []), (first, ["event of 0"])]:
+        streams[0][-1] = current
+        first.waits, second.waits = [], []
+        close(executable.run(given, (0, 0)), expected)
+        assert current.waits == waits
+    assert recorded == [second, first], "torch keeps the memory for the other stream, too"
+
+
+def test_a_capture_waits_for_nothing(streams, monkeypatch):
+    (first, second, _), recorded = streams
+    arrays, _, executable = both(lambda F, x: F.sort(F.exp(x), axis=1) * 2.0, (3, 5))
+    streams[0][-1] = first
+    executable.run(tensors(arrays), (0, 0))
+    streams[0][-1] = second
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    executable.run(tensors(arrays), (0, 0))
+    assert not second.waits and not recorded

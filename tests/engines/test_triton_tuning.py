@@ -2,6 +2,8 @@
 clock.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -41,11 +43,11 @@ def interpreter(monkeypatch, tmp_path):
 class Bench:
     """The interpreter as a device: every candidate runs, and `times` says what the clock shows, one after the other.
 
-    target : a chip, for its candidates; broken : by position, what does not compile
+    target, chip : for its candidates, and for what it finds; broken : by position, what does not compile
     """
 
     def __init__(self, times=(), target="sm90", broken=()):
-        self.times, self.target, self.broken = list(times), target, dict(broken)
+        self.times, self.target, self.chip, self.broken = list(times), target, target, dict(broken)
         self.asked = 0
 
     def prepare(self, sources):
@@ -124,6 +126,16 @@ def test_the_fastest_is_kept_and_used_from_then_on(monkeypatch):
     # Of other chips and other kernels nothing is known.
     monkeypatch.setattr(availability, "device", lambda: availability.Device("sm80", "cpu", True))
     assert tuning.chosen(group, kernels) == kernels
+
+
+def test_chips_of_one_architecture_have_choices_of_their_own(monkeypatch):
+    properties = SimpleNamespace(name="NVIDIA H200", multi_processor_count=132)
+    monkeypatch.setattr(availability, "device", lambda: availability.Device("sm90", "cuda", False))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
+    assert availability.chip() == "sm90, NVIDIA H200, 132 processors"
+    key = choices.key_of(the_group(dense())[1], availability.chip())
+    properties.multi_processor_count = 114
+    assert choices.key_of(the_group(dense())[1], availability.chip()) != key
 
 
 def the_group(graph):

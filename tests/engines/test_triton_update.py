@@ -1,6 +1,7 @@
 """Updates on the device: one launch for all weights of one dtype, with the numbers of the host's update."""
 
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -219,7 +220,7 @@ def test_a_launch_on_a_gpu_takes_three_tables(monkeypatch):
     monkeypatch.setattr(availability, "device", lambda: device)
     monkeypatch.setattr(kernel, "device", lambda: device)
     monkeypatch.setattr(compiling, "load", lambda source: handle)
-    monkeypatch.setattr(internals, "current_stream", lambda: 77)
+    monkeypatch.setattr(internals, "current_stream", lambda: SimpleNamespace(cuda_stream=77, device_index=0))
     step = made([("lr",)], [0, 0], [torch.zeros(1024), torch.zeros(2049)])
     step()
     step()

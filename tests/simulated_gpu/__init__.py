@@ -187,7 +187,7 @@ class SimulatedGpu:
             name=f"simulated {self.target}", major=major, minor=minor, gcnArchName=f"{self.target}:sramecc+:xnack-",
             total_memory=8 << 30, multi_processor_count=132, L2_cache_size=50 << 20, warp_size=32,
         )  # fmt: skip
-        stream = SimpleNamespace(cuda_stream=STREAM)
+        stream = SimpleNamespace(cuda_stream=STREAM, device_index=0)
         seen = {
             "is_available": lambda: True,
             "is_initialized": lambda: True,

@@ -35,6 +35,7 @@ class Arena:
     frame : the arrays of the program that runs in it, each at its place
     backward_frame : the arrays of the backward of that program; None before its first run
     frames : the arrays of all programs that have run in it
+    stream : of a device, on which the last of them was launched
 
     `arena.scratch(start)` is the arena with all temporary memory from byte `start` on free again; `arena(shape, dtype)`
     takes a piece of it. What does not fit is allocated, and `peak` says how large an arena would have been enough.
@@ -42,11 +43,12 @@ class Arena:
 
     __slots__ = (
         *("__weakref__", "_first", "_start", "_top", "backward_frame", "frame", "frames", "memory", "nbytes"),
-        "peak",
+        *("peak", "stream"),
     )
 
     def __init__(self, memory: np.ndarray):
         self.memory, self.nbytes, self.peak = memory, int(memory.nbytes), 0
+        self.stream: int | None = None
         self.frame: Frame = ()
         self.backward_frame: Frame | None = None
         self.frames: weakref.WeakKeyDictionary[Frames, Frame] = weakref.WeakKeyDictionary()

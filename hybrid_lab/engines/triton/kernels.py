@@ -197,7 +197,7 @@ def measured(source: KernelSource, runs: int = 20) -> float:
     where = availability.torch_device()
     values = (*source.inputs, *source.outputs)
     arrays = [torch.zeros(value.shape, dtype=torch_dtype(value.dtype), device=where) for value in values]
-    launch, stream = Kernel(source).bound(arrays), internals.current_stream()
+    launch, stream = Kernel(source).bound(arrays), availability.current_stream()
     times = []
     for _ in range(runs + 3):
         start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

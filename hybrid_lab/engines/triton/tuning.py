@@ -84,14 +84,14 @@ class TunedKernel:
 
 
 class GpuBench:
-    """This machine's GPU, where candidates run and are timed. target : the chip's name"""
+    """This machine's GPU, where candidates run and are timed. target : its architecture; chip : the choices' key"""
 
     def __init__(self) -> None:
         if (missing := availability.missing()) is not None:
             raise EngineUnavailable(f"tuning measures on a GPU: {missing}")
         if availability.interpreting():
             raise EngineUnavailable("tuning measures on a GPU; times of Triton's interpreter say nothing")
-        self.target = availability.device().name
+        self.target, self.chip = availability.device().name, availability.chip()
         self._flush = memory.empty((FLUSH,), memory.torch_dtype("uint8"), availability.torch_device())
 
     def prepare(self, sources: Sequence[KernelSource]) -> dict[int, str]:
@@ -137,7 +137,7 @@ def chosen(group: Region, kernels: Sequence[KernelSource]) -> Form:
     """The kernels of a group with the tiles that tuning found fastest; the given kernels if they were not tuned."""
     if not kernels or choices.is_empty() or not _is_tunable(kernels):
         return tuple(kernels)
-    choice = choices.recall(choices.key_of(kernels, availability.device().name))
+    choice = choices.recall(choices.key_of(kernels, availability.chip()))
     return tuple(kernels) if choice is None else _form(choice, group, kernels)
 
 
@@ -148,7 +148,7 @@ def chosen_by_vendor(group: Region, precision: str) -> Form:
     """
     if not choices.is_empty() and is_product(group.nodes[-1]):
         kernels = write_kernels(group, precision=precision)
-        choice = choices.recall(choices.key_of(kernels, availability.device().name))
+        choice = choices.recall(choices.key_of(kernels, availability.chip()))
         if choice is not None and choice.way != VENDOR:
             return _form(choice, group, kernels)
     return (by_vendor(group, precision),)
@@ -200,7 +200,7 @@ def tune(
         }
         for group, kernels in written.items():
             if _is_tunable(kernels):
-                groups.setdefault(choices.key_of(kernels, bench.target), (group, kernels))
+                groups.setdefault(choices.key_of(kernels, bench.chip), (group, kernels))
     known = {key: choices.recall(key) for key in groups}
     waiting = [key for key in groups if again or known[key] is None]
     candidates = {key: candidates_of(*groups[key], bench.target) for key in waiting}
@@ -362,7 +362,7 @@ def _bound(form: Form, arrays: Mapping[Value, object]) -> tuple[dict[Value, Any]
     interpreted = availability.device().interpreted
 
     def run() -> None:
-        stream = 0 if interpreted else internals.current_stream()
+        stream = 0 if interpreted else availability.current_stream()
         for launch in launches:
             launch(stream)
 

@@ -300,8 +300,8 @@ def bound_launch(
     return launch_on
 
 
-def current_stream() -> int:
-    """The address of the stream that torch launches on now."""
+def current_stream() -> Any:
+    """The stream that torch launches on now, of its current GPU: `cuda_stream` is its address."""
     import torch
 
-    return torch.cuda.current_stream().cuda_stream
+    return torch.cuda.current_stream()

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.libraries import import_library
+from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.build.internals import interpret
 from hybrid_lab.engines.triton.build.targets import names, supported
 from hybrid_lab.logger import logger
@@ -167,11 +169,39 @@ def two_tritons(distributions: Mapping[str, str]) -> str:
     )
 
 
-def device_name() -> str:
-    """ "gfx1100" or "sm90" of the first GPU that torch reaches."""
+@functools.lru_cache
+def device_index() -> int:
+    """torch's number of the GPU that this process computes on: the one that was current (torch.cuda.set_device) when
+    it was first asked for. A worker's is the one with its local rank.
+    """
     import torch
 
-    properties = torch.cuda.get_device_properties(0)
+    # Without a context on a GPU nobody has chosen one, and asking would make a context on the first.
+    return int(torch.cuda.current_device()) if torch.cuda.is_initialized() else 0
+
+
+def card(number: int) -> int:
+    """torch's number of `gpu(number)`: 0 is the GPU of this process, the others follow in torch's order."""
+    own = device_index()
+    return own if number == 0 else number - 1 if number <= own else number
+
+
+def current_stream() -> int:
+    """The address of torch's current stream. Raises EngineError where another GPU has become the current one."""
+    stream = internals.current_stream()
+    if stream.device_index != device_index():
+        raise EngineError(
+            f"this process computes on GPU {device_index()} of the machine, and GPU {stream.device_index} is torch's "
+            "current one now. Call torch.cuda.set_device before the first array is made on mx.gpu(0), and leave it"
+        )
+    return int(stream.cuda_stream)
+
+
+def device_name() -> str:
+    """ "gfx1100" or "sm90" of the GPU that this process computes on."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(device_index())
     if torch.version.hip:
         return str(properties.gcnArchName).split(":")[0]
     return f"sm{properties.major}{properties.minor}"
@@ -191,7 +221,19 @@ def torch_device() -> Any:
     """torch's name of the device's memory. The interpreter's is on the CPU, apart from the host's arrays."""
     import torch
 
-    return torch.device(device().torch, 0) if device().torch != "cpu" else torch.device("cpu")
+    return torch.device(device().torch, device_index()) if device().torch != "cpu" else torch.device("cpu")
+
+
+def chip() -> str:
+    """The device with what its vendor calls it and how many processors it has, in which chips of one architecture
+    differ: what was measured on one holds for no other.
+    """
+    if device().interpreted:
+        return device().name
+    import torch
+
+    properties = torch.cuda.get_device_properties(device_index())
+    return f"{device().name}, {properties.name}, {properties.multi_processor_count} processors"
 
 
 def has_cudnn() -> bool:

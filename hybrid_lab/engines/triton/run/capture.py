@@ -32,6 +32,7 @@ from hybrid_lab.engines.planned.build import Later, write
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.addresses import ALIGNED
+from hybrid_lab.engines.triton.run.arena import wait_for
 from hybrid_lab.engines.triton.run.program import DeviceWriter
 from hybrid_lab.engines.triton.run.steps import KernelOperator, on_torch
 from hybrid_lab.engines.triton.run.vendor import VendorKernel
@@ -159,12 +160,20 @@ class _Capturing:
         self._capture_launches = recorder()
         self._alike = is_near if any(map(calls_vendor, graphs)) else same_bits
         self._calls = self._captures = 0
+        self._last: int | None = None  # the stream of the last replay
         self._forget()
         self.reason = next(filter(None, map(obstacle, graphs)), "")
         if self._capture_launches is None:
             self.reason = self.reason or "Triton's interpreter has no captured launches"
         if self.reason:
             self._report.notes.append(f"launches are not captured: {self.reason}")
+
+    def _in_order(self) -> None:
+        """Let this replay wait for the one before, which may have been on another stream: they have one memory."""
+        if not availability.device().interpreted:
+            before, self._last = self._last, availability.current_stream()
+            if before != self._last:
+                wait_for(before)
 
     def _forget(self) -> None:
         """Drop what was captured, with its memory."""
@@ -222,6 +231,7 @@ class CapturedRun(_Capturing):
             return self._plain(inputs, rng)
         with self._lock:
             if self._replay is not None and self._steady.serves(inputs):
+                self._in_order()
                 self._steady.fill(inputs)
                 self._replay()
                 return _replayed(self._outputs)
@@ -286,6 +296,7 @@ class CapturedTraining(_Capturing, Training):
             if self.busy:
                 return self._inner.begin(inputs, rng)
             if self._replay is not None and self._steady.serves(inputs):
+                self._in_order()
                 self._steady.fill(inputs)
                 self._replay()
                 outputs = _replayed(self._outputs)
@@ -341,6 +352,7 @@ class CapturedTraining(_Capturing, Training):
         if self._backward is None or addresses != self._places:
             self._moves += self._backward is not None
             return self._capture_backward(operands, rng, places, addresses)
+        self._in_order()
         for (kind, _), place, tensor in zip(self._sources, self._operands, operands, strict=True):
             if kind == "head":
                 place.copy_(tensor)

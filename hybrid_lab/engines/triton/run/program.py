@@ -20,7 +20,7 @@ from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.addresses import ALIGNED, is_aligned
-from hybrid_lab.engines.triton.run.arena import POOL, constant
+from hybrid_lab.engines.triton.run.arena import POOL, constant, follow
 from hybrid_lab.engines.triton.run.calls import Place
 from hybrid_lab.engines.triton.run.kernel import Kernel, signed
 from hybrid_lab.engines.triton.run.steps import HostStep, KernelOperator, TorchStep, on_torch
@@ -55,7 +55,8 @@ class DeviceWriter(Writer):
             "empty": lambda shape, dtype: memory.empty(shape, dtype, device),
             "array": lambda tensor: tensor.clone(),
             "signed": signed,
-            "current_stream": internals.current_stream,
+            "current_stream": availability.current_stream,
+            "follow": follow,
             "launches": launches,
             "stream": None,
         }
@@ -83,9 +84,12 @@ class DeviceWriter(Writer):
 
     def _memory(self) -> tuple[list[str], list[str]]:
         take, give = super()._memory()
+        if self.direct and (self._launches or self.fixed):
+            take = ["stream = current_stream()", *take]
+        if self.direct and self.fixed:
+            take += ["if arena.stream != stream:", "    follow(arena, stream)"]
         if self._launches:
-            stream = ["stream = current_stream()"] * self.direct
-            take = [f"launches.kernels += {self._launches}", *stream, *take]
+            take = [f"launches.kernels += {self._launches}", *take]
         if self._calls:
             take = [f"launches.vendor += {self._calls}", *take]
         return take, give

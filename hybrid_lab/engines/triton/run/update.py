@@ -20,7 +20,6 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.launches import launches
-from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.support import refusal
@@ -260,7 +259,7 @@ class DeviceStep:
     def __call__(self) -> None:
         """Make the step, on torch's current stream."""
         if self._launch is not None:
-            self._launch(0 if availability.device().interpreted else internals.current_stream())
+            self._launch(0 if availability.device().interpreted else availability.current_stream())
             launches.kernels += 1
 
 
