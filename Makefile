@@ -121,9 +121,7 @@ install: $(STAMPS)/install $(STAMPS)/build
 
 lab: install
 	@echo 'Starting JupyterLab; Ctrl+C ends it.'
-	@$(BIN)/jupyter lab --log-level=WARN --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/01_tutorial.ipynb \
-	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.news_url=None \
-	  $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
+	@$(BIN)/hybrid-lab lab --log-level=WARN --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/01_tutorial.ipynb $(ARGS)
 
 notebooks: install
 	$(PY) scripts/run_notebooks.py --timeout $(NOTEBOOK_TIMEOUT) $(ARGS)

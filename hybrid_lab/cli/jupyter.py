@@ -16,6 +16,9 @@ FIRST_NOTEBOOK = "01_tutorial.ipynb"
 DEFAULT_FOLDER = "hybrid-lab-tutorial"
 #: JupyterLab asks pypi.org for its newest version, and offers to read news. Later options of the user's replace these.
 QUIET = ("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None")
+#: Defaults of JupyterLab's settings: whatever the server is told, the page asks whether it may read news until the
+#: setting says so. What a user has set wins.
+SETTINGS = Path(__file__).parent / "jupyter_config"
 
 
 def add_commands(commands: Commands) -> None:
@@ -102,7 +105,9 @@ def open_lab(options: list[str], folder: Path | None = None) -> int:
     if hasattr(os, "geteuid") and os.geteuid() == 0 and "--allow-root" not in options:
         # In a container root is the only user there is, and JupyterLab would refuse to start.
         options = ["--allow-root", *options]
-    process = subprocess.Popen([sys.executable, "-m", "jupyterlab", *QUIET, *options], cwd=folder)
+    places = filter(None, (os.environ.get("JUPYTER_CONFIG_PATH"), str(SETTINGS)))
+    environment = os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(places)}
+    process = subprocess.Popen([sys.executable, "-m", "jupyterlab", *QUIET, *options], cwd=folder, env=environment)
     while True:
         try:
             return process.wait()

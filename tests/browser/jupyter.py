@@ -94,8 +94,12 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 @contextmanager
-def serve(home: Path) -> Iterator[Server]:
-    """Start a server in `home`, and end it afterwards."""
+def serve(home: Path, program: Sequence[str] = ("jupyterlab",), answered: bool = True) -> Iterator[Server]:
+    """Start a server in `home`, and end it afterwards.
+
+    program : the Python module to run, and its arguments; answered : whether JupyterLab's question about news was
+        answered before
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -104,10 +108,11 @@ def serve(home: Path) -> Iterator[Server]:
     environment = _environment(home)
     settings = home / "settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
-    quiet = {"fetchNews": "false", "checkForUpdates": False}  # no question about news on top of the page
-    (settings / "notification.jupyterlab-settings").write_text(json.dumps(quiet))
+    if answered:
+        quiet = {"fetchNews": "false", "checkForUpdates": False}  # no question about news on top of the page
+        (settings / "notification.jupyterlab-settings").write_text(json.dumps(quiet))
     command = [
-        *(PYTHON, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--ServerApp.port_retries=0"),
+        *(PYTHON, "-m", *program, "--no-browser", "--allow-root", f"--port={port}", "--ServerApp.port_retries=0"),
         *(f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True"),
         "--JupyterNotebookApp.expose_app_in_browser=True",
     ]

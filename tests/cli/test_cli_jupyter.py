@@ -1,5 +1,7 @@
 """`hybrid-lab tutorial` copies without destroying a user's work, and hands other options to JupyterLab."""
 
+import os
+
 import pytest
 
 from hybrid_lab.cli import jupyter, main
@@ -53,19 +55,34 @@ def test_other_options_go_to_jupyterlab(shipped, tmp_path, opened):
     assert folder.name == "hybrid-lab-tutorial"
 
 
-def test_jupyterlab_is_started_without_its_requests_to_the_network(monkeypatch):
+def test_jupyterlab_is_started_without_its_requests_to_the_network(monkeypatch, tmp_path):
     pytest.importorskip("jupyterlab")
     from jupyterlab import NeverCheckForUpdate
     from jupyterlab.labapp import LabApp
 
     commands = []
-    monkeypatch.setattr(jupyter.subprocess, "Popen", lambda command, cwd: commands.append(command) or Ended())
+    environments = []
+    monkeypatch.setattr(
+        jupyter.subprocess,
+        "Popen",
+        lambda command, cwd, env: commands.append(command) or environments.append(env) or Ended(),
+    )
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/of/mine")
     assert main(["lab", "--port", "8899"]) == 0
     ((*_, quiet_updates, quiet_news),) = [commands[0][3:5]]
     app = LabApp()
     app.parse_command_line([quiet_updates, quiet_news])
     assert app.check_for_updates_class is NeverCheckForUpdate and app.news_url is None
     assert commands[0][-2:] == ["--port", "8899"]
+
+    # The page asks about news unless its settings say no; they are JupyterLab's own defaults, and the user's come first.
+    from jupyterlab_server.settings_utils import _get_overrides
+
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", environments[0]["JUPYTER_CONFIG_PATH"])
+    overrides, error = _get_overrides(str(tmp_path))
+    assert not error
+    assert overrides["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
+    assert environments[0]["JUPYTER_CONFIG_PATH"].split(os.pathsep)[0] == "/of/mine"
 
 
 class Ended:
