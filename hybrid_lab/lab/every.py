@@ -150,7 +150,7 @@ def save_all(
             os.makedirs(folder, exist_ok=True)
     for name, net, entry in _models(models):
         path = _file(name, entry, folder)
-        left_out = entry.facts.left_out if entry is not None else ""
+        left_out = entry.left_out if entry is not None else ""
         if left_out:
             rows.append(EveryRow(name, class_name(net), "", f"left out: {left_out}", False))
             continue
@@ -198,8 +198,10 @@ def reload_all(
     loaded: list[tuple[EveryRow, LiveModel | None, Block, Path, Snapshot, Path | None]] = []
     for name, net, entry in _models(models):
         path = _file(name, entry, folder)
+        if entry is not None and entry.is_saved_elsewhere:
+            continue
         if not path.exists():
-            if entry is None or not entry.facts.left_out:
+            if entry is None or not entry.left_out:
                 rows.append(EveryRow(name, class_name(net), os.fspath(path), "left out: there is no such file", False))
             continue
         before = None if entry is None else entry.file

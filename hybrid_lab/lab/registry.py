@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -17,20 +17,33 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.loss import Loss
-from hybrid_lab.insight.states import blocks_below, class_name
+from hybrid_lab.insight.states import block_state, blocks_below, class_name
 from hybrid_lab.lab import files
 from hybrid_lab.lab.autosaves import autosave_data
 from hybrid_lab.lab.diagnostics import LintKey, failures, kinds_of
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.groups import Group, held_blocks
+from hybrid_lab.lab.groups import Group
 from hybrid_lab.lab.messages.findings import Diagnostic
-from hybrid_lab.lab.messages.models import Model, Saving
+from hybrid_lab.lab.messages.models import FailedBlock, Model, Saving
+from hybrid_lab.lab.naming import Names, also, names_in
 from hybrid_lab.lab.rows import Rows
 from hybrid_lab.lab.unbound import Unbound
 from hybrid_lab.lab.undo import Undo
 
 IN_A_FUNCTION = "in a function"
+IN_A_VIEW = "in a view"
 _OF_OTHERS = "its Blocks have variables of their own"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model of the namespace. name, held, also, saved_with : see LiveModel"""
+
+    name: str
+    block: Block
+    held: str = ""
+    also: str = ""
+    saved_with: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,7 +64,8 @@ class LiveModel:
     """One model.
 
     id : stable while the kernel lives; name : the variable's name, else the Block's; rows : of its tree
-    held : what holds it where that is no variable of its own, in words
+    held : what holds it where that is no variable of its own, in words; also : its other names, in words
+    saved_with : the other model with which its Blocks are saved, in words, or ""
     shown : a view of it is open; file : the archive that it was last saved to or loaded from
     is_in_use : tells whether a Block belongs to any model of the notebook
     undos : what can be undone, the latest last; findings : as last sent; lint, lint_key : the linter's, and of what
@@ -64,7 +78,7 @@ class LiveModel:
         self.name = name
         self.rows = Rows()
         self.facts: Facts
-        self.held = ""
+        self.held = self.also = self.saved_with = ""
         self._shown_name = ""
         self._changes: Hashable = None
         self.shown = False
@@ -88,6 +102,17 @@ class LiveModel:
     def is_unbound(self) -> bool:
         """Whether no public variable holds the model, not even in a list."""
         return self.held == IN_A_FUNCTION
+
+    @property
+    def left_out(self) -> str:
+        """Why "Save every model" leaves it out unless asked, "" if it does not."""
+        held = self.held if self.held in (IN_A_FUNCTION, _OF_OTHERS) else ""
+        return self.facts.left_out or held or self.saved_with
+
+    @property
+    def is_saved_elsewhere(self) -> bool:
+        """Whether every Block of it is a part of other models that are listed."""
+        return self.held == _OF_OTHERS or self.saved_with != ""
 
     @property
     def revision(self) -> int:
@@ -154,24 +179,28 @@ class Registry:
         look : bring their revisions up to date
         """
         with self.lock:
-            tops, held = self._tops(), {}
-            for key, (name, top, words) in self._without_variable(tops).items():
-                tops[key], held[key] = (name, top), words
+            found = self._found()
+            names = {each.name for each in found.values()}
             entries: dict[str, LiveModel] = {}
             known: set[int] = set()
             for entry in self._entries.values():
                 block = entry.reference()
-                if block is not None and (id(block) in tops or entry.shown):
-                    known.add(id(block))
-                    entries[entry.id] = entry
-                    entry.name = tops.get(id(block), (entry.name, block))[0]
-            for key, (name, top) in tops.items():
+                if block is None or not (id(block) in found or entry.shown):
+                    continue
+                known.add(id(block))
+                entries[entry.id] = entry
+                if id(block) not in found:
+                    # Its variable may hold another model by now, whose file is not this one's.
+                    anew = f"{entry.name} is another model now" if entry.name in names else ""
+                    found[id(block)] = Found(entry.name, block, IN_A_VIEW, saved_with=anew)
+            for key, each in found.items():
                 if key not in known:
-                    entry_of_new = LiveModel(self._new_id(), top, name, self.is_bound)
-                    entries[entry_of_new.id] = entry_of_new
+                    new = LiveModel(self._new_id(), each.block, each.name, self.is_bound)
+                    entries[new.id] = new
             self._entries = entries
             for entry in entries.values():
-                entry.held = held.get(id(entry.reference()), "")
+                each = found[id(entry.reference())]
+                entry.name, entry.held, entry.also, entry.saved_with = each.name, each.held, each.also, each.saved_with
             for entry in entries.values() if look else ():
                 if (block := entry.reference()) is not None:
                     entry.look(block)
@@ -181,56 +210,65 @@ class Registry:
         number = f"m{next(self._numbers)}"
         return f"{number}.{self._kernel}" if self._kernel else number
 
-    def _tops(self) -> dict[int, tuple[str, Block]]:
-        """id -> (variable, Block) of what is bound to a public variable and is no child of another such Block."""
-        named: dict[int, tuple[str, Block]] = {}
-        for name, item in list(self._namespace().items()):
-            # type(), not isinstance: a lazy proxy in a variable may do anything when it is asked for its class.
-            if issubclass(type(item), Block) and not name.startswith("_"):
-                assert isinstance(item, Block)
-                named.setdefault(id(item), (name, item))
-        inner = {key for key, (_, block) in named.items() if _is_below(block, named)}
-        # Blocks in a circle have no top: the first one is taken.
-        tops = {key: pair for key, pair in named.items() if key not in inner}
-        return tops or dict(itertools.islice(named.items(), 1))
-
-    def _without_variable(self, named: Mapping[int, tuple[str, Block]]) -> dict[int, tuple[str, Block, str]]:
-        """id -> (name, Block, what holds it) of models without a variable of their own: those in lists, dicts and
-        objects, and those in functions.
-        """
-        for key, (_, block) in named.items():
+    def _found(self) -> dict[int, Found]:
+        """What is known of each model, by id of the Block: of those that variables hold, and of those in functions."""
+        names = names_in(self._namespace(), _is_below)
+        for key, (_, block) in (names.models | names.leftovers).items():
             if key not in self._bound:
                 self._bound[key] = weakref.ref(block, lambda _, key=key: self._bound.pop(key, None))  # type: ignore[misc]
-        found = self._in_containers(named)
+        found = self._held(names)
         inside = {id(block) for group in self._groups.values() for block in access.children(group).values()}
-        tops = {**named, **found}
+        tops = {key: each.block for key, each in found.items()}
         listed = inside | {*tops} | {*self._bound}
         for block in self._unbound.blocks(
             id(self._namespace()), lambda block: id(block) in listed or _is_below(block, tops)
         ):
-            found[id(block)] = block.name, block, IN_A_FUNCTION
+            found[id(block)] = Found(block.name, block, IN_A_FUNCTION)
         return found
 
-    def _in_containers(self, named: Mapping[int, tuple[str, Block]]) -> dict[int, tuple[str, Block, str]]:
-        """id -> (name, Block, what holds it) of the models in lists, dicts and objects."""
-        found: dict[int, tuple[str, Block, str]] = {}
+    def _held(self, names: Names) -> dict[int, Found]:
+        """What is known of the models that variables hold, maybe in lists, dicts and objects; each is saved once."""
+        found = {key: Found(own[0], block, also=also(own[1:])) for key, (own, block) in names.models.items()}
         groups: dict[str, Group] = {}
-        for name, item in list(self._namespace().items()):
-            kind, members = held_blocks(name, item)
-            new = [pair for pair in members.items() if id(pair[1]) not in named]
-            if len(members) == 1 and new:
-                key, block = new[0]
-                found.setdefault(id(block), (f"{name}.{key}", block, f"in the {kind} {name}"))
-            elif len(members) > 1:
-                group = self._groups.get(name)
-                if group is None or not group.is_of(kind):
-                    group = Group(name, kind)
-                groups[name] = group
-                group.hold(members)
-                group.follow()
-                words = "" if new else _OF_OTHERS
-                found[id(group)] = name, group, words
+        for container in names.containers:
+            name, members = container.name, container.members
+            new = [block for block in members.values() if id(block) not in names.models]
+            left = {
+                variable: container.path(block)
+                for block in members.values()
+                for variable in names.leftovers.get(id(block), ([], block))[0]
+            }
+            if len(members) == 1:
+                ((key, block),) = members.items()
+                others = [f"{each}.{key}" for each in container.others]
+                if id(block) not in found:
+                    held = f"in the {container.kind} {name}"
+                    found[id(block)] = Found(f"{name}.{key}", block, held, also([*left, *others]))
+                elif id(block) in names.models:
+                    every = [*names.models[id(block)][0][1:], f"{name}.{key}", *others]
+                    found[id(block)] = replace(found[id(block)], also=also(every))
+                continue
+            group = self._groups.get(name)
+            if group is None or not group.is_of(container.kind):
+                group = Group(name, container.kind)
+            groups[name] = group
+            group.hold(members)
+            group.follow()
+            words = [also(container.others), *(f"{variable} is {path}" for variable, path in left.items())]
+            found[id(group)] = Found(name, group, "" if new else _OF_OTHERS, ", ".join(filter(None, words)))
         self._groups = groups
+        saved = [each for each in names.containers if each.name in groups and not found[id(groups[each.name])].held]
+        for container in names.containers:
+            for other in saved:
+                own, more = ({*map(id, each.members.values())} for each in (container, other))
+                if len(own) > 1 and own < more:
+                    key = id(groups[container.name])
+                    found[key] = replace(found[key], saved_with=f"its Blocks are saved with {other.name}")
+        for key, (own_names, block) in names.models.items():
+            for other in saved:
+                if other.holds(block):
+                    words = also([*own_names[1:], other.path(block)])
+                    found[key] = replace(found[key], also=words, saved_with=f"saved with {other.name}")
         return found
 
     def show(self, block: Block, name: str | None = None) -> LiveModel:
@@ -246,9 +284,8 @@ class Registry:
 
     def is_bound(self, block: Block) -> bool:
         """Whether a variable of the user holds this Block or one that it is part of, maybe in a list or the like."""
-        named = self._tops()
-        tops = [top for _, top in named.values()] + [top for _, top, _ in self._in_containers(named).values()]
-        return any(inner_block is block for top in tops for _, inner_block in blocks_below(top))
+        held = self._held(names_in(self._namespace(), _is_below)).values()
+        return any(inner is block for each in held for _, inner in blocks_below(each.block))
 
     def get(self, identity: str) -> LiveModel:
         """The entry with this id. Raises RequestError `unknown-model`."""
@@ -287,6 +324,7 @@ class ModelFacts(TypedDict):
     parameters: int | None
     engine: str
     summary: str
+    failed: FailedBlock | None
 
 
 def model_data(entry: LiveModel, findings: int) -> Model:
@@ -304,6 +342,7 @@ def model_data(entry: LiveModel, findings: int) -> Model:
         "undoes": "" if entry.undo is None else entry.undo.what,
         "revision": entry.revision,
         "held": entry.held,
+        "also": entry.also,
         **entry.facts.shown,
     }
 
@@ -330,6 +369,7 @@ def _facts(rows: Rows, name: str) -> Facts:
             "parameters": rows.elements,
             "engine": last.runs_on if last is not None else "",
             "summary": summary,
+            "failed": _failed(blocks),
         },
         "a loss function" if isinstance(blocks[0][1], Loss) else left_out,
         kinds_of(blocks),
@@ -337,7 +377,19 @@ def _facts(rows: Rows, name: str) -> Facts:
     )
 
 
+def _failed(blocks: list[tuple[str, Block]]) -> FailedBlock | None:
+    """The first Block whose own code failed, else the first that failed; None where none did."""
+    states = [
+        (path, state.why)
+        for path, block in blocks
+        if isinstance(block, HybridBlock)
+        and access.graphs(block).failure is not None
+        and (state := block_state(block)).state == "failed"
+    ]
+    own = [pair for pair in states if not pair[1].startswith("its graph failed in ")] or states
+    return {"path": own[0][0], "why": visible(own[0][1]), "count": len(own)} if own else None
+
+
 def saving_data(entry: LiveModel) -> Saving:
     """The protocol's Saving: whether "Save every model" leaves a model out unless asked, and its autosave."""
-    held = entry.held if entry.held in (IN_A_FUNCTION, _OF_OTHERS) else ""
-    return {"left_out": entry.facts.left_out or held, "autosave": autosave_data(entry.block)}
+    return {"left_out": entry.left_out, "autosave": autosave_data(entry.block)}

@@ -14,8 +14,9 @@ from hybrid_lab import autograd
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.formats.archive import attributes
-from hybrid_lab.gluon import Trainer, access
+from hybrid_lab.gluon import Trainer, access, looks
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.call_record import last_record, records_of
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.parameter import Parameter
@@ -58,7 +59,8 @@ class _TrainerStates:
 class Snapshot:
     """Copies of all values of a model, its graphs that came from files, and its attributes, which a load replaces.
 
-    Blocks are held weakly: a deleted model is freed although its reload could be undone.
+    A file also has the last calls of plain Blocks, whose picture a Block shows that was not called here: restoring
+    takes it away. Blocks are held weakly: a deleted model is freed although its reload could be undone.
     """
 
     def __init__(self, net: Block):
@@ -70,6 +72,9 @@ class Snapshot:
                     self._values[id(parameter)] = _held(parameter, f"{path}.{name}" if path else name)
             if isinstance(block, HybridBlock):
                 self._pinned.append((weakref.ref(block), dict(access.graphs(block).pinned)))
+        self._not_called = [
+            (weakref.ref(block), records_of(block)) for _, block in blocks_below(net) if not _was_called(block)
+        ]
         self._attributes = [(block, dict(attributes.of(block))) for _, block in blocks_below(net)]
         held = {id(each): each for _, own in self._attributes for each in own.values() if isinstance(each, Trainer)}
         self._trainers: list[_TrainerStates] = []
@@ -108,11 +113,23 @@ class Snapshot:
                 restored += 1
         return restored
 
+    def _restore_calls(self) -> None:
+        """Take away the pictures of calls that came from the file; those of calls since then stay."""
+        for reference, before in self._not_called:
+            block = reference()
+            if block is not None and not _was_called(block) and records_of(block) is not before:
+                if before is None:
+                    del access.settings(block)["_calls_noted"]
+                else:
+                    access.settings(block)["_calls_noted"] = before
+                looks.changed(block)
+
     def restore(self) -> str:
-        """Restore values, graphs that came from a file, and attributes; returns a sentence about it."""
+        """Restore values, graphs and pictures that came from a file, and attributes; returns a sentence about it."""
         with autograd.pause():
             changed = sum([_put_back(values) for values in self._values.values()])
         others = self._restore_attributes()
+        self._restore_calls()
         graphs = 0
         for reference, pinned in self._pinned:
             block = reference()
@@ -138,6 +155,12 @@ class Snapshot:
             elif any(not _same(array, old) for array, old in zip(now, values.arrays, strict=False)):
                 lines.append(f"{values.path}: {_change(values.arrays[0], now[0].asnumpy())}")
         return lines
+
+
+def _was_called(block: Block) -> bool:
+    """Whether the last call that is known of a Block was one of this process, not one that a file tells of."""
+    record = last_record(block)
+    return record is not None and not record.is_saved
 
 
 def _held(parameter: Parameter, path: str) -> _Values:

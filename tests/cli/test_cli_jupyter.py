@@ -75,7 +75,7 @@ def test_jupyterlab_is_started_without_its_requests_to_the_network(monkeypatch, 
     assert app.check_for_updates_class is NeverCheckForUpdate and app.news_url is None
     assert commands[0][-2:] == ["--port", "8899"]
 
-    # The page asks about news unless its settings say no; they are JupyterLab's own defaults, and the user's come first.
+    # The page asks about news unless its settings say no: these are defaults, and the user's own folders come first.
     from jupyterlab_server.settings_utils import _get_overrides
 
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", environments[0]["JUPYTER_CONFIG_PATH"])

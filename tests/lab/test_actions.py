@@ -183,6 +183,60 @@ def test_undo_is_of_the_last_reload_only(page, namespace):
     assert page.error("undo", model="m1", undo=second["undo"])["code"] == "nothing-to-undo"
 
 
+class Plain(gluon.Block):
+    """A plain top over a HybridBlock."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = nn.Dense(3)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+def test_undo_of_a_reload_takes_back_the_picture_of_the_files_calls(page, namespace):
+    """What a plain Block shows of the calls before a save comes with the file, and goes with it."""
+
+    def picture():
+        return page.ok("graph", model=page.ok("models")["models"][0]["id"], path="", program="")
+
+    def reload(file):
+        (model,) = page.ok("models")["models"]
+        page.ok("reload", model=model["id"], file=file, graphs="code")
+        return page.ok("models")["models"][0]
+
+    def undo(model):
+        page.ok("undo", model=model["id"], undo=model["undo"])
+
+    net = namespace["net"] = Plain()
+    net.initialize()
+    net(inputs(4))
+    page.ok("save", model=page.ok("models")["models"][0]["id"], file="four", overwrite=False)
+    net(inputs(2))
+    page.ok("save", model=page.ok("models")["models"][0]["id"], file="two", overwrite=False)
+    net = namespace["net"] = Plain()
+    net.initialize()
+    net(inputs(4))
+    net.__dict__.pop("_calls_noted")  # as one that was never called, with the same parameters
+    empty = picture()
+    reload("four.hlab")
+    assert "last call before the save" in (of_four := str(picture())) and of_four != str(empty)
+    two = reload("two.hlab")
+    assert str(picture()) != of_four
+    undo(two)
+    assert str(picture()) == of_four
+    net = namespace["net"] = Plain()
+    net.initialize()
+    net(inputs(4))
+    net.__dict__.pop("_calls_noted")
+    undo(reload("four.hlab"))
+    assert picture()["nodes"] == empty["nodes"] and "before the save" not in str(picture())
+    model = reload("four.hlab")
+    net(inputs(3))
+    undo(model)
+    assert "before the save" not in str(picture()) and picture()["nodes"], "a call since the reload stays"
+
+
 def test_undo_gives_back_the_unfinished_initialization(page, namespace):
     namespace["net"] = make_net()
     page.ok("save", model="m1", file="", overwrite=False)

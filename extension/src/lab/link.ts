@@ -15,7 +15,7 @@ import {
   PROTOCOL,
   TARGET
 } from '../protocol/messages';
-import { NOT_IMPORTED, mismatch } from '../protocol/versions';
+import { NOT_IMPORTED, mismatch, newerKernel } from '../protocol/versions';
 import { VERSION } from '../version';
 import type { KernelState } from '../view/panel-view';
 
@@ -72,7 +72,8 @@ export class KernelLink implements IDisposable {
       models: this.models,
       curves: this.curves,
       work: this.work,
-      place: this.place
+      place: this.place,
+      note: this.note
     };
     const off = (text: string): KernelState => ({ ...base, text, kind: 'off', requester: null });
     if (!this.kernel) {
@@ -252,6 +253,10 @@ export class KernelLink implements IDisposable {
       this.work = push;
       this._changed.emit();
     };
+    channel.onUnknown = () => {
+      this.note = newerKernel(VERSION, this.hello?.kernel ?? '');
+      this._changed.emit();
+    };
     channel.onMalformed = message => {
       this.problem = message;
       this._changed.emit();
@@ -344,6 +349,7 @@ export class KernelLink implements IDisposable {
     this.curves = null;
     this.work = null;
     this.problem = null;
+    this.note = '';
     this.isPython = true;
     this.mentioned = false;
     this.executed = false;
@@ -372,6 +378,8 @@ export class KernelLink implements IDisposable {
   private work: WorkPush | null = null;
   private readonly viewers = new Set<object>();
   private problem: string | null = null;
+  /** What is to be said once of this connection. */
+  private note = '';
   private opening = false;
   /** Somebody asked to connect while the kernel was being asked. */
   private again = false;

@@ -1,6 +1,6 @@
 // Requests with exactly one reply each, over anything that carries JSON (a comm, a widget's custom messages).
 
-import { ProtocolError } from './check';
+import { ProtocolError, anything, integer, record, text } from './check';
 import {
   CurvesReply,
   WorkPush,
@@ -14,7 +14,6 @@ import {
   Requests,
   curvesReply,
   workPush,
-  envelope,
   errorBody,
   modelsReply,
   progress
@@ -71,6 +70,8 @@ export class Channel implements Requester {
   onCurves: (push: CurvesReply) => void = () => undefined;
   /** Called with each `work` push. */
   onWork: (push: WorkPush) => void = () => undefined;
+  /** Called once, when the kernel sent a kind of message that only a newer front end knows; it is ignored. */
+  onUnknown: () => void = () => undefined;
   /** Called with a sentence when the kernel sent something that is not in the protocol. */
   onMalformed: (message: string) => void = () => undefined;
 
@@ -136,29 +137,32 @@ export class Channel implements Requester {
   /** Take one message of the kernel. Never throws. */
   receive(data: unknown): void {
     try {
-      const message = envelope(data, '');
-      if (message.type === 'models') {
-        this.onModels(modelsReply(message.body, 'models'));
-        return;
-      }
-      if (message.type === 'curves') {
-        this.onCurves(curvesReply(message.body, 'curves'));
-        return;
-      }
-      if (message.type === 'work') {
-        this.onWork(workPush(message.body, 'work'));
-        return;
-      }
-      const pending = this.pending.get(message.id);
-      if (pending === undefined) {
-        return; // a reply after its timeout
-      }
-      if (message.type === 'ok') {
-        pending.accept(message.body);
-      } else if (message.type === 'error') {
-        pending.reject(kernelError(message.body));
-      } else {
-        pending.onProgress?.(progress(message.body, 'progress'));
+      const message = frame(data, '');
+      const pending = this.pending.get(message.id); // none: a push, or a reply after its timeout
+      switch (message.type) {
+        case 'models':
+          this.onModels(modelsReply(message.body, 'models'));
+          break;
+        case 'curves':
+          this.onCurves(curvesReply(message.body, 'curves'));
+          break;
+        case 'work':
+          this.onWork(workPush(message.body, 'work'));
+          break;
+        case 'ok':
+          pending?.accept(message.body);
+          break;
+        case 'error':
+          pending?.reject(kernelError(message.body));
+          break;
+        case 'progress':
+          pending?.onProgress?.(progress(message.body, 'progress'));
+          break;
+        default:
+          if (!this.hasUnknown) {
+            this.hasUnknown = true;
+            this.onUnknown();
+          }
       }
     } catch (error) {
       this.onMalformed(malformed(error).message);
@@ -178,8 +182,12 @@ export class Channel implements Requester {
   /** Why nobody answers any more. */
   private reason: string | null = null;
   private count = 0;
+  private hasUnknown = false;
   private readonly pending = new Map<string, Pending>();
 }
+
+/** What the kernel sends, of any kind: a newer kernel has kinds that are not known here. */
+const frame = record({ hybrid_lab: integer, id: text, type: text, body: anything });
 
 /** A request as it travels. */
 export interface Envelope {

@@ -32,6 +32,13 @@ export const helloReply = record({
 });
 export type HelloReply = Checked<typeof helloReply>;
 
+export const failedBlock = record({
+  path: text,
+  why: text,
+  count: integer
+});
+export type FailedBlock = Checked<typeof failedBlock>;
+
 export const model = record({
   class: text,
   id: text,
@@ -49,6 +56,8 @@ export const model = record({
   undoes: text,
   revision: integer,
   held: optional(text, ''),
+  also: optional(text, ''),
+  failed: optional(nullable(failedBlock), null),
   summary: text
 });
 export type Model = Checked<typeof model>;

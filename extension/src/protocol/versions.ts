@@ -19,5 +19,14 @@ export function mismatch(frontEnd: string, hello: Pick<HelloReply, 'kernel' | 'p
   );
 }
 
+/** A sentence about a kernel that sends what this front end does not know. */
+export function newerKernel(frontEnd: string, kernel: string): string {
+  const which = kernel === '' ? '' : ` ${kernel}`;
+  return (
+    `The kernel's hybrid_lab${which} tells more than this extension (${frontEnd}) can show; the rest works. ` +
+    `To see all: in the environment that runs Jupyter, pip install -U "hybrid-lab[lab]", then reload this page.`
+  );
+}
+
 export const NOT_IMPORTED =
   'hybrid_lab is not imported in this kernel yet. Run a cell with: import hybrid_lab as mx';

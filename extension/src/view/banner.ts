@@ -35,6 +35,8 @@ export interface BannerEvents {
   onSlowest(slowest: Slowest | null): void;
   /** Compare the model with the file of this name, "" for its own. */
   onCompare(file: string): void;
+  /** Show a Block of another model, by its id. */
+  onModel?(model: string, path: string): void;
   /** A Block failed that had not failed before, or had when the model was shown first. */
   onFailed?(path: string): void;
 }
@@ -44,6 +46,9 @@ const REST = 1500;
 /** Characters of a reason that are shown; its title has all. */
 const REASON = 70;
 
+/** Other models that failed which are named one by one. */
+const OTHERS = 3;
+
 /** How much an answer matters, the most first. */
 const TONES = ['bad', 'note', 'calm'] as const;
 type Tone = (typeof TONES)[number];
@@ -52,6 +57,8 @@ interface Item {
   key: string;
   tone: Tone;
   text: string;
+  /** The end of the text, which says what a click does: where there is no room, what is before it is cut. */
+  end?: string;
   title: string;
   /** What a click does; null: nothing to go to. */
   act: (() => void) | null;
@@ -108,6 +115,12 @@ export class Banner {
     this.root = root;
     this.compiled = compiled;
     this.tellFailures();
+    this.render();
+  }
+
+  /** The models that are not shown: one that fails is told of too. */
+  showOthers(models: readonly Model[]): void {
+    this.others = models.filter(model => model.failed);
     this.render();
   }
 
@@ -193,8 +206,9 @@ export class Banner {
     const change = this.answers?.change ?? null;
     const items = [
       ...this.failures(states),
+      ...this.failuresElsewhere(),
       ...(nan ? [this.nanItem(nan)] : []),
-      ...this.others(states),
+      ...this.unhybridized(states),
       ...this.speed(states),
       ...(this.answers ? [this.changeItem(change)] : [])
     ];
@@ -208,16 +222,47 @@ export class Banner {
       return [];
     }
     const name = this.nameOf(culprit.path);
-    const reason = culprit.why.length > REASON ? `${culprit.why.slice(0, REASON - 1)}…` : culprit.why;
     return [
       {
         key: 'failed',
         tone: 'bad',
-        text: `${plural(failed.length, 'Block')} failed: ${name}${reason === '' ? '' : ` – ${reason}`}`,
+        text: `${plural(failed.length, 'Block')} failed: ${name}${reasonOf(culprit.why)}`,
         title: failed.map(({ path, why }) => `${this.nameOf(path)}: ${why}`).join('\n'),
         act: () => this.events.onBlock(culprit.path)
       }
     ];
+  }
+
+  /** Models that are not shown and failed; a click shows the first Block that did. */
+  private failuresElsewhere(): Item[] {
+    const items = this.others.slice(0, OTHERS).flatMap(({ id, name, failed }): Item[] => {
+      const text = failed && `${plural(failed.count, 'Block')} of ${name} failed: ${accessPath(name, failed.path)}`;
+      return failed && text
+        ? [
+            {
+              key: `failed ${id}`,
+              tone: 'bad',
+              text: `${text}${reasonOf(failed.why)}`,
+              title: `${text}: ${failed.why}`,
+              act: () => this.events.onModel?.(id, failed.path)
+            }
+          ]
+        : [];
+    });
+    const more = this.others.slice(OTHERS);
+    const [next] = more;
+    return next
+      ? [
+          ...items,
+          {
+            key: 'failed more',
+            tone: 'bad',
+            text: `${plural(more.length, 'more model')} failed`,
+            title: more.map(({ name }) => name).join(', '),
+            act: () => this.events.onModel?.(next.id, next.failed?.path ?? '')
+          }
+        ]
+      : items;
   }
 
   /** A Block or parameter as the user's code calls it. */
@@ -226,7 +271,7 @@ export class Banner {
   }
 
   /** Blocks that run as Python, or that all run as graphs. */
-  private others({ blocks, failed, eager, plain, waiting }: States): Item[] {
+  private unhybridized({ blocks, failed, eager, plain, waiting }: States): Item[] {
     const items: Item[] = [];
     const listed = (key: string, nodes: BlockNode[], word: string): void => {
       const [one] = nodes;
@@ -266,7 +311,7 @@ export class Banner {
       const text = `${nan.name} not finite at step ${nan.step ?? '?'}`;
       return this.isWatching === this.model
         ? { ...base, text: `${text}: run the cell again, it stops there`, act: null }
-        : { ...base, text: `${text}: find where`, act: () => void this.watch(nan) };
+        : { ...base, text, end: ': find where', act: () => void this.watch(nan) };
     }
     const what = nan.part === 'backward' ? 'NaN first in the backward of' : 'NaN first in';
     const where = nan.path === null ? nan.name : this.nameOf(nan.path);
@@ -331,8 +376,9 @@ export class Banner {
     const title = `${change.path}, ${change.how === 'loaded' ? 'loaded' : 'saved'} ${when}`;
     const compare = change.reachable ? (): void => this.events.onCompare(change.file) : null;
     if (change.how === 'unknown') {
-      const text = `${change.file} ${when}: compare`;
-      return { key, tone: 'calm', text, title: `${title}; not by this kernel`, act: compare };
+      const text = `${change.file} ${when}`;
+      const end = ': compare';
+      return { key, tone: 'calm', text, end, title: `${title}; not by this kernel`, act: compare };
     }
     const since = change.how === 'saved' ? 'since the save' : 'since it was loaded';
     const parts = [
@@ -357,7 +403,7 @@ export class Banner {
     this.write(items);
     const bad = items
       .filter(item => item.tone === 'bad')
-      .map(item => item.text)
+      .map(item => item.text + (item.end ?? ''))
       .join('. ');
     if (bad !== this.badBefore) {
       // What is bad from the start is read where it stands; what comes later is said.
@@ -371,7 +417,7 @@ export class Banner {
 
   private write(items: readonly Item[]): void {
     const written = JSON.stringify(
-      items.map(({ key, tone, text, title, act }) => [key, tone, text, title, act !== null])
+      items.map(({ key, tone, text, end, title, act }) => [key, tone, text, end, title, act !== null])
     );
     this.shown = new Map(items.map(item => [item.key, item]));
     if (written === this.written) {
@@ -381,15 +427,20 @@ export class Banner {
     keepFocus(this.list, () =>
       replace(
         this.list,
-        ...items.map(({ key, tone, text, title, act }) =>
-          h(
-            'li',
-            { class: `hl-answer hl-answer-${tone}` },
-            act
-              ? button(text, () => this.shown.get(key)?.act?.(), { class: 'hl-link', title, 'data-key': key })
-              : h('span', { title }, text)
-          )
-        )
+        ...items.map(({ key, tone, text, end, title, act }) => {
+          const words = act
+            ? button(end ? '' : text, () => this.shown.get(key)?.act?.(), {
+                class: 'hl-link',
+                title,
+                'data-key': key
+              })
+            : h('span', { title }, end ? '' : text);
+          if (end) {
+            words.classList.add('hl-answer-long');
+            words.append(h('span', {}, text), h('span', {}, end));
+          }
+          return h('li', { class: `hl-answer hl-answer-${tone}` }, words);
+        })
       )
     );
   }
@@ -413,6 +464,7 @@ export class Banner {
   private readonly spoken: HTMLElement;
   private requester: Requester | null = null;
   private model = '';
+  private others: readonly Model[] = [];
   private root: BlockNode | null = null;
   private compiled = '';
   private answers: AnswersReply | null = null;
@@ -444,4 +496,10 @@ function statesOf(root: BlockNode): States {
   const own = states.failed.filter(node => !node.why.startsWith('its graph failed in '));
   states.failed = own.length > 0 ? own : states.failed;
   return states;
+}
+
+/** A reason as it follows a name, in short. */
+function reasonOf(why: string): string {
+  const short = why.length > REASON ? `${why.slice(0, REASON - 1)}…` : why;
+  return short === '' ? '' : ` – ${short}`;
 }

@@ -52,6 +52,8 @@ export interface ModelViewOptions {
   onCode?(location: Location | null): void;
   /** Compare the model with the file of this name. */
   onCompare?(file: string): void;
+  /** Show a Block of another model, by its id. */
+  onModel?(model: string, path: string): void;
   /** The Block the user selected. */
   onSelect?(path: string): void;
   /** A picture was drawn: cleaned SVG, for the static fallback. */
@@ -129,6 +131,7 @@ export class ModelView {
         onNan: nan => void this.showNan(nan),
         onSlowest: slowest => void this.showSlowest(slowest),
         onCompare: file => options.onCompare?.(file),
+        onModel: (model, path) => options.onModel?.(model, path),
         onFailed: path => this.showFailed(path)
       },
       () => this.element.getClientRects().length > 0

@@ -45,6 +45,8 @@ export interface KernelState {
   work?: WorkPush | null;
   /** Where the kernel's files go. */
   place?: FolderReply | null;
+  /** A sentence that is said once. */
+  note?: string;
 }
 
 /** The state before a notebook is in front. */
@@ -94,7 +96,7 @@ export class PanelView {
       'aria-label': 'Model',
       onchange: () => {
         this.chosenName = null;
-        this.chosenId = this.picker.value;
+        this.chosenId = this.pickedId = this.picker.value;
         this.startId = null;
         this.view.isPicked = true;
         this.showChosen();
@@ -106,6 +108,7 @@ export class PanelView {
       onChanged: model => {
         if (model) {
           this.chosenId = model.id;
+          this.chosenName = null;
         }
         void this.refresh();
       },
@@ -154,6 +157,7 @@ export class PanelView {
       ...(options.onCode && { onCode: options.onCode }),
       saves: this.actions.savesOptions,
       onCompare: file => void this.actions.compare(file),
+      onModel: (model, path) => this.reveal(model, path, ''),
       onSelect: path => this.actions.setBlock(path)
     });
     this.banner.append(this.view.banner.element);
@@ -218,6 +222,10 @@ export class PanelView {
     this.actions.setPlace(state.place ?? null);
     this.view.connect(state.requester);
     this.addNotes(state.models);
+    if (state.note && (isNew || state.note !== this.said)) {
+      this.view.notices.say(state.note);
+    }
+    this.said = state.note ?? '';
     this.showModels();
     if (state.models !== this.answered) {
       this.answered = state.models;
@@ -233,7 +241,8 @@ export class PanelView {
       this.models.find(each => each.name === name.split('.')[0]);
     if (found) {
       this.wanted = { model: found.id, path };
-      this.chosenId = found.id;
+      this.chosenId = this.pickedId = found.id;
+      this.chosenName = null;
       this.view.isPicked = true;
       this.showModels();
       this.revealWanted();
@@ -342,14 +351,16 @@ export class PanelView {
 
   private showModels(): void {
     const { models } = this;
-    const found =
-      models.find(model => model.id === this.chosenId) ??
-      models.find(model => model.name === this.chosenName);
+    const found = this.chosen();
     // A loss that the panel started with, and that nobody has looked at, gives way to another model.
     const givesWay = found && found.id === this.startId && !this.view.looked && this.isLoss(found);
     const chosen = givesWay ? this.start() : (found ?? this.start());
     if (chosen !== found) {
       this.startId = chosen?.id ?? null;
+    }
+    const { looked } = this.view;
+    if (chosen && chosen.id !== this.chosenId && looked?.model === chosen.name) {
+      this.view.recall(looked); // the variable has another object: the same Block of it
     }
     this.chosenId = chosen?.id ?? null;
     this.chosenName = chosen?.name ?? this.chosenName;
@@ -363,6 +374,17 @@ export class PanelView {
       this.picker.value = chosen.id;
     }
     this.showChosen();
+  }
+
+  /** The chosen model: it is the one of the variable, whichever object that holds now. */
+  private chosen(): Model | undefined {
+    const same = this.models.find(model => model.id === this.chosenId);
+    const isOwn = same && (same.held !== IN_A_VIEW || same.id === this.pickedId);
+    if (isOwn && (this.chosenName === null || same.name === this.chosenName)) {
+      return same;
+    }
+    const named = this.models.filter(model => model.name === this.chosenName);
+    return named.find(model => model.held !== IN_A_VIEW) ?? same ?? named[0];
   }
 
   /** The model to start with: one that runs as a graph, else one that is no loss. */
@@ -383,6 +405,7 @@ export class PanelView {
     if (chosen === null) {
       this.view.banner.clear();
     }
+    this.view.banner.showOthers(this.models.filter(model => model !== chosen));
     this.showHint(chosen !== null);
     if (chosen) {
       this.chosenName = chosen.name;
@@ -534,6 +557,9 @@ export class PanelView {
   private chosenName: string | null = null;
   /** Id of the model that the panel chose by itself. */
   private startId: string | null = null;
+  /** Id of the model that the user chose last. */
+  private pickedId: string | null = null;
+  private said = '';
   private pickerKey = '';
   private knownModels: Set<string> | null = null;
   private remembering: ReturnType<typeof setTimeout> | undefined;
@@ -544,9 +570,13 @@ export class PanelView {
   private modelFindings: readonly Diagnostic[] = [];
 }
 
-/** What the list calls a model, and what holds it where no variable of its own does. */
+/** What holds a model that only a view shows. */
+const IN_A_VIEW = 'in a view';
+
+/** What the list calls a model, what holds it where no variable of its own does, and its other names. */
 function optionText(model: Model): string {
-  return `${model.name}: ${model.class}${model.held ? ` (${model.held})` : ''}`;
+  const more = [model.held, model.also].filter(text => text).join(', ');
+  return `${model.name}: ${model.class}${more ? ` (${more})` : ''}`;
 }
 
 /** How the run that goes on stands, as `steps 36 of 60, loss 0.028`; '' where none does. */

@@ -19,7 +19,7 @@ import {
   graphReply,
   treeReply
 } from '../protocol/messages';
-import { mismatch } from '../protocol/versions';
+import { mismatch, newerKernel } from '../protocol/versions';
 import { VERSION } from '../version';
 import { ActionBar } from '../view/action-bar';
 import { h } from '../view/dom';
@@ -53,6 +53,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
 
   const complain = (text: string): void => view.complain(text);
   channel.onMalformed = complain;
+  channel.onUnknown = () => view.notices.say(newerKernel(VERSION, model.get('version')));
 
   const results = h('div', {});
   const saves = h('div', {});

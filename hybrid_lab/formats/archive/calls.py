@@ -208,7 +208,10 @@ def give(data: CallsData, blocks: Mapping[int, Block]) -> None:
         ))  # fmt: skip
     for key, number in data.last.items():
         block = blocks.get(int(key)) if key.isdecimal() else None
-        if block is None or isinstance(block, HybridBlock) or records_of(block) is not None:
+        if block is None or isinstance(block, HybridBlock):
+            continue
+        before = last_record(block)
+        if before is not None and not before.is_saved:
             continue
         known = block.__dict__["_calls_noted"] = Records(block)
         known.last = records[number]

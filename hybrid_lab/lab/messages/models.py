@@ -27,11 +27,21 @@ class Saving(TypedDict):
     autosave: AutosaveState | None
 
 
+class FailedBlock(TypedDict):
+    """The first Block of a model whose own code does not hybridize. count : how many there are"""
+
+    path: str
+    why: str
+    count: int
+
+
 class Model(WithClass):
     """A top-level Block of the user's namespace, or several Blocks that one variable holds.
 
     undo : the token of what can be undone next; undoes : it in words
     held : what holds it where no variable does, `in a function`; else ""
+    also : its other names in words, `also other`; of several Blocks the variables of some, `net is nets.0`; else ""
+    failed : what does not hybridize, null where all does
     """
 
     id: str
@@ -49,6 +59,8 @@ class Model(WithClass):
     undoes: str
     revision: int
     held: NotRequired[str]
+    also: NotRequired[str]
+    failed: NotRequired[FailedBlock | None]
     summary: str
 
 
