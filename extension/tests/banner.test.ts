@@ -3,10 +3,10 @@
 import { buttonOf, click, mount, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { AnswersReply, BlockNode, NanAnswer, OverlayReply } from '../src/protocol/messages';
+import type { AnswersReply, BlockNode, Model, NanAnswer, OverlayReply } from '../src/protocol/messages';
 import { Banner } from '../src/view/banner';
 import { timeText } from '../src/view/words';
-import { TableKernel, block, graph, network } from './records';
+import { TableKernel, block, graph, model, network } from './records';
 
 const NOW = Date.now() / 1000;
 
@@ -75,6 +75,7 @@ function banner(reply: AnswersReply, isSeen = true): { banner: Banner; told: str
       onSlowest: found =>
         told.push(found ? `slowest ${found.path}|${found.program}|${found.node}` : 'measure'),
       onCompare: file => told.push(`compare ${file}`),
+      onModel: (id, path) => told.push(`model ${id} ${path}`),
       onFailed: path => told.push(`failed ${path}`)
     },
     () => isSeen
@@ -129,6 +130,46 @@ test('each answer leads to its place', async () => {
     'compare net.hlab',
     'slowest |p1|n1'
   ]);
+});
+
+test('a model that is not shown and failed is told too, and one click goes there', async () => {
+  const { banner: made, told } = banner(answers({ nan: nan() }));
+  made.showTree('m1', network(), '');
+  await made.refresh();
+  const failing = (id: string, name: string, path = '1', count = 1): Model =>
+    model({ id, name, failed: { path, why: 'HL101: reads x.shape', count } });
+  made.showOthers([
+    model({ id: 'm2', name: 'fine' }),
+    failing('m3', 'dis', 'body.1'),
+    failing('m4', 'gen', '', 2)
+  ]);
+  assert.deepEqual(texts(made).slice(0, 3), [
+    '1 Block of dis failed: dis.body[1] – HL101: reads x.shape',
+    '2 Blocks of gen failed: gen – HL101: reads x.shape',
+    'NaN first in net.features[0] (log)'
+  ]);
+  assert.match(status(made), /1 Block of dis failed/);
+  made.element.querySelectorAll<HTMLElement>('.hl-answer-bad button').forEach(click);
+  assert.deepEqual(told.slice(0, 2), ['model m3 body.1', 'model m4 ']);
+  made.showOthers(['a', 'b', 'c', 'd', 'e'].map(name => failing(name, name)));
+  assert.equal(texts(made)[3], '2 more models failed');
+  click(buttonOf(made.element, '2 more models failed'));
+  assert.equal(told.at(-1), 'model d 1');
+  made.showOthers([]);
+  assert.equal(texts(made)[0], 'NaN first in net.features[0] (log)');
+});
+
+test('the end of an answer, which says where a click leads, is a part of its own', async () => {
+  const { banner: made } = banner(
+    answers({ nan: nan({ source: 'logged', name: 'validation_loss', step: 57, path: null }) })
+  );
+  made.showTree('m1', network(), '');
+  await made.refresh();
+  const link = made.element.querySelector('.hl-answer-long');
+  assert.deepEqual(
+    [...(link?.children ?? [])].map(part => part.textContent),
+    ['validation_loss not finite at step 57', ': find where']
+  );
 });
 
 test('Blocks that run as Python are counted by their state', async () => {

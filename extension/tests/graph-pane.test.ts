@@ -7,7 +7,8 @@ import { staticSvg, svgText } from '../src/graph/export';
 import { GraphPane, GraphPaneEvents } from '../src/graph/graph-pane';
 import { Layout } from '../src/graph/worker';
 import { nodesOfLines } from '../src/graph/graph-text';
-import type { GraphReply, Location } from '../src/protocol/messages';
+import { measuredOf } from '../src/graph/measured';
+import type { GraphReply, Location, OverlayItem } from '../src/protocol/messages';
 import { ModelView } from '../src/view/model-view';
 import { safeSvg } from '../src/view/safe-svg';
 import { deep, pictureOf } from './layouts';
@@ -26,6 +27,38 @@ test('a static copy has its colours in attributes and passes the sanitizer uncha
   assert.equal(clean.querySelectorAll('*').length, copy.querySelectorAll('*').length);
   assert.equal(clean.querySelectorAll('rect[fill], path[stroke]').length > 10, true);
   assert.equal(staticSvg(picture, scene, 3), null);
+});
+
+test('a static copy has the heat, the bars and the scale of an overlay', async () => {
+  const reply = graph();
+  const { scene, picture } = await pictureOf(reply, ['b0']);
+  const [first, second] = reply.nodes.filter(item => item.op !== '');
+  assert.ok(first && second);
+  const item = (id: string, value: number, bad = false): OverlayItem => ({
+    ...{ id, value, share: 0.5, short: `${value} s`, text: '', bad }
+  });
+  const measured = measuredOf(
+    {
+      ...{ kind: 'time', program: 'p1', unit: 's', measured_on: 'random', headline: '', missing: '' },
+      ...{ items: [item(first.id, 0.001), item(second.id, 1, true)], marked: [], timeline: [], step: [] }
+    },
+    () => false
+  );
+  const plain = staticSvg(picture, scene);
+  const copy = staticSvg(picture, scene, undefined, measured);
+  assert.ok(plain && copy);
+  const text = svgText(copy);
+  assert.doesNotMatch(text, /style=|url\(|data-|var\(/);
+  const fills = [...copy.querySelectorAll('.hl-g-measured > .hl-g-shape')].map(shape =>
+    shape.getAttribute('fill')
+  );
+  assert.deepEqual(fills.sort(), ['#e9a684', '#f8e3d9'], 'the weakest and the strongest colour');
+  assert.equal(copy.querySelectorAll('.hl-g-bar[fill]').length, 2);
+  assert.equal(copy.querySelectorAll('.hl-g-bad > .hl-g-shape[stroke="#cf222e"]').length, 1);
+  assert.match(copy.textContent ?? '', /operators: ≤ 10 ms.*1 s/);
+  assert.ok(Number(copy.getAttribute('height')) > Number(plain.getAttribute('height')));
+  const clean = safeSvg(text);
+  assert.equal(clean.querySelectorAll('*').length, copy.querySelectorAll('*').length);
 });
 
 // -- the pane ---------------------------------------------------------------------------------------------------------

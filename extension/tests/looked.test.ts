@@ -174,3 +174,73 @@ test('a model that is new is announced, the first ones are not', () => {
   view.update(state([model(), model({ id: 'm2', name: 'other' })]));
   assert.equal(notes().split('New model').length, 2);
 });
+
+const picked = (view: PanelView): string =>
+  view.element.querySelector<HTMLSelectElement>('.hl-picker')?.selectedOptions[0]?.textContent ?? '';
+
+test('the panel follows a name to the object that has it now', async () => {
+  const view = panel();
+  const [net, other] = [model(), model({ id: 'm2', name: 'other', class: 'Other' })];
+  view.update(state([net, other]));
+  await settle();
+  assert.equal(picked(view), 'net: Net');
+
+  const again = model({ id: 'm3', class: 'Again' });
+  view.update(state([{ ...net, name: 'old' }, other, again]));
+  assert.equal(picked(view), 'net: Again', 'old, net = net, Net()');
+
+  view.update(
+    state([
+      model({ id: 'm1', held: 'in a view' }),
+      other,
+      { ...again, held: 'in a view' },
+      model({ id: 'm4' })
+    ])
+  );
+  assert.equal(picked(view), 'net: Net', 'views show the objects that had the name');
+
+  const last = [{ ...other, name: 'renamed' }];
+  view.update(state([...last, model({ id: 'm4', name: 'kept' })]));
+  assert.equal(picked(view), 'kept: Net', 'nothing has the name: the object stays');
+
+  view.update(state([model({ id: 'm5' }), model({ id: 'm6', held: 'in a view' })]));
+  const list = view.element.querySelector<HTMLSelectElement>('.hl-picker')!;
+  list.value = 'm6';
+  list.dispatchEvent(new Event('change'));
+  view.update(state([model({ id: 'm5' }), model({ id: 'm6', held: 'in a view' })]));
+  assert.equal(picked(view), 'net: Net (in a view)', 'what was chosen by hand stays');
+});
+
+test('the selected Block stays selected when its variable has another object', async () => {
+  const view = panel();
+  view.update(state([model()]));
+  await settle();
+  click(view.element.querySelector<HTMLElement>('[data-path=features]')!);
+  await settle(200);
+  view.update(state([model({ id: 'm2' })]));
+  await settle(200);
+  assert.equal(chosen(view), 'features');
+});
+
+test('other names of a model stand in the list', () => {
+  const view = panel();
+  view.update(
+    state([
+      model({ also: 'also best' }),
+      model({ id: 'm2', name: 'b', held: 'in the list b', also: 'also c' })
+    ])
+  );
+  const options = [...view.element.querySelectorAll('.hl-picker option')].map(option => option.textContent);
+  assert.deepEqual(options, ['net: Net (also best)', 'b: Net (in the list b, also c)']);
+});
+
+test('a sentence about the versions is said once', () => {
+  const view = panel();
+  const notes = (): number => view.element.querySelectorAll('.hl-kept-notes li').length;
+  const noted = { ...state([model()]), note: 'The kernel is newer.' };
+  view.update(noted);
+  assert.equal(notes(), 1);
+  click(view.element.querySelector('[aria-label="Dismiss the notes"]'));
+  view.update({ ...noted });
+  assert.equal(view.element.querySelector<HTMLElement>('.hl-notes')?.hidden, true);
+});

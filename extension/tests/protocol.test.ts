@@ -11,7 +11,7 @@ import {
   graphNode,
   graphReply
 } from '../src/protocol/messages';
-import { mismatch } from '../src/protocol/versions';
+import { mismatch, newerKernel } from '../src/protocol/versions';
 import { VERSION } from '../src/version';
 import { block, diagnostic, graph, kernelBox, model, network } from './records';
 
@@ -71,12 +71,28 @@ test('rubbish is reported and breaks nothing', () => {
     'models',
     [],
     {},
-    reply('', 'evil', {}),
+    reply('', 7 as never, {}),
     reply('', 'models', { models: 3 })
   ]) {
     kernel.receive(rubbish);
   }
   assert.equal(complaints.length, 7);
+});
+
+test('what only a newer front end knows is ignored, and said once', async () => {
+  const { channel: kernel, sent } = channel();
+  const complaints: string[] = [];
+  let unknown = 0;
+  kernel.onMalformed = message => complaints.push(message);
+  kernel.onUnknown = () => unknown++;
+  const request = kernel.request('explain', { model: 'a' });
+  for (const type of ['weather', 'weather', 'constructor', '']) {
+    kernel.receive(reply('', type, { any: [1] }));
+    kernel.receive(reply(sent[0]?.id, type, null));
+  }
+  assert.deepEqual([complaints, unknown, kernel.waiting], [[], 1, 1]);
+  kernel.receive(reply(sent[0]?.id, 'ok', { text: 'here' }));
+  assert.equal((await request).text, 'here');
 });
 
 test('progress and models pushes reach their listeners; late replies are ignored', async () => {
@@ -130,6 +146,11 @@ test('the older half is named, with the command that upgrades it', () => {
     mismatch('0.1.0', { kernel: '9.0', protocol: PROTOCOL + 1 }) ?? '',
     /extension \(0\.1\.0\) is older/
   );
+});
+
+test('a kernel that tells more than the front end knows is named', () => {
+  assert.match(newerKernel('0.1.0', '9.0'), /hybrid_lab 9\.0 .*extension \(0\.1\.0\).*pip install -U/);
+  assert.match(newerKernel('0.1.0', ''), /^The kernel's hybrid_lab tells/);
 });
 
 test('the version sent to the kernel is the package version', () => {

@@ -33,6 +33,8 @@ export function model(changes: Partial<Model> = {}): Model {
     undo: '',
     undoes: '',
     held: '',
+    also: '',
+    failed: null,
     revision: 1,
     summary: '',
     ...changes

@@ -31,13 +31,21 @@ WAYS = {
         {"nets": ("", "net is nets.dis")},
         ["nets"],
     ),
-    "over its items": ([DICT, "for key, net in nets.items():\n    net(x)"], {"nets": ("", "net is nets.dis")}, ["nets"]),
+    "over its items": (
+        [DICT, "for key, net in nets.items():\n    net(x)"],
+        {"nets": ("", "net is nets.dis")},
+        ["nets"],
+    ),
     "over a list, left early": (
         [LIST, "for i, net in enumerate(nets):\n    break"],
         {"nets": ("", "net is nets.0")},
         ["nets"],
     ),
-    "in a cell with a magic": ([LIST, "%%time\nfor net in nets:\n    net(x)"], {"nets": ("", "net is nets.1")}, ["nets"]),
+    "in a cell with a magic": (
+        [LIST, "%%time\nfor net in nets:\n    net(x)"],
+        {"nets": ("", "net is nets.1")},
+        ["nets"],
+    ),
     "over two lists": (
         [LIST, "for net, size in zip(nets, (1, 2)):\n    if size:\n        net(x)"],
         {"nets": ("", "net is nets.1")},
@@ -48,7 +56,11 @@ WAYS = {
         {"nets": ("", "net is nets.1")},
         ["nets"],
     ),
-    "a loop over one": (["nets = [mlp()]\nfor net in nets: net(x)"], {"nets.0": ("in the list nets", "also net")}, ["nets.0"]),
+    "a loop over one": (
+        ["nets = [mlp()]\nfor net in nets: net(x)"],
+        {"nets.0": ("in the list nets", "also net")},
+        ["nets.0"],
+    ),
     "a loop, then chosen by hand": (
         [LIST, "for net in nets: net(x)", "best = net"],
         {"best": ("", "also net, nets.1"), "nets": ("", "")},
@@ -66,7 +78,11 @@ WAYS = {
         ["a", "b"],
     ),
     "one list in two variables": ([LIST + "; same = nets"], {"nets": ("", "also same")}, ["nets"]),
-    "two containers of the same": ([LIST, "named = {'a': nets[0], 'b': nets[1]}"], {"nets": ("", "also named")}, ["nets"]),
+    "two containers of the same": (
+        [LIST, "named = {'a': nets[0], 'b': nets[1]}"],
+        {"nets": ("", "also named")},
+        ["nets"],
+    ),
     "a part of a list": (
         ["nets = [mlp(), mlp(), mlp()]", "two = nets[:2]"],
         {"nets": ("", ""), "two": ("", "")},

@@ -16,6 +16,7 @@ import {
   visible,
   zoomed
 } from './camera';
+import { HEADER } from './card';
 import { DrawnItem, DrawnLayer, Picture, Rect } from './compose';
 import { Change, edgeElement, farElement, itemElement, pathOf, portElement, showChange, svg } from './draw';
 import type { Point } from './layer';
@@ -68,6 +69,7 @@ export const NO_MARKS: Marks = {
 const READABLE = { detail: 0.6, title: SCALES.legible } as const;
 /** Pixels around the pane that are drawn ahead. */
 const AHEAD = 240;
+const SIDES = ['x', 'y', 'width', 'height'] as const;
 const DOUBLE = { milliseconds: 450, pixels: 8 } as const;
 
 /** The elements of one layer that are in the document. */
@@ -216,22 +218,99 @@ export class Canvas {
     return { width: Math.max(width - right, width / 4), height: Math.max(height - bottom, height / 4) };
   }
 
+  /** What lies over the upper edge of the pane; null: nothing. The picture's start is not below it. */
+  setCard(card: Rect | null): void {
+    const isSame =
+      card !== null && this.card !== null && SIDES.every(side => card[side] === this.card?.[side]);
+    if (isSame || card === this.card) {
+      return;
+    }
+    this.card = card;
+    const { picture, pushed } = this;
+    this.pushed = null;
+    if (!picture || this.element.clientWidth === 0) {
+      return;
+    }
+    if (!this.moved) {
+      this.start();
+      return;
+    }
+    if (pushed?.camera === this.camera) {
+      this.look(panned(this.camera, 0, -pushed.by));
+    }
+    const top = this.camera.y;
+    if (card && top >= 0 && this.hides(this.camera, picture)) {
+      const by = card.y + card.height - top;
+      this.look(panned(this.camera, 0, by));
+      this.pushed = { camera: this.camera, by };
+    }
+  }
+
+  /** Whether the picture stands elsewhere than at its start; the scale of that which the user chose, null for none. */
+  get isMoved(): boolean {
+    return this.moved;
+  }
+
+  get chosenScale(): number | null {
+    return this.chosen;
+  }
+
   start(): void {
     const { picture } = this;
     if (picture) {
       const first = picture.items.get(this.first ?? '') ?? picture.items.values().next().value;
+      const rect = first ?? { x: 0, y: 0, width: picture.width, height: 0 };
       this.moved = false;
-      this.look(
-        started(picture, first ?? { x: 0, y: 0, width: picture.width, height: 0 }, this.free, this.chosen)
-      );
+      this.look(this.beside(picture, room => started(picture, rect, room, this.chosen)));
     }
   }
 
   fit(): void {
-    if (this.picture) {
+    const { picture } = this;
+    if (picture) {
+      const whole = { x: 0, y: 0, width: picture.width, height: picture.height };
       this.moved = true;
-      this.look(fitted({ x: 0, y: 0, width: this.picture.width, height: this.picture.height }, this.free));
+      this.look(this.beside(picture, room => fitted(whole, room)));
     }
+  }
+
+  /** The camera for all of the pane that is seen, where the card hides nothing then; else beside or below the card. */
+  private beside(picture: Picture, place: (room: Size) => Camera): Camera {
+    const { free, card } = this;
+    const camera = place(free);
+    if (!card || !this.hides(camera, picture)) {
+      return camera;
+    }
+    const right = card.x + card.width;
+    const below = card.y + card.height;
+    const isWide = free.width - right > Math.max(card.width, free.width / 2);
+    return isWide
+      ? panned(place({ width: free.width - right, height: free.height }), right, 0)
+      : panned(
+          place({ width: free.width, height: Math.max(free.height - below, free.height / 4) }),
+          0,
+          below
+        );
+  }
+
+  /** Whether the card lies over a node, or over the name of an open box. */
+  private hides({ x, y, scale }: Camera, picture: Picture): boolean {
+    const { card } = this;
+    if (!card) {
+      return false;
+    }
+    const below = {
+      x: (card.x - x) / scale,
+      y: (card.y - y) / scale,
+      width: card.width / scale,
+      height: card.height / scale
+    };
+    for (const item of picture.items.values()) {
+      if (intersects(below, item.isOpen ? { ...item, height: HEADER } : item)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   zoom(factor: number, at: Point = { x: this.pane.width / 2, y: this.pane.height / 2 }): void {
@@ -539,6 +618,9 @@ export class Canvas {
   private first: string | null = null;
   private moved = false;
   private chosen: number | null = null;
+  private card: Rect | null = null;
+  /** How far the card has moved the picture, and where the camera was then. */
+  private pushed: { camera: Camera; by: number } | null = null;
   private last: { id: string | null; at: Point; time: number } | null = null;
 }
 

@@ -3,7 +3,7 @@
 import { FONT } from './card';
 import type { Picture } from './compose';
 import { edgeElement, itemElement, portElement, svg } from './draw';
-import type { Measured } from './measured';
+import { LEVELS, Measured, showMeasured } from './measured';
 import type { Scene } from './scene';
 
 /** Elements above which no static copy is made: it would be longer than a notebook should hold. */
@@ -45,8 +45,23 @@ const PAINT: readonly [string, Record<string, string>][] = [
   ['hl-g-chip rect', { fill: '#eff1f3', stroke: '#c8ccd1' }],
   ['hl-g-chip-prepared rect', { fill: '#fbf4e2', stroke: '#9a6700' }],
   ['hl-g-chip-stub rect', { fill: '#ffffff', stroke: '#0969da' }],
-  ['hl-g-chip text', { fill: SOFT }]
+  ['hl-g-chip text', { fill: SOFT }],
+  ['hl-g-bar', { fill: INK, 'fill-opacity': '0.75', stroke: 'none' }],
+  ['hl-g-bad hl-g-shape', { stroke: '#cf222e', 'stroke-width': '2.5' }]
 ];
+
+/** The colours of an overlay's steps, as the light theme mixes them, the weakest first. */
+const HEAT = Array.from({ length: LEVELS }, (_, index) => mixed([217, 101, 43], 0.08 + 0.1 * (index + 1)));
+
+/** A colour on white, as `#rrggbb`. */
+function mixed(colour: readonly number[], part: number): string {
+  const hex = colour.map(value =>
+    Math.round(255 + (value - 255) * part)
+      .toString(16)
+      .padStart(2, '0')
+  );
+  return `#${hex.join('')}`;
+}
 
 /** Height of the line that says what the numbers of an overlay are. */
 const CAPTION = 22;
@@ -54,6 +69,26 @@ const CAPTION = 22;
 const LEADING = 14;
 const INSET = 8;
 const CHARACTER = 6;
+
+/** Height of the line of a scale, and the size of a colour of it. */
+const SCALE = 18;
+const STEP = 11;
+
+/** The colours of a scale between its ends: `operators: 0.6 µs [....] 5.6 µs`. */
+function scaleElement(low: string, high: string, top: number): SVGGElement {
+  const from = INSET + low.length * CHARACTER + 6;
+  const text = (x: number, words: string): SVGTextElement =>
+    svg('text', { class: 'hl-g-aside', x, y: top + STEP, 'font-size': 11 }, words);
+  return svg(
+    'g',
+    {},
+    text(INSET, low),
+    ...HEAT.map((fill, index) =>
+      svg('rect', { x: from + index * STEP, y: top + 1, width: STEP, height: STEP, fill, stroke: LINE })
+    ),
+    text(from + LEVELS * STEP + 6, high)
+  );
+}
 
 /** A text in lines of at most so many characters, cut between words. */
 export function wrapped(text: string, most: number): string[] {
@@ -85,7 +120,9 @@ export function staticSvg(
     .join(', ');
   const { width } = picture;
   const lines = wrapped(caption, Math.max(20, Math.floor((width - 2 * INSET) / CHARACTER)));
-  const height = picture.height + (lines.length === 0 ? 0 : CAPTION + (lines.length - 1) * LEADING);
+  const scales = measured?.scales ?? [];
+  const captioned = picture.height + (lines.length === 0 ? 0 : CAPTION + (lines.length - 1) * LEADING);
+  const height = captioned + scales.length * SCALE;
   const root = svg('svg', {
     width,
     height,
@@ -97,11 +134,20 @@ export function staticSvg(
     const y = picture.height + CAPTION - 8 + index * LEADING;
     root.append(svg('text', { class: 'hl-g-aside', x: INSET, y, 'font-size': 11 }, line));
   });
+  scales.forEach(({ name, low, high }, index) => {
+    root.append(scaleElement(`${name}: ${low}`, high, captioned + index * SCALE));
+  });
   for (const layer of picture.layers) {
     root.append(
       ...layer.edges.map(edge => edgeElement(edge, scene)),
       ...layer.ports.map(portElement),
-      ...layer.items.map(item => itemElement(item, scene))
+      ...layer.items.map(item => {
+        const element = itemElement(item, scene);
+        if (measured) {
+          showMeasured(element, measured.items.get(item.id), measured.heat.get(item.id));
+        }
+        return element;
+      })
     );
   }
   for (const [selector, attributes] of PAINT) {
@@ -115,9 +161,24 @@ export function staticSvg(
       }
     });
   }
+  root.querySelectorAll('[data-heat]:not(.hl-g-open)').forEach(element => {
+    const fill = HEAT[Number(element.getAttribute('data-heat')) - 1];
+    element
+      .querySelectorAll(':scope > .hl-g-shape')
+      .forEach(shape => fill && shape.setAttribute('fill', fill));
+    element.querySelectorAll(':scope > text:not(.hl-g-type)').forEach(text => text.setAttribute('fill', INK));
+  });
   root.querySelectorAll('.hl-g-toggle, .hl-g-gap').forEach(element => element.remove());
   root.querySelectorAll('[data-id], [data-edge], [data-badge]').forEach(element => {
-    for (const name of ['data-id', 'data-edge', 'data-badge', 'aria-expanded', 'role']) {
+    for (const name of [
+      'data-id',
+      'data-edge',
+      'data-badge',
+      'data-heat',
+      'data-name',
+      'aria-expanded',
+      'role'
+    ]) {
       element.removeAttribute(name);
     }
   });

@@ -310,7 +310,10 @@ export class GraphPane {
     return nodes.length;
   }
 
-  /** An overlay on what is drawn, or none. Its numbers need room: what is in the middle of the pane, or selected, stays. */
+  /**
+   * An overlay on what is drawn, or none. Its numbers need room: a picture that nobody moved starts anew, else what is in
+   * the middle of the pane, or selected, stays.
+   */
   async measure(measured: Measured | null): Promise<void> {
     this.measured = measured;
     this.canvas.measure(measured);
@@ -318,7 +321,9 @@ export class GraphPane {
     if (items.size > 0 || this.composer.measured.size > 0) {
       this.composer.measured = new Map([...items.values()].map(item => [item.id, item.short]));
       if (this.picture) {
-        await this.redraw(this.open, this.selected ?? this.canvas.middle, true);
+        const stays = this.canvas.isMoved || this.selected !== null;
+        const anchor = stays ? (this.selected ?? this.canvas.middle) : null;
+        await this.redraw(this.open, anchor, stays, this.canvas.chosenScale);
       }
     }
   }

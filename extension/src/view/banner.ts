@@ -7,6 +7,7 @@ import type {
   BlockNode,
   ChangeAnswer,
   GraphReply,
+  Model,
   NanAnswer,
   OverlayReply
 } from '../protocol/messages';
@@ -236,7 +237,8 @@ export class Banner {
   /** Models that are not shown and failed; a click shows the first Block that did. */
   private failuresElsewhere(): Item[] {
     const items = this.others.slice(0, OTHERS).flatMap(({ id, name, failed }): Item[] => {
-      const text = failed && `${plural(failed.count, 'Block')} of ${name} failed: ${accessPath(name, failed.path)}`;
+      const text =
+        failed && `${plural(failed.count, 'Block')} of ${name} failed: ${accessPath(name, failed.path)}`;
       return failed && text
         ? [
             {

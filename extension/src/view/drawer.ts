@@ -1,6 +1,6 @@
 // A drawer over the edge of the graph, and the line of tabs that opens it: at the right where there is room, else below.
 
-import { button, h, uniqueId } from './dom';
+import { button, h, replace, uniqueId } from './dom';
 import type { PaneMemory } from './panes';
 
 export interface DrawerEvents {
@@ -53,7 +53,20 @@ export class Drawer {
   ) {
     this.list = h('div', { class: 'hl-tablist', role: 'tablist', 'aria-label': label });
     this.list.addEventListener('keydown', event => this.onKey(event));
-    this.strip = h('div', { class: 'hl-drawer-tabs' }, this.list);
+    this.more = h('select', {
+      class: 'hl-input hl-more-tabs',
+      'aria-label': 'More tabs',
+      title: 'More tabs',
+      onchange: () => {
+        this.isDismissed = false;
+        this.open(this.more.value);
+      }
+    });
+    this.more.hidden = true;
+    this.strip = h('div', { class: 'hl-drawer-tabs' }, this.list, this.more);
+    if (typeof ResizeObserver !== 'undefined') {
+      new ResizeObserver(() => this.fitTabs()).observe(this.strip);
+    }
     this.edge = h('div', {
       class: 'hl-drawer-edge',
       role: 'separator',
@@ -113,6 +126,7 @@ export class Drawer {
     const tab = this.tabs.get(id);
     if (tab && tab.button.textContent !== name) {
       tab.button.textContent = name;
+      this.fitTabs();
     }
   }
 
@@ -125,6 +139,7 @@ export class Drawer {
         this.close();
       }
       this.settle();
+      this.fitTabs();
     }
   }
 
@@ -175,11 +190,9 @@ export class Drawer {
     for (const [other, { panel, button: tab }] of this.tabs) {
       panel.hidden = other !== id;
       tab.setAttribute('aria-selected', String(other === id));
-      if (other === id) {
-        tab.scrollIntoView?.({ block: 'nearest', inline: 'nearest' });
-      }
     }
     this.settle();
+    this.fitTabs();
     this.resize();
     this.events.onShow(id);
   }
@@ -191,6 +204,42 @@ export class Drawer {
     for (const [id, { button: tab }] of this.tabs) {
       tab.tabIndex = id === this.stop ? 0 : -1;
     }
+  }
+
+  /** Show whole tabs, the open one among them; where there is no room for all, a list has the others. */
+  private fitTabs(): void {
+    const tabs = [...this.tabs].filter(([, { button: tab }]) => !tab.hidden);
+    const places = tabs.map(([, { button: tab }]) => tab.getBoundingClientRect());
+    const between = (first: number, last: number): number =>
+      (places[last]?.right ?? 0) - (places[first]?.left ?? 0);
+    const end = tabs.length - 1;
+    const room = this.strip.clientWidth;
+    const isWhole = between(0, end) <= room;
+    this.more.hidden = isWhole;
+    this.list.style.maxWidth = '';
+    this.list.scrollLeft = 0;
+    if (isWhole) {
+      return;
+    }
+    const left = room - this.more.getBoundingClientRect().width;
+    const open = tabs.findIndex(([id]) => id === this.shown);
+    let first = 0;
+    while (first < open && between(first, open) > left) {
+      first++;
+    }
+    let last = Math.max(first, open);
+    while (last < end && between(first, last + 1) <= left) {
+      last++;
+    }
+    const others = tabs.filter((_, index) => index < first || index > last);
+    replace(
+      this.more,
+      h('option', { value: '', disabled: true, hidden: true }, '»'),
+      ...others.map(([id, { button: tab }]) => h('option', { value: id }, tab.textContent ?? ''))
+    );
+    this.more.value = '';
+    this.list.style.maxWidth = `${between(first, last)}px`;
+    this.list.scrollLeft = between(0, first) - (places[first]?.width ?? 0);
   }
 
   private resize(): void {
@@ -279,6 +328,7 @@ export class Drawer {
   }
 
   private readonly list: HTMLElement;
+  private readonly more: HTMLSelectElement;
   private readonly edge: HTMLElement;
   private readonly body: HTMLElement;
   private readonly tabs = new Map<string, Tab>();

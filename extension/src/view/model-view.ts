@@ -89,6 +89,9 @@ const REST = 120;
 /** Pixels of the graph's room below which what is said over it is one line. */
 const SMALL = { width: 480, height: 480 } as const;
 
+/** Pixels of the graph's height from which its map and its buttons stand above the drawer. */
+const PICTURE = 220;
+
 /** Pixels of room that a sentence over the graph needs. */
 const LINE = 40;
 
@@ -258,13 +261,11 @@ export class ModelView {
       this.nothing,
       this.drawer.element,
       this.complaint,
-      this.notices.element,
       this.works.element,
       this.graph.hits,
       this.columns?.panel
     );
-    this.body = body;
-    this.element = h('div', { class: 'hl-stage' }, body, this.drawer.strip);
+    this.element = h('div', { class: 'hl-stage' }, body, this.drawer.strip, this.notices.element);
     this.element.addEventListener('keydown', event => {
       if (event.key === 'Escape') {
         this.drawer.dismiss();
@@ -294,6 +295,13 @@ export class ModelView {
       observer.observe(body);
       observer.observe(graphPane);
       observer.observe(this.graph.area);
+      const { canvas } = this.graph;
+      const card = this.overlays.element;
+      new ResizeObserver(() => {
+        const { left, top, width, height } = card.getBoundingClientRect();
+        const ground = canvas.element.getBoundingClientRect();
+        canvas.setCard(width > 0 ? { x: left - ground.left, y: top - ground.top, width, height } : null);
+      }).observe(card);
     }
     this.findings.show([], 'No findings.');
     this.othersSection.hidden = true;
@@ -344,9 +352,13 @@ export class ModelView {
     const { left, top, width, height } = this.room;
     const { right, bottom } = this.graph.canvas.covered;
     const hasRoom = height - bottom > LINE;
-    const places = { left, top, right: width - right > LINE ? right : 0, bottom: hasRoom ? bottom : 0 };
+    const places = {
+      ...{ left, top, right: width - right > LINE ? right : 0, bottom: hasRoom ? bottom : 0 },
+      // What belongs to the picture rises with the drawer's edge where the picture is still to be seen.
+      rise: height - bottom > PICTURE ? bottom : 0
+    };
     for (const [side, pixels] of Object.entries(places)) {
-      this.body.style.setProperty(`--hl-over-${side}`, `${pixels}px`);
+      this.element.style.setProperty(`--hl-over-${side}`, `${pixels}px`);
     }
   }
 
@@ -786,7 +798,6 @@ export class ModelView {
 
   private readonly tree: BlockTree;
   private readonly columns: TreeColumns | null;
-  private readonly body: HTMLElement;
   /** The pixels of the view in which the graph is, and its size. */
   private room: Room = { left: 0, top: 0, width: 0, height: 0 };
   private readonly graph: GraphPane;
