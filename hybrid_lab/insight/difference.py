@@ -39,6 +39,7 @@ class TensorDifference:
     changed : how many of them differ, bit for bit; largest : the largest absolute difference, None where there is no
     finite one; scale : the largest absolute value before
     first_name : what it is called in the first model, where that is something else
+    exchanged : the parameter that had these numbers in the first model, where Blocks changed places
     """
 
     kind: Kind
@@ -50,6 +51,7 @@ class TensorDifference:
     largest: float | None = None
     scale: float | None = None
     first_name: str = ""
+    exchanged: str = ""
 
     @property
     def text(self) -> str:
@@ -62,6 +64,8 @@ class TensorDifference:
             return f"{self.second or self.first}"
         if self.first != self.second:
             return f"{self.first} became {self.second}"
+        if self.exchanged:
+            return f"exchanged: the numbers of {self.exchanged}"
         scale = "" if self.scale is None else f" (largest value {self.scale:.3g})"
         apart = (
             "differs in what is not finite" if self.largest is None else f"differs by up to {self.largest:.3g}{scale}"
@@ -77,6 +81,7 @@ class BlockDifference:
     changes : what changed in the Block itself, one text each
     operators : of its graph, those that changed with some equal ones around them
     move : how its place differs; first_path, second_path : its place in each model, None where it is missing
+    exchange : in words, which Block of equal structure changed places with it, as the numbers say
     """
 
     kind: Kind
@@ -88,11 +93,12 @@ class BlockDifference:
     move: Literal["", "renamed", "moved"] = ""
     first_path: str | None = None
     second_path: str | None = None
+    exchange: str = ""
 
     @property
     def differs(self) -> bool:
         """Whether there is anything to show."""
-        return self.has_changed or bool(self.operators or self.tensors)
+        return self.has_changed or bool(self.operators or self.tensors or self.exchange)
 
     @property
     def has_changed(self) -> bool:
@@ -101,8 +107,9 @@ class BlockDifference:
 
     @property
     def all_changes(self) -> list[str]:
-        """What changed in the Block itself, before that its place: `moved from encoder.2`."""
-        return [f"{self.move} from {self.first_path}"] * bool(self.move) + self.changes
+        """What changed in the Block itself, before that its place: `moved from encoder.2`, `exchanged with 3`."""
+        places = [f"{self.move} from {self.first_path}"] * bool(self.move) + [self.exchange] * bool(self.exchange)
+        return places + self.changes
 
 
 @dataclass(repr=False)
@@ -175,7 +182,10 @@ class ModelDifference(InsightReport):
         for move in ("moved", "renamed"):
             number = sum(block.move == move for block in self.blocks)
             parts += [f"{count(number, 'Block')} {move}"] * bool(number)
-        for word, rows in (("operator", self.operators), ("tensor", self.tensors)):
+        number = sum(block.exchange != "" for block in self.blocks)
+        parts += [f"{count(number, 'Block')} exchanged"] * bool(number)
+        tensors = [tensor for tensor in self.tensors if not tensor.exchanged]
+        for word, rows in (("operator", self.operators), ("tensor", tensors)):
             for kind in kinds:
                 number = sum(row.kind == kind for row in rows)
                 parts += [f"{count(number, word)} {kind}"] * bool(number)
@@ -220,7 +230,7 @@ class ModelDifference(InsightReport):
 
     def _other_blocks(self) -> list[BlockDifference]:
         """The Blocks that differ in more than their tensors."""
-        return [block for block in self.blocks if block.has_changed or block.operators]
+        return [block for block in self.blocks if block.has_changed or block.operators or block.exchange]
 
     def _tensor_title(self) -> str:
         number = len(self.tensors)

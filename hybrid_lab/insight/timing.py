@@ -4,36 +4,27 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines import Executable
 from hybrid_lab.engines import registry as engines
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
+from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.insight.calls import Compiled, gradients
 from hybrid_lab.insight.checking import alone
-from hybrid_lab.insight.random_inputs import random_inputs
 from hybrid_lab.insight.reference import operands_of, region_in
 from hybrid_lab.insight.table import OperatorRow, count, row_of
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ops.framework.operator import Operator
 
-if TYPE_CHECKING:
-    from hybrid_lab.gluon.call_record import Types
-
-_RUNS = 10
-_PATIENCE_FOR_ONE = 0.1
-"""Runs of one operator, and seconds after which there is no further one."""
 _PATIENCE = 1.5
 """Seconds that one kind of measurement may take before it makes do with fewer runs."""
 
@@ -84,36 +75,6 @@ def _repeat(measure: Callable[[], np.ndarray], runs: int) -> tuple[np.ndarray, i
         if _enough(number, time.perf_counter() - started, _PATIENCE):
             break
     return np.median(np.array(samples), axis=0), len(samples)
-
-
-# -- one eager operator ----------------------------------------------------------------------------------------------
-
-
-def operator_time(op: Operator, types: Types, scalars: Iterable[tuple[int, float]], training: bool) -> float | None:
-    """Median seconds of an operator in eager mode, on random numbers; None where it cannot run on them.
-
-    types : (shape, dtype) of each array that it reads; scalars : its other inputs, each with its place among all
-    """
-    known = [(tuple(shape), np.dtype(dtype)) for shape, dtype in types]
-    values = [input_node(f"x{place}", shape=shape, dtype=dtype) for place, (shape, dtype) in enumerate(known)]
-    operands: list[Any] = [*values]
-    for place, scalar in scalars:
-        operands.insert(place, scalar)
-    graph = Graph(values, Node(op, operands, draw=0 if op.random else None).outputs[:1], draws=1)
-    samples: list[float] = []
-    try:
-        arrays = iter([NDArray.wrap(array) for array in random_inputs(graph, known)])
-        inputs = [next(arrays) if isinstance(each, Value) else each for each in operands]
-        rng = (0, 0) if op.random else None
-        with tape.Mode(False, training):
-            invoke(op, inputs, rng=rng)
-            while len(samples) < _RUNS and sum(samples) < _PATIENCE_FOR_ONE:
-                begin = time.perf_counter()
-                invoke(op, inputs, rng=rng)
-                samples.append(time.perf_counter() - begin)
-    except (HybridLabError, ArithmeticError, LookupError, TypeError, ValueError):
-        return None
-    return statistics.median(samples)
 
 
 # -- eager, operator by operator -------------------------------------------------------------------------------------

@@ -135,7 +135,10 @@ class _Pictures:
                 self._add(None, second, "added", [], block)
             else:
                 changes = _own_changes(difference)
-                self._add(found[0], second, "changed" if changes else "same", changes, block)
+                is_exchange = difference is not None and changes == [difference.exchange]
+                self._add(
+                    found[0], second, "values" if is_exchange else "changed" if changes else "same", changes, block
+                )
         for first, block in ours.values():
             self._add(first, None, "removed", [], block)
 

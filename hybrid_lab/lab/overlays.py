@@ -30,11 +30,12 @@ from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.packing import Block as Memory
 from hybrid_lab.graph.plan import MemoryPlan, plan
 from hybrid_lab.insight.calls import Compiled, running_call
+from hybrid_lab.insight.one_operator import operator_time, operator_values
 from hybrid_lab.insight.random_inputs import random_inputs
 from hybrid_lab.insight.states import block_at, blocks_below
 from hybrid_lab.insight.summary import Summary, number, summarize
 from hybrid_lab.insight.table import milliseconds
-from hybrid_lab.insight.timing import eager_times, measure_steps, operator_time
+from hybrid_lab.insight.timing import eager_times, measure_steps
 from hybrid_lab.insight.values import look_at_values
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import chosen, picture_for, programs_of
@@ -163,7 +164,9 @@ def _of_whole(kind: OverlayKind, whole: Whole, data: Data) -> _Overlay:
 
 
 def _of_eager(kind: OverlayKind, whole: Whole) -> _Overlay | None:
-    """Times, and bytes of the results, of the operators that a plain Block calls in eager mode, between its graphs."""
+    """Times, values, and bytes of the results, of the operators that a plain Block calls in eager mode, between its
+    graphs. Times and values are those of random numbers.
+    """
     cells = {}
     for row, item in whole.eager:
         if kind == "time" and item.op is not None:
@@ -171,6 +174,10 @@ def _of_eager(kind: OverlayKind, whole: Whole) -> _Overlay | None:
             if seconds is not None:
                 words = milliseconds(seconds)
                 cells[row["id"]] = _Cell(seconds, None, words, f"{words} in eager mode")
+        elif kind == "values" and item.op is not None:
+            results = operator_values(item.op, item.takes, item.scalars, item.training)
+            if results:
+                cells[row["id"]] = _cell_of(results[: max(item.op.signature.visible, 1)], True)
         elif kind == "memory" and item.gives:
             size = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in item.gives)
             cells[row["id"]] = _Cell(float(size), short=format_bytes(size))
@@ -178,6 +185,8 @@ def _of_eager(kind: OverlayKind, whole: Whole) -> _Overlay | None:
         return None
     if kind == "memory":
         return _Overlay("B", cells=cells)
+    if kind == "values":
+        return _Overlay("", "random", cells, marked=[identity for identity, cell in cells.items() if cell.bad][:1])
     ranked = sorted(cells, key=lambda each: -(cells[each].value or 0.0))
     return _Overlay("s", "random", cells, sum(cell.value or 0.0 for cell in cells.values()), marked=ranked[:_SLOWEST])
 
@@ -364,13 +373,7 @@ def _values(source: _Source) -> _Overlay:
         shown = [item for item in results[: max(node.op.signature.visible, 1)] if item is not None]
         if identity is None or not shown:
             return
-        summaries = [summarize(item) for item in shown]
-        ends = [abs(end) for each in summaries for end in (each.minimum, each.maximum) if end is not None]
-        bad = not all(each.finite for each in summaries)
-        cell = _Cell(max(ends, default=None), None, _range(summaries[0]), "; ".join(map(str, summaries)), bad)
-        if bad:
-            cell.short = f"{_NOT_FINITE}, random inputs" if by_chance else _NOT_FINITE
-            cell.text += f" ({_BY_CHANCE})" if by_chance else ""
+        cell = _cell_of(shown, by_chance)
         if cell.bad and not result.marked:
             result.marked = [identity]
         result.cells[identity] = cell
@@ -398,6 +401,18 @@ def _values(source: _Source) -> _Overlay:
 
 _NOT_FINITE = "NaN or infinite"
 _BY_CHANCE = "may come from the random numbers alone"
+
+
+def _cell_of(results: Sequence[Any], by_chance: bool) -> _Cell:
+    """The values of one operator. by_chance : they come from random numbers"""
+    summaries = [summarize(item) for item in results]
+    ends = [abs(end) for each in summaries for end in (each.minimum, each.maximum) if end is not None]
+    bad = not all(each.finite for each in summaries)
+    cell = _Cell(max(ends, default=None), None, _range(summaries[0]), "; ".join(map(str, summaries)), bad)
+    if bad:
+        cell.short = f"{_NOT_FINITE}, random inputs" if by_chance else _NOT_FINITE
+        cell.text += f" ({_BY_CHANCE})" if by_chance else ""
+    return cell
 
 
 def _range(summary: Summary) -> str:

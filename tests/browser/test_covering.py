@@ -1,4 +1,4 @@
-"""What lies over something else: notes, the card of the overlay, the map and the drawer; and what is cut for want of room."""
+"""What lies over something else: notes, the card of an overlay, map and drawer; and what is cut in narrow panels."""
 
 from playwright.sync_api import expect
 

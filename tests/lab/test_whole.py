@@ -440,7 +440,7 @@ def test_overlays_of_the_whole_are_those_of_its_graphs(kind, program):
         operators = {node["id"] for node in reply["nodes"] if node["op"]}
         shares = [item["share"] for item in found["items"] if item["id"] in operators]
         assert sum(shares) == pytest.approx(1)
-    if kind in ("time", "memory"):
+    if kind in ("time", "memory", "values"):
         (relu,) = (node["id"] for node in reply["nodes"] if node["op"] == "relu")
         assert relu in ids and "and 1 operator between them" in found["headline"]
 
@@ -463,6 +463,22 @@ def test_operators_between_the_graphs_are_timed():
     assert timed == {*between.values()}
     texts = {between[item["id"]]: item["text"] for item in found["items"] if item["id"] in between}
     assert "in eager mode" in texts["Concat"] and "in eager mode" in texts["take"]
+
+
+def test_values_of_operators_between_the_graphs():
+    def code(self, x):
+        y = nd.concat(self.a(x), 2 - x, x * 3)
+        return self.b(nd.log(0 - nd.abs(nd.Dropout(y)))) + nd.random.normal(shape=(2, 2))
+
+    net = ready(Plain(code, a=mlp(4), b=mlp(2)))
+    net(X)
+    found = overlay(net, "", "calls", "values", Data(), False)
+    between = {node["id"]: node["op"] for node in graph_view(net, "", "calls")["nodes"] if node["op"]}
+    cells = {between[item["id"]]: item for item in found["items"] if item["id"] in between}
+    assert {*cells} == {*between.values()}
+    bad = {op for op, cell in cells.items() if cell["bad"]}
+    assert bad == {"log"} and "random" in cells["log"]["short"] and "random" in cells["log"]["text"]
+    assert between[found["marked"][0]] == "log" and found["measured_on"] == "random"
 
 
 def test_the_first_nan_of_the_whole_is_in_the_first_call():

@@ -475,6 +475,7 @@ export const tensorChange = record({
   largest: nullable(number),
   scale: nullable(number),
   first_name: text,
+  exchanged: optional(text, ''),
   text: text
 });
 export type TensorChange = Checked<typeof tensorChange>;
@@ -488,7 +489,8 @@ export const blockChange = record({
   tensors: list(tensorChange),
   move: oneOf('', 'renamed', 'moved'),
   first_path: nullable(text),
-  second_path: nullable(text)
+  second_path: nullable(text),
+  exchange: optional(text, '')
 });
 export type BlockChange = Checked<typeof blockChange>;
 

@@ -95,6 +95,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
     withOpen: false,
     onChanged: () => void refresh(),
     onShowInGraph: (block, marks) => view.showDifference(block, marks),
+    sideBySide: { opens: true, show: shown => void view.showSideBySide(shown) },
     onSaves: () => {
       menu.close();
       view.drawer.open('saves');

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
-from hybrid_lab.gluon.call_record import ITEMS, Item, Record, Records, Source, last_record, records_of
+from hybrid_lab.gluon.call_record import ITEMS, Item, Record, Records, Source, last_record
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.ops.framework.dtypes import DTYPES, dtype_of, name_of
 

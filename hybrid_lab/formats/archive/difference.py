@@ -25,6 +25,7 @@ from hybrid_lab.progress import shows_work
 from . import layout, values
 from .block_matching import BlockMatching, match_blocks, parameters_of
 from .container import Container
+from .exchanges import Model, find_exchanges
 from .sides import FileSide, GraphsSide, Side, SideGraph, side_of
 from .tree import BlockRecord, ParameterRecord
 
@@ -115,6 +116,7 @@ class _Comparing:
         self._compare_trees()
         self._compare_graphs()
         self._compare_tensors()
+        self._find_exchanges()
         if isinstance(self.one, FileSide) and isinstance(self.two, FileSide):
             self.others += _members(self.one.container, self.two.container)
         order = {paths: place for place, paths in enumerate(self._all_paths())}
@@ -308,6 +310,30 @@ class _Comparing:
                 if keys not in seen:
                     seen.add(keys)
                     self._compare_parameter(first, second, name, *keys)
+
+    def _find_exchanges(self) -> None:
+        """Say of Blocks that changed places that they did, where only the numbers tell."""
+        changed = {
+            tensor.name: tensor
+            for block in self.blocks.values()
+            for tensor in block.tensors
+            if tensor.kind == "changed" and tensor.first == tensor.second
+        }
+        ids = {
+            key: changed[place]
+            for path, record in self.places[1].items()
+            for name, key in parameters_of(record).items()
+            if (place := layout.join(path, name)) in changed
+        }
+        one, two = (
+            Model(places, side.tree.parameters, side.array)
+            for places, side in zip(self.places, (self.one, self.two), strict=True)
+        )
+        for exchange in find_exchanges(one, two, self.matching.pairs, set(ids)):
+            self._block(exchange.was, exchange.path).exchange = exchange.text
+            for key, before in exchange.parameters.items():
+                if key in ids:
+                    ids[key].exchanged = before
 
     def _compare_parameter(
         self, first: str | None, second: str | None, name: str, mine: str | None, other: str | None

@@ -134,10 +134,7 @@ class LiveSide:
         without = [block for _, block in hybrid_blocks(self.net) if not access.graphs(block).graphs()]
         try:
             with silent(), random_state.preserved():
-                traced = [
-                    live_graph(block, each.in_spec, each.observation, each.types, each.named)
-                    for each in other
-                ]
+                traced = [live_graph(block, each.in_spec, each.observation, each.types, each.named) for each in other]
         finally:
             for inner in without:
                 access.graphs(inner).clear()

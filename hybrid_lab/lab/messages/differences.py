@@ -31,7 +31,11 @@ class OperatorChange(TypedDict):
 
 
 class TensorChange(TypedDict):
-    """A parameter that differs. `first_name`: what the first model calls it, where that is something else."""
+    """A parameter that differs.
+
+    first_name : what the first model calls it, where that is something else
+    exchanged : the parameter that had these numbers in the first model, where Blocks changed places, else ""
+    """
 
     kind: ChangeKind
     name: str
@@ -42,6 +46,7 @@ class TensorChange(TypedDict):
     largest: float | None
     scale: float | None
     first_name: str
+    exchanged: NotRequired[str]
     text: str
 
 
@@ -50,6 +55,7 @@ class BlockChange(TypedDict):
 
     changes : what changed in the Block itself, its place included; move : how its place differs
     first_path, second_path : its place in each model, null where it is missing
+    exchange : in words, which Block of equal structure changed places with it, as the numbers say; else ""
     """
 
     kind: ChangeKind
@@ -61,6 +67,7 @@ class BlockChange(TypedDict):
     move: Literal["", "renamed", "moved"]
     first_path: str | None
     second_path: str | None
+    exchange: NotRequired[str]
 
 
 class Difference(TypedDict):
