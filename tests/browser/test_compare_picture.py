@@ -160,3 +160,24 @@ def test_in_the_panel_the_list_comes_first_and_the_panes_stand_one_above_the_oth
     picture(notebook.page, "compare-panel")
     view.get_by_role("button", name="Close the comparison").click()
     expect(view).to_have_count(0)
+
+
+@IN_LAB_ONLY
+def test_a_view_shows_the_pair_too(open_cells):
+    notebook = open_cells([MODEL, EDIT, "mx.view(net)"])
+    page = notebook.page
+    notebook.run_all()
+    shown = notebook.show_cell(2).locator(".hl-wide")
+    expect(shown.locator("svg.hl-g .hl-g-node").first).to_be_visible(timeout=30_000)
+    compare = shown.get_by_role("button", name="Compare…", exact=True)
+    expect(compare).to_be_enabled(timeout=30_000)
+    compare.click()
+    view = shown.locator(".hl-compare")
+    expect(view.locator(".hl-compare-count")).to_have_text("1 of 2", timeout=30_000)
+    expect(view.locator(".hl-compare-kind")).to_have_text(["1 added", "0 removed", "0 changed", "1 in numbers only"])
+    picture(page, "compare-view")
+    page.keyboard.press("n")
+    expect(view.locator(".hl-compare-details")).to_contain_text("differs by up to 0.25")
+    expect(view.locator(".hl-compare-numbers .hl-numbers").nth(1)).to_be_visible(timeout=30_000)
+    view.get_by_role("button", name="Close the comparison").click()
+    expect(view).to_have_count(0)

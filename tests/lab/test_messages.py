@@ -1,11 +1,13 @@
 """The protocol's types are the one source of the front end's checks, and docs/protocol.md names every field."""
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import get_type_hints
 
 import pytest
 
+from hybrid_lab.lab import widget
 from hybrid_lab.lab.messages import connection, requests
 from hybrid_lab.lab.session import Session
 
@@ -38,3 +40,10 @@ def test_the_page_of_the_protocol_names_every_request_and_field(writer):
 
 def test_every_request_has_a_method():
     assert all(callable(getattr(Session, f"_on_{name}")) for name in requests.REQUESTS)
+
+
+def test_a_view_may_ask_what_the_page_of_the_protocol_says():
+    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    listed = page.partition("**Front end -> kernel**")[2].partition("**Kernel -> front end**")[0]
+    assert set(re.findall(r"`(\w+)` \*\*w\*\*", listed)) == widget.ALLOWED == set(re.findall(r"### `(\w+)` w", page))
+    assert set(re.findall(r"`(\w+)`", listed)) == requests.REQUESTS.keys()
