@@ -239,13 +239,13 @@ class Registry:
                 for variable in names.leftovers.get(id(block), ([], block))[0]
             }
             if len(members) == 1:
-                ((key, block),) = members.items()
-                others = [f"{each}.{key}" for each in container.others]
+                ((attribute, block),) = members.items()
+                others = [f"{each}.{attribute}" for each in container.others]
                 if id(block) not in found:
                     held = f"in the {container.kind} {name}"
-                    found[id(block)] = Found(f"{name}.{key}", block, held, also([*left, *others]))
+                    found[id(block)] = Found(f"{name}.{attribute}", block, held, also([*left, *others]))
                 elif id(block) in names.models:
-                    every = [*names.models[id(block)][0][1:], f"{name}.{key}", *others]
+                    every = [*names.models[id(block)][0][1:], f"{name}.{attribute}", *others]
                     found[id(block)] = replace(found[id(block)], also=also(every))
                 continue
             group = self._groups.get(name)
@@ -257,18 +257,7 @@ class Registry:
             words = [also(container.others), *(f"{variable} is {path}" for variable, path in left.items())]
             found[id(group)] = Found(name, group, "" if new else _OF_OTHERS, ", ".join(filter(None, words)))
         self._groups = groups
-        saved = [each for each in names.containers if each.name in groups and not found[id(groups[each.name])].held]
-        for container in names.containers:
-            for other in saved:
-                own, more = ({*map(id, each.members.values())} for each in (container, other))
-                if len(own) > 1 and own < more:
-                    key = id(groups[container.name])
-                    found[key] = replace(found[key], saved_with=f"its Blocks are saved with {other.name}")
-        for key, (own_names, block) in names.models.items():
-            for other in saved:
-                if other.holds(block):
-                    words = also([*own_names[1:], other.path(block)])
-                    found[key] = replace(found[key], also=words, saved_with=f"saved with {other.name}")
+        _save_once(found, names, {name: id(group) for name, group in groups.items()})
         return found
 
     def show(self, block: Block, name: str | None = None) -> LiveModel:
@@ -295,6 +284,25 @@ class Registry:
                 "unknown-model", f"there is no model {identity!r} in this kernel", "Refresh the list of models."
             )
         return entry
+
+
+def _save_once(found: dict[int, Found], names: Names, groups: Mapping[str, int]) -> None:
+    """Note of variables and lists, whose Blocks are parts of a list that is saved, with which one they are saved.
+
+    groups : name -> key in `found` of the lists, dicts and objects
+    """
+    saved = [each for each in names.containers if each.name in groups and not found[groups[each.name]].held]
+    for container in names.containers:
+        for other in saved:
+            own, more = ({*map(id, each.members.values())} for each in (container, other))
+            if container.name in groups and own < more:
+                key = groups[container.name]
+                found[key] = replace(found[key], saved_with=f"its Blocks are saved with {other.name}")
+    for key, (own_names, block) in names.models.items():
+        for other in saved:
+            if other.holds(block):
+                words = also([*own_names[1:], other.path(block)])
+                found[key] = replace(found[key], also=words, saved_with=f"saved with {other.name}")
 
 
 of_notebook: Registry | None = None

@@ -17,7 +17,7 @@ HELLO = {"front_end": "9.9", "protocol": PROTOCOL, "notebook": "a.ipynb"}
 
 MODEL = {
     "id", "name", "block", "class", "hybrid", "hybridized", "blocks", "graphs", "findings", "parameters", "engine",
-    "file", "undo", "undoes", "revision", "summary", "held",
+    "file", "undo", "undoes", "revision", "summary", "held", "also", "failed",
 }  # fmt: skip
 BLOCK = {
     "path", "attr", "name", "class", "hybrid", "state", "why", "repr", "parameters", "parameter_count", "output",
