@@ -2,6 +2,7 @@
 clock.
 """
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -61,6 +62,10 @@ class Bench:
 def tune(graph, *arguments, again=False, **named):
     bench = arguments[0] if arguments else Bench(**named)
     return tuning.tune([graph], lambda target: "ieee", bench, again)
+
+
+#: What torch's precision of float32 is asked for.
+OPS = ("matmul", "conv", "rnn")
 
 
 def dense(rows=20, inner=40, columns=70, dtype="float32"):
@@ -269,19 +274,24 @@ def test_where_nothing_is_kept_on_disk_this_process_knows(monkeypatch):
 
 @in_the_interpreter
 def test_torchs_flags_are_what_they_were():
-    anchors = [graph.operators[0] for graph in (dense(), convolution(), half())]
-    for anchor, tf32 in ((anchors[0], True), (anchors[0], False), (anchors[1], True), (anchors[2], False)):
-        flag = flag_of(anchor, tf32)
-        read, _, wanted = flag
-        before = read()
+    core, names = torch._C, ("cublas_allow_tf32", "cudnn_allow_tf32", "cublas_allow_fp16_reduced_precision_reduction")
 
-        def fails(read=read, wanted=wanted):
-            assert read() == wanted
+    def everything():
+        new = getattr(core, "_get_fp32_precision_getter", lambda *of: None)
+        return [*(getattr(core, f"_get_{name}")() for name in names), *(new("cuda", op) for op in OPS)]
+
+    anchors = [graph.operators[0] for graph in (dense(), convolution(), half())]
+    for anchor, tf32 in itertools.product(anchors, (True, False)):
+        flag, before = flag_of(anchor, tf32), everything()
+
+        def fails(flag=flag):
+            assert flag.read() == flag.wanted
+            everything()  # which torch refuses where its two ways to say tf32 differ
             raise ValueError("in between")
 
         with pytest.raises(ValueError, match="in between"):
             with_flag(fails, flag)()
-        assert read() == before
+        assert everything() == before
 
 
 @in_the_interpreter

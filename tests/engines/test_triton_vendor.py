@@ -375,5 +375,5 @@ def test_strict_and_own_have_no_call_of_torch():
 
 def test_tf32_is_said():
     node = product(8, 8, 8).operators[0]
-    read = functools.partial(lambda node, tf32: flag_of(node, tf32)[2], node)
+    read = functools.partial(lambda node, tf32: flag_of(node, tf32).wanted, node)
     assert read(True) in ("tf32", True) and read(False) in ("ieee", False)

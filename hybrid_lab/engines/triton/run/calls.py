@@ -42,11 +42,13 @@ class Call:
     run : takes these tensors and, if `result` is a form, the tensor to write to; else it returns a tensor of its own,
         or of an operator with several outputs a tuple of them
     result : the form of the tensor that is written; None where torch makes memory for the result
+    reads_flag : how factors are rounded is a flag of torch, and not an argument
     """
 
     reads: tuple[tuple[int, Form], ...]
     run: Callable[..., Any]
     result: Form | None = None
+    reads_flag: bool = True
 
 
 @dataclass(frozen=True)
@@ -270,7 +272,7 @@ def _by_cudnn(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32:
     def run(x: Tensor, weight: Tensor, out: Tensor) -> None:
         convolution(x, weight, *rest, benchmark(), always() or deterministic(), tf32, out=out)
 
-    return Call(tuple([(index, form) for index in inputs]), run, form)
+    return Call(tuple([(index, form) for index in inputs]), run, form, reads_flag=False)
 
 
 def _backward(

@@ -10,6 +10,8 @@ user's.
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -28,6 +30,8 @@ from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from torch import Tensor
 
 
@@ -90,7 +94,8 @@ class VendorKernel:
     @cached_property
     def run(self) -> Callable[..., Any]:
         """torch's call, with flags: takes the tensors of `reads`, and the one of `result` unless it allocates."""
-        return with_flag(self._call.run, flag_of(self.nodes[-1], self.tf32))
+        flag = flag_of(self.nodes[-1], self.tf32) if self._call.reads_flag else None
+        return with_flag(self._call.run, flag)
 
     def __call__(self, tensors: Sequence[Any]) -> None:
         """Compute it. tensors : inputs and then the output, as a Kernel takes them"""
@@ -149,25 +154,33 @@ def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ..
     return (call, *behind)
 
 
-#: A flag of torch: (reads it, sets it, what it is to be); reading and setting take no arguments but the value.
-Flag = tuple[Callable[[], Any], Callable[[Any], Any], Any]
+@dataclass(frozen=True)
+class Flag:
+    """A flag of torch that decides how factors are rounded.
+
+    read : what it is; wanted : what it is to be; change : sets it, returns what `restore` takes to undo that
+    """
+
+    read: Callable[[], Any]
+    wanted: Any
+    change: Callable[[], Any]
+    restore: Callable[[Any], None]
 
 
 def with_flag(function: Callable[..., Any], flag: Flag | None) -> Callable[..., Any]:
     """The function, during which a flag of torch has a value; what it was is set again, whatever happens."""
     if flag is None:
         return function
-    read, write, wanted = flag
+    read, wanted, change, restore = flag.read, flag.wanted, flag.change, flag.restore
 
     def run(*tensors: Tensor) -> Tensor:
-        before = read()
-        if before == wanted:
+        if read() == wanted:
             return function(*tensors)
-        write(wanted)
+        before = change()
         try:
             return function(*tensors)
         finally:
-            write(before)
+            restore(before)
 
     return run
 
@@ -177,19 +190,59 @@ def flag_of(anchor: Node, tf32: bool) -> Flag | None:
     import torch
 
     core: Any = torch._C  # noqa: SLF001
-    convolves, dtype = is_convolution(anchor), anchor.outputs[0].dtype.name
-    layers = layers_of(anchor) is not None
+    dtype, layers = anchor.outputs[0].dtype.name, layers_of(anchor) is not None
     if dtype == "float32":
-        if hasattr(core, "_get_fp32_precision_getter"):  # from torch 2.9 on
-            name = "conv" if convolves else "rnn" if layers else "matmul"
-            read, write = (getattr(core, f"_{each}et_fp32_precision_{each}etter") for each in "gs")
-            return partial(read, "cuda", name), partial(write, "cuda", name), "tf32" if tf32 else "ieee"
-        place: Any = torch.backends.cudnn if convolves or layers else torch.backends.cuda.matmul
-        return partial(getattr, place, "allow_tf32"), partial(setattr, place, "allow_tf32"), tf32
-    if not (convolves or layers) and dtype in ("float16", "bfloat16"):
+        if is_convolution(anchor) or layers:
+            return _tf32(core, "cudnn", "rnn" if layers else "conv", ("conv", "rnn"), tf32)
+        return _tf32(core, "cublas", "matmul", ("matmul",), tf32)
+    if dtype in ("float16", "bfloat16") and not (is_convolution(anchor) or layers):
         name = f"cublas_allow_{'fp16' if dtype == 'float16' else 'bf16'}_reduced_precision_reduction"
         read, write = getattr(core, f"_get_{name}"), getattr(core, f"_set_{name}")
         if isinstance(before := read(), tuple):  # from torch 2.10 on: (rounded sums, split sums)
-            return read, lambda value: write(*value), (False, *before[1:])
-        return read, write, False
+            return _plain_flag(read, lambda value: write(*value), (False, *before[1:]))
+        return _plain_flag(read, write, False)
     return None
+
+
+def _plain_flag(read: Callable[[], Any], write: Callable[[Any], None], wanted: object) -> Flag:
+    def change() -> object:
+        before = read()
+        write(wanted)
+        return before
+
+    return Flag(read, wanted, change, write)
+
+
+def _tf32(core: ModuleType, library: str, op: str, together: tuple[str, ...], tf32: bool) -> Flag:
+    """Whether float32 may be rounded to tf32. Since 2.9 torch has two ways to say it, and refuses to work where they
+    differ, so both are set.
+
+    op : as torch names it, "matmul", "conv" or "rnn"; together : those that the older way sets at once
+    """
+    read_old, write_old = (getattr(core, f"_{each}et_{library}_allow_tf32") for each in "gs")
+    if not hasattr(core, "_get_fp32_precision_getter"):
+        return _plain_flag(read_old, write_old, tf32)
+    read_new, write_new = (getattr(core, f"_{each}et_fp32_precision_{each}etter") for each in "gs")
+    wanted = "tf32" if tf32 else "ieee"
+    with warnings.catch_warnings(), contextlib.suppress(RuntimeError):  # the older way warns once
+        warnings.simplefilter("ignore")
+        write_old(read_old())
+
+    def change() -> tuple[bool | None, list[str]]:
+        before = [read_new("cuda", each) for each in together]
+        try:
+            old = read_old()
+        except RuntimeError:  # the user has set both, and they differ
+            old = None
+        write_old(tf32)
+        write_new("cuda", op, wanted)
+        return old, before
+
+    def restore(state: tuple[bool | None, list[str]]) -> None:
+        old, before = state
+        if old is not None:
+            write_old(old)
+        for each, value in zip(together, before, strict=True):
+            write_new("cuda", each, value)
+
+    return Flag(partial(read_new, "cuda", op), wanted, change, restore)
