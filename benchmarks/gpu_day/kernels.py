@@ -66,6 +66,7 @@ def compile_for(name: str, target: str, small: bool = False) -> dict[str, Any]:
     from hybrid_lab.engines.triton import tuning
     from hybrid_lab.engines.triton.build import compiling
     from hybrid_lab.engines.triton.kernels import kernels_of_graphs
+    from hybrid_lab.engines.triton.plan.by_vendor import rule_for
     from hybrid_lab.engines.triton.write import tiles
     from hybrid_lab.engines.triton.write.source import KernelSource
 
@@ -74,7 +75,8 @@ def compile_for(name: str, target: str, small: bool = False) -> dict[str, Any]:
     how = tiles.precision(rest.endswith("tf32"), target)
     sources: list[KernelSource] = []
     if kind == "network":
-        listed, _ = kernels_of_graphs(step_graphs(rest.rpartition(", ")[0], small), how)
+        rule = rule_for(target, how)
+        listed, _ = kernels_of_graphs(step_graphs(rest.rpartition(", ")[0], small, rule), how, rule=rule)
         sources = [kernel.generated for kernel in listed]
     else:
         for group, kernels in _groups(layers.layer(rest, small).graph(), how):
@@ -95,8 +97,11 @@ def _groups(graph: Any, precision: str) -> list[tuple[Any, Any]]:
     return [(group, fusion.kernels[group]) for group in fusion.groups]
 
 
-def step_graphs(name: str, small: bool = False) -> dict[str, Any]:
-    """All graphs of a training step and of a prediction: the network's, the loss's and the update's."""
+def step_graphs(name: str, small: bool = False, rule: Any = None) -> dict[str, Any]:
+    """All graphs of a training step and of a prediction: the network's, the loss's and the update's.
+
+    rule : which products the GPU's own library computes
+    """
     import hybrid_lab as mx
     from hybrid_lab.gluon.hybridized import ahead
 
@@ -105,7 +110,7 @@ def step_graphs(name: str, small: bool = False) -> dict[str, Any]:
     net.infer_shape(x)
     settings = {"learning_rate": 1e-4, "momentum": 0.9}
     trainer = mx.gluon.Trainer(net.collect_params(), "sgd", settings)
-    training = ahead.graphs_of(net, x, train=True)
+    training = ahead.graphs_of(net, x, train=True, rule=rule)
     output = mx.nd.zeros(training["forward"].outputs[0].shape)
     output.attach_grad()
     error = ahead.graphs_of(loss, [output, target], train=True)

@@ -147,10 +147,12 @@ def _memory() -> float:
 
 def gluon_calls(runtime: str, workload: str, batch: int, tf32: bool) -> Calls:
     """Prediction and training step of hybrid_lab; "hybrid captured" fixes shapes, so that launches are replayed."""
+    import torch
     from gluon_workloads import build
 
     import hybrid_lab as mx
 
+    torch.backends.cudnn.benchmark = True  # as on torch's side; cuDNN computes our convolutions too
     net, x, target, loss = build(mx, workload, batch, mx.gpu(0))
     captured = runtime == "hybrid captured"
     for block in (net, loss):

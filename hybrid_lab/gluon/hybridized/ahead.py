@@ -25,16 +25,20 @@ from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating, is_narrow
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
+    from hybrid_lab.engines.triton.plan.by_vendor import VendorRule
     from hybrid_lab.gluon.block import Block
     from hybrid_lab.gluon.hybrid import HybridBlock
     from hybrid_lab.gluon.parameter import Parameter
 
 
-def graphs_of(net: HybridBlock, inputs: object, train: bool = False) -> dict[str, Graph]:
+def graphs_of(
+    net: HybridBlock, inputs: object, train: bool = False, rule: VendorRule | None = None
+) -> dict[str, Graph]:
     """The graphs of a call by what they are: "forward", in prediction also "parameters" where something depends on
     parameters alone; in training "forward", "backward" and "update".
 
     inputs : arrays or shapes, one or a list of them; (2, 3) is a shape, of the dtype of the weights
+    rule : which recurrent layers a GPU's own library computes; None : none
     The update is that of the Trainer which has the parameters, else plain SGD. Nothing runs and nothing changes but
     that shapes of parameters become known. Raises HybridizeError where the code cannot become a graph.
     """
@@ -57,7 +61,7 @@ def graphs_of(net: HybridBlock, inputs: object, train: bool = False) -> dict[str
         special = specialize_call({}, *call, invoking.precision)
     parts = {"parameters": special.prologue, "forward": special.forward}
     if special.split is not None:
-        split = with_less_saved(special.split)
+        split = with_less_saved(special.split, rule)
         parts |= {"forward": split.forward, "backward": split.backward}
     graphs = {name: graph for name, graph in parts.items() if graph is not None}
     trained = [item for item in parameters if item.grad_req != "null"]

@@ -51,10 +51,12 @@ class VendorRule:
 
     family : a column of the table; None : every product that one call of torch computes
     precision : how float32 factors are multiplied, "ieee" or "tf32"
+    has_layers : recurrent layers are the vendor's, too; only cuDNN's are
     """
 
     family: str | None
     precision: str
+    has_layers: bool = False
 
     def without_biases(self, graph: Graph) -> Graph:
         """The graph with an operator of its own for the bias of each convolution that may be the vendor's."""
@@ -74,19 +76,15 @@ class VendorRule:
 
         return graph.map(rewrite)
 
-    @property
-    def has_layers(self) -> bool:
-        """Whether recurrent layers may be the vendor's."""
-        return self.family is None or availability.has_cudnn()
-
     def computes(self, node: Node) -> bool:
         """Whether a recurrent layer, or its gradient, is the vendor's."""
         if not self.has_layers or not is_plain(node):
             return False
+        if availability.missing() is not None or not availability.has_cudnn():  # ahead of time, or on the host
+            return True
         op: Any = node.op
         width, dtype = node.values_in[0].shape[2], node.outputs[0].dtype.name
-        parts = op.mode, op.state_size, op.num_layers, op.sizes.directions, int(width), dtype
-        return not availability.has_cudnn() or is_trusted(*parts)
+        return is_trusted(op.mode, op.state_size, op.num_layers, op.sizes.directions, int(width), dtype)
 
     def keeps_whole(self, node: Node) -> bool:
         """Whether an operator is not taken apart, because the vendor computes it."""
@@ -229,4 +227,12 @@ def rule_here(products: str | None, strict: bool, precision: str) -> VendorRule 
     device = availability.device()
     if products == "own" or strict or (products is None and device.interpreted):
         return None
-    return VendorRule(None if products == "vendor" else tiles.family(device.name), precision)
+    if products == "vendor":
+        return VendorRule(None, precision, True)
+    return VendorRule(tiles.family(device.name), precision, availability.has_cudnn())
+
+
+def rule_for(target: str, precision: str) -> VendorRule:
+    """The rule on a GPU that need not be here: "sm90", "gfx942"."""
+    family = tiles.family(target)
+    return VendorRule(family, precision, family == "nvidia")
