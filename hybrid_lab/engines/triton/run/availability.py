@@ -240,6 +240,6 @@ def has_cudnn() -> bool:
     """Whether torch's convolutions and recurrent layers on this machine's device are cuDNN's."""
     import torch
 
-    if device().torch != "cuda" or torch.version.hip:
+    if interpreting() or torch.version.hip or not torch.cuda.is_available() or device().torch != "cuda":
         return False
     return bool(torch.backends.cudnn.enabled and torch.backends.cudnn.is_available())
