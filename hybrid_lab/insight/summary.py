@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ BINS = 32
 
 _RUN = 64
 """A sample consists of runs of this many neighbouring values."""
-_CHUNK = 1 << 15
+CHUNK = 1 << 15
 """Values that are converted to float64 at a time."""
 
 
@@ -91,7 +92,7 @@ def number(value: float) -> str:
 def summarize(array: NDArray | np.ndarray) -> Summary:
     """The summary of an array: of all values up to two million, of a sample beyond. The array is never copied whole."""
     view = array.host_view if isinstance(array, NDArray) else array
-    return summary_of(values_of(array, _sampled).reshape(-1), view.shape, view.dtype, view.size)
+    return summary_of(values_of(array, flat_sample).reshape(-1), view.shape, view.dtype, view.size)
 
 
 def values_of(array: NDArray | np.ndarray, pick: Callable[[Memory], Memory]) -> np.ndarray:
@@ -108,7 +109,7 @@ def values_of(array: NDArray | np.ndarray, pick: Callable[[Memory], Memory]) -> 
     return to_host(part) if is_tensor(part) else np.asarray(part)
 
 
-def _sampled(memory: Memory) -> Memory:
+def flat_sample(memory: Memory) -> Memory:
     """All values, or of a large array runs of neighbours in equal distances."""
     size = math.prod(memory.shape)
     flat = memory.reshape(-1)
@@ -121,8 +122,14 @@ def _sampled(memory: Memory) -> Memory:
     return flat[: runs * distance].reshape(runs, distance)[:, :_RUN]
 
 
-def summary_of(values: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, size: int) -> Summary:
-    """The summary of an array of this shape, type and size, of which `values` were read."""
+@functools.lru_cache(maxsize=64)
+def type_name(dtype: np.dtype) -> str:
+    """`float32`; NumPy makes the name anew each time."""
+    return dtype.name
+
+
+def summary_of(values: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, size: int, bins: bool = True) -> Summary:
+    """The summary of an array of this shape, type and size, of which `values` were read. bins : whether it has some"""
     zeros = nans = infinities = 0
     low, high = math.inf, -math.inf
     for chunk in _chunks(values):
@@ -136,27 +143,29 @@ def summary_of(values: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, size
             low, high = min(low, float(chunk.min())), max(high, float(chunk.max()))
     looked = values.size
     if low > high:
-        return Summary(shape, dtype.name, size, looked, zeros, nans, infinities)
+        return Summary(shape, type_name(dtype), size, looked, zeros, nans, infinities)
 
     # Distances from the middle of the range, in units of half the range: no overflow for any values.
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     whole = dtype.kind in "iub" and high - low < BINS
-    bins = np.zeros(int(high - low) + 1 if whole else BINS if half else 1, np.int64)
+    filled = np.zeros(int(high - low) + 1 if whole else BINS if half else 1, np.int64)
     total = squares = 0.0
     for chunk in _chunks(values):
         chunk = chunk[np.isfinite(chunk)] if nans or infinities else chunk
         apart = (chunk - middle) / half if half else np.zeros(chunk.size)
         total, squares = total + float(apart.sum()), squares + float((apart * apart).sum())
-        places = chunk - low if whole else (apart + 1) * (len(bins) / 2)
-        bins += np.bincount(np.clip(places, 0, len(bins) - 1).astype(np.int64), minlength=len(bins))
+        if bins:
+            places = chunk - low if whole else (apart + 1) * (len(filled) / 2)
+            filled += np.bincount(np.clip(places, 0, len(filled) - 1).astype(np.int64), minlength=len(filled))
     count = looked - nans - infinities
     mean = total / count
     std = half * math.sqrt(max(squares / count - mean * mean, 0.0))
     numbers = (low, high, middle + half * mean, std)
-    return Summary(shape, dtype.name, size, looked, zeros, nans, infinities, *numbers, tuple(bins.tolist()))
+    parts = tuple(filled.tolist()) if bins else ()
+    return Summary(shape, type_name(dtype), size, looked, zeros, nans, infinities, *numbers, parts)
 
 
 def _chunks(values: np.ndarray) -> Iterator[np.ndarray]:
     """The values in float64, some at a time."""
-    for start in range(0, values.size, _CHUNK):
-        yield values[start : start + _CHUNK].astype(np.float64)
+    for start in range(0, values.size, CHUNK):
+        yield values[start : start + CHUNK].astype(np.float64)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from comm.base_comm import BaseComm
 
 
-#: Requests whose replies are large, and have no number that a model computed, which might not be finite.
-_LARGE = frozenset({"tree", "graph", "summary"})
+#: Requests whose replies are large, and have finite numbers only.
+_LARGE = frozenset({"tree", "graph", "summary", "overlay"})
 
 
 def envelope(identity: str, kind: str, body: Mapping[str, object]) -> JsonObject:

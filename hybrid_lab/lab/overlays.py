@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,9 +32,10 @@ from hybrid_lab.graph.packing import Block as Memory
 from hybrid_lab.graph.plan import MemoryPlan, plan
 from hybrid_lab.insight.calls import Compiled, running_call
 from hybrid_lab.insight.one_operator import operator_time, operator_values
-from hybrid_lab.insight.random_inputs import random_inputs
+from hybrid_lab.insight.random_inputs import random_inputs, reads_whole_numbers
 from hybrid_lab.insight.states import block_at, blocks_below
 from hybrid_lab.insight.summary import Summary, number, summarize
+from hybrid_lab.insight.summary_batch import SummaryBatch
 from hybrid_lab.insight.table import milliseconds
 from hybrid_lab.insight.timing import eager_times, measure_steps
 from hybrid_lab.insight.values import look_at_values
@@ -177,7 +179,7 @@ def _of_eager(kind: OverlayKind, whole: Whole) -> _Overlay | None:
         elif kind == "values" and item.op is not None:
             results = operator_values(item.op, item.takes, item.scalars, item.training)
             if results:
-                cells[row["id"]] = _cell_of(results[: max(item.op.signature.visible, 1)], True)
+                cells[row["id"]] = _values_cell([*map(summarize, results[: max(item.op.signature.visible, 1)])], True)
         elif kind == "memory" and item.gives:
             size = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in item.gives)
             cells[row["id"]] = _Cell(float(size), short=format_bytes(size))
@@ -294,8 +296,10 @@ class _Source:
 
 
 def _with_shapes(program: CompiledProgram) -> Graph:
-    """The traced graph of a program with the shapes that it was compiled for."""
+    """The traced graph of a program with the shapes that it was compiled for, if random inputs depend on them."""
     graph, inputs = program.neutral.graph, program.special.inputs
+    if not reads_whole_numbers(graph):
+        return graph
     pairs = list(zip(graph.inputs, inputs, strict=True))
     try:
         return infer(graph, {own: known.shape for own, known in pairs}, {own: known.dtype for own, known in pairs})
@@ -361,27 +365,23 @@ def _values(source: _Source) -> _Overlay:
     compiled = source.call()
     if isinstance(compiled, str):
         return _Overlay("", missing=compiled)
-    result, ids = (
-        _Overlay("", source.measured_on),
-        source.neutral_ids(compiled.neutral.graph) if not source.part else None,
-    )
-
+    ids = source.neutral_ids(compiled.neutral.graph) if not source.part else None
     by_chance = source.measured_on == "random"
+    batch, places = SummaryBatch(), list[tuple[str, int]]()
 
     def look(node: Node, results: Sequence[Any]) -> None:
         identity = source.picture.id_of(node) if ids is None else ids.get(node)
         shown = [item for item in results[: max(node.op.signature.visible, 1)] if item is not None]
-        if identity is None or not shown:
-            return
-        cell = _cell_of(shown, by_chance)
-        if cell.bad and not result.marked:
-            result.marked = [identity]
-        result.cells[identity] = cell
+        if identity is not None and shown:
+            places.append((identity, len(shown)))
+            for item in shown:
+                batch.add(item)
 
     def run(part: str, executable: Executable, graph: Graph, inputs: list[list[Any]]) -> list[Sequence[Any]]:
-        if part == source.part:
-            look_at_values(source.picture.program.graph, inputs[0], compiled.rng, look)
-        return [executable(inputs[0], compiled.rng)]
+        if part != source.part:
+            return [executable(inputs[0], compiled.rng)]
+        look_at_values(source.picture.program.graph, inputs[0], compiled.rng, look)
+        return [()]  # nothing runs after it
 
     if source.part:
         compiled.run_parts(compiled.heads() if source.part == "backward" else None, run)
@@ -390,6 +390,11 @@ def _values(source: _Source) -> _Overlay:
             arrays = [NDArray.wrap(np.array(array)) for array in compiled.arrays]
             see = lambda node, inputs, outputs: look(node, outputs)
             interpret(compiled.neutral.graph, arrays, compiled.rng, update=False, look=see)
+    result, summaries = _Overlay("", source.measured_on), iter(batch.summaries())
+    for identity, number_of_outputs in places:
+        cell = result.cells[identity] = _values_cell([*islice(summaries, number_of_outputs)], by_chance)
+        if cell.bad and not result.marked:
+            result.marked = [identity]
     bad = sum(cell.bad for cell in result.cells.values())
     mode = "" if source.part else " in prediction mode"
     result.headline = f"values of {count(len(result.cells), 'operator')}{mode} {source.data_in_words}"
@@ -399,20 +404,19 @@ def _values(source: _Source) -> _Overlay:
     return result
 
 
-_NOT_FINITE = "NaN or infinite"
-_BY_CHANCE = "may come from the random numbers alone"
-
-
-def _cell_of(results: Sequence[Any], by_chance: bool) -> _Cell:
-    """The values of one operator. by_chance : they come from random numbers"""
-    summaries = [summarize(item) for item in results]
+def _values_cell(summaries: Sequence[Summary], by_chance: bool) -> _Cell:
+    """The values of one operator's outputs. by_chance : whether they come from random numbers"""
     ends = [abs(end) for each in summaries for end in (each.minimum, each.maximum) if end is not None]
-    bad = not all(each.finite for each in summaries)
-    cell = _Cell(max(ends, default=None), None, _range(summaries[0]), "; ".join(map(str, summaries)), bad)
-    if bad:
+    text = "; ".join(map(str, summaries))
+    cell = _Cell(max(ends, default=None), None, _range(summaries[0]), text, not all(each.finite for each in summaries))
+    if cell.bad:
         cell.short = f"{_NOT_FINITE}, random inputs" if by_chance else _NOT_FINITE
         cell.text += f" ({_BY_CHANCE})" if by_chance else ""
     return cell
+
+
+_NOT_FINITE = "NaN or infinite"
+_BY_CHANCE = "may come from the random numbers alone"
 
 
 def _range(summary: Summary) -> str:
@@ -634,11 +638,12 @@ def _reply(kind: OverlayKind, program: str, picture: Picture | Whole | None, res
 
 
 def _item(identity: str, cell: _Cell, whole: float) -> OverlayItem:
-    share = cell.value / whole if cell.value is not None and whole and math.isfinite(cell.value) else 0.0
+    value = cell.value if cell.value is not None and math.isfinite(cell.value) else None
+    share = value / whole if value is not None and whole else 0.0
     text, short = visible(cell.text or cell.short), visible(cell.short)
     if cell.eager is not None:
         text += f" ({share:.1%}), eager {milliseconds(cell.eager)}"
-    return {"id": identity, "value": cell.value, "share": share, "short": short, "text": text, "bad": cell.bad}
+    return {"id": identity, "value": value, "share": share, "short": short, "text": text, "bad": cell.bad}
 
 
 def _add_boxes(kind: OverlayKind, picture: Picture | Whole, result: _Overlay) -> None:

@@ -1,6 +1,7 @@
 """Overlays: times, memory, values, gradients and engines by the ids of the picture; measuring changes nothing."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hybrid_lab.diagnostics import NonFiniteError
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight.capture import capture
+from hybrid_lab.lab import overlays
 from hybrid_lab.lab.session import Session
 from hybrid_lab.ndarray.random_state import state
 from tests.lab.conftest import Page, make_net, same, weights
@@ -309,3 +311,62 @@ def test_watching_for_nan_is_switched(page, namespace):
         net(x * 0 - 1)
     assert not ask(on=False) and not ask(on=False)
     assert np.isnan(net(x * 0 - 1).asnumpy()).all() and not net._forward_hooks
+
+
+class Chain(gluon.HybridBlock):
+    """So many operators, which read no whole numbers."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.count = count
+
+    def forward(self, x):
+        for number in range(self.count):
+            x = x * 0.9 if number % 2 else x + 0.5
+        return x
+
+
+def calls_of(action):
+    """How many functions `action` calls, in Python and in C."""
+    calls = 0
+
+    def note(frame, event, argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("kind", ["memory", "values", "engine"])
+def test_an_overlay_costs_little_and_the_same_for_each_operator(page, namespace, kind):
+    """Calls of functions, not seconds: they are the same on each machine, and most of the time of large graphs."""
+    calls = {}
+    for count in (400, 800, 1600):
+        namespace.clear()
+        net = namespace["net"] = Chain(count)
+        net.hybridize(engine="numpy")
+        net(nd.ones((4, 4))).wait_to_read()
+        program = graph(page)["program"]
+        assert len(overlay(page, net, kind, program)["items"]) >= count
+        calls[count] = calls_of(lambda net=net, program=program: overlay(page, net, kind, program))
+    assert calls[1600] - calls[800] < 2.1 * (calls[800] - calls[400])  # linear
+    assert (calls[1600] - calls[800]) / 800 < 230  # each array read alone would be 90 more
+
+
+def test_shapes_are_inferred_for_random_inputs_only_where_operators_read_whole_numbers(page, namespace, monkeypatch):
+    inferred = []
+    original = overlays.infer
+    monkeypatch.setattr(overlays, "infer", lambda *arguments: (inferred.append(True), original(*arguments))[1])
+    for net, x, wanted in ((Chain(5), nd.ones((2, 2)), 0), (nn.Embedding(7, 3), nd.array([[1, 6]]), 1)):
+        namespace["net"] = net
+        net.initialize()
+        net.hybridize(engine="numpy")
+        net(x)
+        inferred.clear()
+        assert "all are finite" in overlay(page, net, "values", graph(page)["program"])["headline"]
+        assert len(inferred) == wanted
