@@ -2,7 +2,8 @@
 
     python benchmarks/lab/training.py [--rounds 5] [--seconds 3] [--calls]
 
-In each round, blocks of a few hundred milliseconds alternate: steps with the curves, then steps without. All steps of
+In each round, blocks of some dozens of milliseconds alternate: steps with the curves, then steps without. The medians
+of two neighbouring blocks are compared, since another load of the machine changes from second to second. All steps of
 each kind are added up, so that rare work, such as a drawing, counts in full. The clock of the curves stands still
 during the steps without them.
 """
@@ -28,7 +29,7 @@ from hybrid_lab import autograd, gluon  # noqa: E402
 from hybrid_lab.gluon import nn  # noqa: E402
 from hybrid_lab.lab.messages.connection import PROTOCOL  # noqa: E402
 
-CHUNK, SECONDS = 0.2, 3.0
+CHUNK, SECONDS = 0.04, 3.0
 """Seconds of steps of one kind in a row, and in a round."""
 KINDS = {"progress": "mx.lab.progress and mx.log", "trainer": "a Trainer alone"}
 
@@ -112,8 +113,9 @@ def steps_of(kind: str, step: Callable[[], mx.nd.NDArray]) -> Callable[[], None]
 def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, float]:
     """Medians over the rounds, account of all of them.
 
-    ms : of a step without; step : difference of the median steps; account : what the run says that reading, measuring
-    and drawing took; all : difference of the sums of all steps. The last three are shares of the time without.
+    ms : of a step without; step : difference of neighbouring blocks' median steps; account : what the run says that
+    reading, measuring and drawing took; all : difference of the sums of all steps. The last three are shares of the
+    time without.
     """
     from hybrid_lab.gluon.step import boundary
     from hybrid_lab.lab import loop, run
@@ -133,10 +135,11 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
     for _ in range(1 + rounds):
         assert runs.current is not None
         times: dict[bool, list[float]] = {False: [], True: []}
+        medians: dict[bool, list[float]] = {False: [], True: []}
         before = runs.current.overhead
         while min(map(sum, times.values())) < seconds:
             for with_lab in (False, True):
-                body, taken = shown if with_lab else step, times[with_lab]
+                body, taken, before_block = shown if with_lab else step, times[with_lab], len(times[with_lab])
                 boundary.listeners = listeners if with_lab else []
                 if with_lab:
                     clock.go()
@@ -147,9 +150,11 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
                     taken.append(end - last)
                     last = end
                 clock.stop()
+                medians[with_lab].append(statistics.median(taken[before_block:]))
         plain = sum(times[False]) / len(times[False])
         found["ms"].append(1e3 * plain)
-        found["step"].append(statistics.median(times[True]) / statistics.median(times[False]) - 1)
+        ratios = [with_lab / without for without, with_lab in zip(medians[False], medians[True], strict=True)]
+        found["step"].append(statistics.median(ratios) - 1)
         spent.append((runs.current.overhead - before, sum(times[True])))
         found["all"].append(sum(times[True]) / len(times[True]) / plain - 1)
     result = {key: statistics.median(item[1:]) for key, item in found.items()}  # the first round imports and allocates
@@ -192,7 +197,8 @@ def calls() -> dict[str, float]:
 
 HEADER = ["training", "with", "panel", "a step without", "in each step", "now and then", "all together"]
 NOTE = (
-    "Steps with and without take turns in one kernel. In each step: the difference of the median steps. Now and then:"
+    "Steps with and without take turns in one kernel. In each step: the difference of"
+    " the median steps of neighbouring blocks, their median. Now and then:"
     " what the run counts of reading, measuring and drawing. All together: the difference of all steps' sums, which on"
     " a busy machine is mostly noise."
 )

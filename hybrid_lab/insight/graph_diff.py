@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Literal
 
@@ -13,12 +12,11 @@ from hybrid_lab.formats.mxnet.operator_names import SCALAR_FORMS, as_in_files
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.printer import format_type
+from hybrid_lab.insight.subsequence import common_runs
 from hybrid_lab.insight.table import count
 
 READERS = 64
 """Readers of one value among which an equal one is looked for."""
-ALIGNED = 1_000_000
-"""Pairs of equal operators of one Block up to which the longest common subsequence is searched."""
 
 Kind = Literal["same", "added", "removed", "changed"]
 
@@ -284,12 +282,8 @@ class _Matching:
     def _align(
         self, first: Sequence[Node], second: Sequence[Node], keys: Sequence[int], other_keys: Sequence[int]
     ) -> None:
-        """Match along the longest common subsequence of keys, unless that takes long because keys are repeated."""
-        counts = Counter(other_keys)
-        if sum(counts[key] for key in keys) > ALIGNED:
-            return
-        blocks = SequenceMatcher(None, keys, other_keys, autojunk=False).get_matching_blocks()
-        for start, other, size in blocks:
+        """Match along the longest common subsequence of keys."""
+        for start, other, size in common_runs(keys, other_keys):
             for place in range(size):
                 self._take(first[start + place], second[other + place])
 
@@ -445,19 +439,19 @@ class _Matching:
         """Whether two Values match, looking through added and removed operators, which are rows of their own, and
         through those of moved Blocks.
         """
-        ends = self._ends(mine, self.one, self.pairs), self._ends(other, self.two, self.back)
-        if any(self._match_exactly(first, second) for first in ends[0] for second in ends[1]):
+        if self._ends.meet(mine, other):
             return True
-        if not self.two.moved:
-            return False
-        ends = self._ends(mine, self.one, self._staying[0]), self._ends(other, self.two, self._staying[1])
-        return any(self._match_exactly(first, second) for first in ends[0] for second in ends[1])
+        return bool(self.two.moved) and self._staying_ends.meet(mine, other)
 
     @cached_property
-    def _staying(self) -> tuple[dict[Node, Node], dict[Node, Node]]:
-        """The matches but for those in moved Blocks."""
-        pairs = {first: second for first, second in self.pairs.items() if second not in self.two.moved}
-        return pairs, {second: first for first, second in pairs.items()}
+    def _ends(self) -> _Ends:
+        return _Ends(self.one, self.two, self.pairs)
+
+    @cached_property
+    def _staying_ends(self) -> _Ends:
+        """Those that look through moved Blocks too."""
+        moved = self.two.moved
+        return _Ends(self.one, self.two, {one: two for one, two in self.pairs.items() if two not in moved})
 
     def _is_moved(self, node: Node, read: Value) -> bool:
         """Whether an operator reads something else because its Block is called elsewhere."""
@@ -467,20 +461,6 @@ class _Matching:
         if mine.node in self.one.form:
             return self.pairs[mine.node] is other.node and mine.index == other.index
         return other.node not in self.two.form and self.one.keys[mine.node] == self.two.keys[other.node]
-
-    @staticmethod
-    def _ends(value: Value, side: _Side, matched: Mapping[Node, Node]) -> list[Value]:
-        """The Value, or what it is computed from by operators without a match."""
-        ends, seen, pending = [], {value}, [value]
-        while pending:
-            item = pending.pop()
-            if item.node in side.form and item.node not in matched:
-                inner = [each for each in side.form[item.node].operands if each not in seen]
-                seen.update(inner)
-                pending += inner
-            else:
-                ends.append(item)
-        return ends
 
     def results(self) -> list[str]:
         """What changed in what the graphs return."""
@@ -492,6 +472,43 @@ class _Matching:
             for place, (mine, other) in enumerate(zip(old, new, strict=True))
             if not self._same_value(mine, other)
         ]
+
+
+class _Ends:
+    """What Values are computed from by operators without a match: matched operators, inputs and constants. Each has a
+    bit in a number, the same for the two that belong together.
+    """
+
+    def __init__(self, one: _Side, two: _Side, pairs: Mapping[Node, Node]):
+        self._bits: dict[Hashable, int] = {}
+        self._sides = (one, dict(pairs)), (two, {second: second for second in pairs.values()})
+        self._through = [self._unmatched(number) for number in range(2)]
+
+    def meet(self, mine: Value, other: Value) -> bool:
+        """Whether a Value of the first graph and one of the second come from something that is the same."""
+        return bool(self._of(0, mine) & self._of(1, other))
+
+    def _unmatched(self, number: int) -> dict[Node, int]:
+        """The ends of each operator without a match."""
+        side, matched = self._sides[number]
+        found: dict[Node, int] = {}
+        for node in side.operators:  # each after what it reads
+            if node not in matched:
+                ends = 0
+                for value in side.form[node].operands:
+                    known = found.get(value.node)
+                    ends |= self._end(number, value) if known is None else known
+                found[node] = ends
+        return found
+
+    def _of(self, number: int, value: Value) -> int:
+        known = self._through[number].get(value.node)
+        return self._end(number, value) if known is None else known
+
+    def _end(self, number: int, value: Value) -> int:
+        side, matched = self._sides[number]
+        key: Hashable = (matched[value.node], value.index) if value.node in side.form else side.keys[value.node]
+        return 1 << self._bits.setdefault(key, len(self._bits))
 
 
 def _is_in(path: str, blocks: Collection[str]) -> bool:

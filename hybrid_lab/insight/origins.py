@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from hybrid_lab.graph.stages import Stage
 from hybrid_lab.insight.calls import Compiled
 from hybrid_lab.insight.eager import Operation
 from hybrid_lab.insight.reference import Values, all_values, difference, graph_values, nearness, tolerance
+from hybrid_lab.insight.subsequence import common_runs
 
 
 def first_untrue(
@@ -73,10 +73,9 @@ def pair_up(graph: Graph, operations: Sequence[Operation]) -> dict[Node, int]:
     for scope, scope_nodes in nodes.items():
         indices = called.get(scope, [])
         names = [operations[index].name for index in indices]
-        matcher = SequenceMatcher(None, [node.op.name for node in scope_nodes], names, autojunk=False)
-        for block in matcher.get_matching_blocks():
-            for offset in range(block.size):
-                pairs[scope_nodes[block.a + offset]] = indices[block.b + offset]
+        for start, other, size in common_runs([node.op.name for node in scope_nodes], names):
+            for offset in range(size):
+                pairs[scope_nodes[start + offset]] = indices[other + offset]
     return pairs
 
 

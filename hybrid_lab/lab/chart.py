@@ -122,20 +122,21 @@ def _chart(curves: list[Curve], earlier: list[Curve]) -> str:
         path = _path((x(step), y(value)) for step, value in kept)
         parts.append(f'<path d="{path}" fill="none" stroke="currentColor" stroke-opacity=".28"/>')
     for color, curve in zip(_colors(curves), curves, strict=True):
-        band = [(x(step), y(value)) for step, value in zip(curve["steps"], curve["highs"], strict=True)]
-        band += [(x(step), y(value)) for step, value in zip(curve["steps"], curve["lows"], strict=True)][::-1]
+        places = [x(step) for step in curve["steps"]]
         if curve["highs"] != curve["lows"]:
+            band = list(zip(places, map(y, curve["highs"]), strict=True))
+            band += list(zip(places, map(y, curve["lows"]), strict=True))[::-1]
             stroke = f'stroke="{color}" stroke-opacity=".35" stroke-width=".7"'
             parts.append(f'<path d="{_path(band)}Z" fill="{color}" fill-opacity=".2" {stroke}/>')
-        points = [(x(step), y(value)) for step, value in zip(curve["steps"], curve["means"], strict=True)]
+        points = list(zip(places, map(y, curve["means"]), strict=True))
         if len(points) == 1:
             parts.append(f'<circle cx="{points[0][0]}" cy="{points[0][1]}" r="2.5" fill="{color}"/>')
         parts.append(f'<path d="{_path(points)}" fill="none" stroke="{color}" stroke-width="1.6"/>')
-        for step, low_of, high_of in zip(curve["steps"], curve["lows"], curve["highs"], strict=True):
+        for place, low_of, high_of in zip(places, curve["lows"], curve["highs"], strict=True):
             if high_of > high:
-                parts.append(f'<path d="M{x(step) - 3:g} {_TOP + 5}h6l-3 -5Z" fill="{color}"/>')
+                parts.append(f'<path d="M{place - 3:g} {_TOP + 5}h6l-3 -5Z" fill="{color}"/>')
             if low_of < low:
-                parts.append(f'<path d="M{x(step) - 3:g} {_TOP + up - 5}h6l-3 5Z" fill="{color}"/>')
+                parts.append(f'<path d="M{place - 3:g} {_TOP + up - 5}h6l-3 5Z" fill="{color}"/>')
     parts += [_not_finite(span, x(span["first"]), x(span["last"]), up) for curve in curves for span in curve["bad"]]
     parts.append("</svg>")
     title = "  ".join(

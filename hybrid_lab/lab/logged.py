@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
@@ -156,6 +156,24 @@ def mean_of(value: np.ndarray) -> float:
         return float(np.vdot(value.astype(np.float64), _ONES[: value.size])) / value.size
     with np.errstate(all="ignore"):
         return float(np.mean(value, dtype=np.float64))
+
+
+def means_of(values: Sequence[np.ndarray]) -> list[float]:
+    """The mean of each array, the same number as `mean_of` gives; those of equal sizes and types at once."""
+    alike: dict[tuple[int, np.dtype], list[int]] = {}
+    for number, value in enumerate(values):
+        alike.setdefault((value.size, value.dtype), []).append(number)
+    means = [math.nan] * len(values)
+    for (size, _), numbers in alike.items():
+        if size > _ONES.size:
+            found = [mean_of(values[number]) for number in numbers]
+        else:
+            with np.errstate(all="ignore"):
+                rows = np.concatenate([values[number].reshape(-1) for number in numbers]).astype(np.float64)
+                found = (np.vecdot(rows.reshape(-1, size), _ONES[:size]) / size).tolist()
+        for number, mean in zip(numbers, found, strict=True):
+            means[number] = mean
+    return means
 
 
 _ONES = np.ones(1024)

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.lab.gradient_norm import gradient_norm, is_of_last_step
-from hybrid_lab.lab.logged import OnDevice, Ring, mean_of, number_of
+from hybrid_lab.lab.logged import OnDevice, Ring, mean_of, means_of, number_of
 from hybrid_lab.lab.series import Series
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 
 RunState = Literal["running", "done", "stopped", "interrupted", "failed"]
 
-SHARE, NORM_SHARE = 333, 1000
-"""Drawing takes at most one part in so many of the time, the norm of the gradients one in so many: together 0.4%."""
+SHARE, NORM_SHARE = 500, 1000
+"""Drawing takes at most one part in so many of the time, the norm of the gradients one in so many: together 0.3%."""
 WAITING = 64
 """So many values wait until they are brought into their series: many in a row take a fifth of the time."""
 SMALL = 1024
@@ -278,19 +280,23 @@ class Run:
         """Bring what came since the last time into the series. wait : also for values that a GPU still computes"""
         # An interrupt between two lines would lose a value.
         with self.lock, boundary.interrupts:
-            while self._waiting:
-                step, name, value = self._waiting.popleft()
+            waiting = self._waiting
+            # Others may add more meanwhile, at the end.
+            means = iter(means_of([value for _, _, value in waiting.copy() if type(value) is np.ndarray]))
+            while waiting:
+                step, name, value = waiting.popleft()
                 if name is None:
                     self._add_step(step, *value)
                     continue
+                if type(value) is np.ndarray:
+                    mean = next(means, None)
+                    value = mean_of(value) if mean is None else mean
                 series = self.series.get(name)
                 if series is None and (series := self._new_series(name)) is None:
                     continue
-                waiting = self._on_device.count(name) if self._on_device.values else 0
-                step = max(step or series.count + waiting + 1, series.last_step)
-                if type(value) is not float and not isinstance(value, OnDevice):
-                    value = mean_of(value)
-                if waiting or isinstance(value, OnDevice):
+                unread = self._on_device.count(name) if self._on_device.values else 0
+                step = max(step or series.count + unread + 1, series.last_step)
+                if unread or isinstance(value, OnDevice):
                     self._add_all(self._on_device.put(name, step, value))
                 else:
                     series.add(step, value)
@@ -301,7 +307,8 @@ class Run:
         """The time and the learning rate of a step, without what the run itself did meanwhile."""
         if self._last_step is not None:
             then, overhead_then = self._last_step
-            self._add("step time", step, 1e3 * max(0.0, now - then - (overhead - overhead_then)))
+            seconds = now - then - (overhead - overhead_then)
+            self._add("step time", step, 1e3 * seconds if seconds > 0.0 else 0.0)
         self._last_step = now, overhead
         self._add("learning rate", step, float(rate))
 

@@ -1,6 +1,7 @@
 """Matching the operators of two graphs: what is alike is found, and only what differs is reported."""
 
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -220,6 +221,59 @@ def test_many_alike_operators_are_matched_quickly():
     steps = [("flip", number, 0) for number in range(1000)]
     rows, _ = rows_of(traced_only(steps), traced_only([*steps[:500], ("relu", 500, 0), *_later(steps[500:])]))
     assert [row.kind for row in rows] == ["added"]
+
+
+def with_one_more(steps, place):
+    """The steps with an operator more, which reads the value of this number; what read that reads the new one."""
+    later = [(name, *(read + (read >= place) for read in reads)) for name, *reads in steps[place:]]
+    return [*steps[:place], ("flip", place, 0), *later]
+
+
+CHAINS = {
+    "alike": lambda place: None,
+    "skip edges": lambda place: place - 6 if place % 7 == 6 else None,
+    "half of them read one value": lambda place: 1 if place % 2 and place > 1 else None,
+    "each second reads one far before": lambda place: max(0, place - 60) if place % 2 else None,
+}
+EDITS = {  # and the rows that explain it
+    "nothing": (lambda steps: steps, 0),
+    "at both ends": (lambda steps: with_one_more(with_one_more(steps, len(steps)), 0), 2),
+    "in the middle": (lambda steps: with_one_more(steps, len(steps) // 2), 1),
+    "in three places": (lambda steps: with_one_more(with_one_more(with_one_more(steps, 200), 100), 0), 3),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("chain", CHAINS)
+def test_the_work_of_a_comparison_grows_with_the_number_of_operators(chain, edit):
+    """Executed lines, not seconds: they are the same on each machine."""
+    change, most = EDITS[edit]
+    lines = {}
+    for count in (400, 800, 1600):
+        others = [CHAINS[chain](place) for place in range(count)]
+        steps = [("double", n, 0) if other is None else ("add", n, other) for n, other in enumerate(others)]
+        first, second = traced_only(steps), traced_only(change(steps))
+        lines[count] = lines_of(lambda first=first, second=second: diff_graphs(GraphSide(first), GraphSide(second)))
+        if chain != "alike" or most < 3:  # between three edits nothing tells which of the alike ones is which
+            assert len(rows_of(first, second)[0]) <= most
+    assert lines[1600] - lines[800] < 2.5 * (lines[800] - lines[400])
+
+
+def lines_of(action):
+    """How many lines of Python `action` executes."""
+    lines = 0
+
+    def note(frame, event, argument):
+        nonlocal lines
+        lines += event == "line"
+        return note
+
+    sys.settrace(note)
+    try:
+        action()
+    finally:
+        sys.settrace(None)
+    return lines
 
 
 def test_many_changes_in_one_block_stay_apart():

@@ -19,7 +19,7 @@ from hybrid_lab.lab import run as runs_of_cells
 from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.logged import RING
 from hybrid_lab.lab.messages.connection import PROTOCOL
-from hybrid_lab.lab.run import MORE_NAMES, NAMES
+from hybrid_lab.lab.run import MORE_NAMES, NAMES, WAITING
 from hybrid_lab.lab.series import LIMIT, SPANS, Series
 from hybrid_lab.lab.training_html import run_html
 from hybrid_lab.lab.training_runs import runs
@@ -40,6 +40,27 @@ def fresh_runs():
 
 def curve(name="loss"):
     return next(each for each in run_data(runs.under_way())["curves"] if each["name"] == name)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8", "bool", ml_dtypes.bfloat16])
+def test_means_of_many_arrays_are_those_of_each_to_the_last_bit(dtype):
+    random = np.random.RandomState(0)
+    arrays = [random.normal(size=size) * 50 for size in (*range(1, 40), 127, 128, 129, 1023, 1024, 1025, 5000) * 3]
+    arrays += [np.full((2, 3), math.nan), np.full(4, math.inf), np.array([math.inf, -math.inf]), np.array(7.0)]
+    with np.errstate(invalid="ignore"):
+        arrays = [array.astype(dtype) for array in arrays]
+    random.shuffle(arrays)
+    np.testing.assert_array_equal(logged.means_of(arrays), [logged.mean_of(array) for array in arrays])
+
+
+def test_many_logged_arrays_are_averaged_at_once(monkeypatch):
+    products = []
+    original = np.vecdot
+    monkeypatch.setattr(np, "vecdot", lambda *arrays: (products.append(len(arrays[0])), original(*arrays))[1])
+    for step in range(640):
+        mx.log(loss=mx.nd.full((8,), step))
+    assert curve()["count"] == 640
+    assert sum(products) == 640 and len(products) == 1 + 640 // WAITING  # the first value comes with the first drawing
 
 
 # -- series -----------------------------------------------------------------------------------------------------------

@@ -10,27 +10,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from typing import Literal
 
 import numpy as np
+
+from hybrid_lab.insight.subsequence import common_runs
 
 from . import layout
 from .tree import BlockRecord, Tree
 
 ALIGNED = 400_000
 """Pairs of children of two Blocks up to which all alignments are weighed; of more, equal ones are matched first."""
-REPEATED = 1_000_000
-"""Pairs of equal structures up to which a longest common subsequence is searched."""
 SMALL = 3
 """Blocks inside one that counts as small: others like it are found anywhere."""
 CLOSE = 0.6
 """How close the numbers of a small Block must be for it to be the same elsewhere. Of random numbers it is 0.43."""
-FAR = 100
-"""Children over which such a search goes, where there are more."""
 SAMPLE = 1024
 """Numbers of a parameter by which two alike Blocks are told apart."""
 CLOSEST = 2000
@@ -197,12 +194,9 @@ class _Matcher:
             [key if place.whole in unclear else key[0] for place, key in zip(places, self._keys(side, places, unclear))]
             for side, places in enumerate((first, second))
         )
-        counts = Counter(others)
-        if sum(counts[key] for key in keys) > REPEATED:
-            return _in_order(first, second)
         pairs: list[tuple[_Place, _Place]] = []
         row = column = 0
-        for start, other, size in SequenceMatcher(None, keys, others, autojunk=False).get_matching_blocks():
+        for start, other, size in [*common_runs(keys, others), (len(keys), len(others), 0)]:
             if (start - row) * (other - column) <= ALIGNED:
                 pairs += self._best(first[row:start], second[column:other], unclear)
             pairs += zip(first[start : start + size], second[other : other + size])
@@ -489,22 +483,6 @@ def _ends(first: Sequence[tuple[object, ...]], second: Sequence[tuple[object, ..
 def _is_alike(first: tuple[object, ...], second: tuple[object, ...]) -> bool:
     """Whether two keys are equal but for a name."""
     return first == second or (first[0] == second[0] and not isinstance(first[1], bytes))
-
-
-def _in_order(first: Sequence[_Place], second: Sequence[_Place]) -> list[tuple[_Place, _Place]]:
-    """Each place with the next equal one that is not far away."""
-    places: dict[int, deque[int]] = defaultdict(deque)
-    for number, place in enumerate(second):
-        places[place.whole].append(number)
-    pairs, start = [], 0
-    for place in first:
-        numbers = places[place.whole]
-        while numbers and numbers[0] < start:
-            numbers.popleft()
-        if numbers and numbers[0] - start <= FAR:
-            start = numbers[0] + 1
-            pairs.append((place, second[numbers.popleft()]))
-    return pairs
 
 
 def _likeness(first: _Place, second: _Place) -> float:
