@@ -141,16 +141,17 @@ test('a model that is not shown and failed is told too, and one click goes there
   made.showOthers([
     model({ id: 'm2', name: 'fine' }),
     failing('m3', 'dis', 'body.1'),
-    failing('m4', 'gen', '', 2)
+    failing('m4', 'gen', '', 2),
+    failing('m5', 'top', '')
   ]);
   assert.deepEqual(texts(made).slice(0, 3), [
-    '1 Block of dis failed: dis.body[1] – HL101: reads x.shape',
-    '2 Blocks of gen failed: gen – HL101: reads x.shape',
-    'NaN first in net.features[0] (log)'
+    '1 Block of dis failed: dis.body[1]',
+    '2 Blocks of gen failed: gen',
+    'top failed'
   ]);
   assert.match(status(made), /1 Block of dis failed/);
   made.element.querySelectorAll<HTMLElement>('.hl-answer-bad button').forEach(click);
-  assert.deepEqual(told.slice(0, 2), ['model m3 body.1', 'model m4 ']);
+  assert.deepEqual(told.slice(0, 3), ['model m3 body.1', 'model m4 ', 'model m5 ']);
   made.showOthers(['a', 'b', 'c', 'd', 'e'].map(name => failing(name, name)));
   assert.equal(texts(made)[3], '2 more models failed');
   click(buttonOf(made.element, '2 more models failed'));

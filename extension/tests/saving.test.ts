@@ -53,6 +53,7 @@ const difference: Difference = {
       class_name: 'Net',
       changes: [],
       move: '',
+      exchange: '',
       first_path: '',
       second_path: '',
       tensors: [],
@@ -70,6 +71,7 @@ const difference: Difference = {
       class_name: 'Dense',
       changes: [],
       move: '',
+      exchange: '',
       first_path: 'extra.<img src=x>',
       second_path: null,
       operators: [],
@@ -84,6 +86,7 @@ const difference: Difference = {
           largest: 0.5,
           scale: 1,
           first_name: '',
+          exchanged: '',
           text: 'differs by up to 0.5 (largest value 1), 1 of 2 values'
         }
       ]

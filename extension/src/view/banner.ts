@@ -223,11 +223,12 @@ export class Banner {
       return [];
     }
     const name = this.nameOf(culprit.path);
+    const reason = culprit.why.length > REASON ? `${culprit.why.slice(0, REASON - 1)}…` : culprit.why;
     return [
       {
         key: 'failed',
         tone: 'bad',
-        text: `${plural(failed.length, 'Block')} failed: ${name}${reasonOf(culprit.why)}`,
+        text: `${plural(failed.length, 'Block')} failed: ${name}${reason === '' ? '' : ` – ${reason}`}`,
         title: failed.map(({ path, why }) => `${this.nameOf(path)}: ${why}`).join('\n'),
         act: () => this.events.onBlock(culprit.path)
       }
@@ -237,19 +238,16 @@ export class Banner {
   /** Models that are not shown and failed; a click shows the first Block that did. */
   private failuresElsewhere(): Item[] {
     const items = this.others.slice(0, OTHERS).flatMap(({ id, name, failed }): Item[] => {
+      if (!failed) {
+        return [];
+      }
+      const { path, why, count } = failed;
       const text =
-        failed && `${plural(failed.count, 'Block')} of ${name} failed: ${accessPath(name, failed.path)}`;
-      return failed && text
-        ? [
-            {
-              key: `failed ${id}`,
-              tone: 'bad',
-              text: `${text}${reasonOf(failed.why)}`,
-              title: `${text}: ${failed.why}`,
-              act: () => this.events.onModel?.(id, failed.path)
-            }
-          ]
-        : [];
+        path === '' && count === 1
+          ? `${name} failed`
+          : `${plural(count, 'Block')} of ${name} failed: ${accessPath(name, path)}`;
+      const act = (): void => this.events.onModel?.(id, path);
+      return [{ key: `failed ${id}`, tone: 'bad', text, title: `${text}: ${why}`, act }];
     });
     const more = this.others.slice(OTHERS);
     const [next] = more;
@@ -498,10 +496,4 @@ function statesOf(root: BlockNode): States {
   const own = states.failed.filter(node => !node.why.startsWith('its graph failed in '));
   states.failed = own.length > 0 ? own : states.failed;
   return states;
-}
-
-/** A reason as it follows a name, in short. */
-function reasonOf(why: string): string {
-  const short = why.length > REASON ? `${why.slice(0, REASON - 1)}…` : why;
-  return short === '' ? '' : ` – ${short}`;
 }
