@@ -29,6 +29,8 @@ START_TIMEOUT = 120.0
 """Seconds in which all workers must have started."""
 _LOOK = 0.25
 """Seconds between two looks at who is lost, while a worker waits for the others."""
+_POLL = 0.02
+"""Seconds between two looks of rank 0 for workers that have not come yet."""
 _NAMING = 2.0
 """Seconds to wait for the name of the worker that a broken connection belongs to."""
 
@@ -115,7 +117,7 @@ class Group:
 
         self._check()
         try:
-            return Channel(self, dist.new_group())
+            return Channel(self, dist.new_group(timeout=_backend_timeout()))
         except RuntimeError as error:
             raise self._broken(error) from None
 
@@ -312,18 +314,23 @@ def _connect(place: Place, backend: str) -> Watch | None:
         RANK=str(place.rank), WORLD_SIZE=str(place.size), MASTER_ADDR=place.address, MASTER_PORT=str(place.port)
     )
     os.environ.setdefault("LOCAL_RANK", str(place.local_rank))
+    # NCCL's own watch over its threads would end a process that waits for longer.
+    os.environ.setdefault("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", str(int(_backend_timeout().total_seconds())))
     limit = timedelta(seconds=START_TIMEOUT)
     try:
         store, _, _ = next(dist.rendezvous("env://", timeout=limit))
         store.set_timeout(limit)
+        name = "hybrid_lab"
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and place.size > 1:
+            name += _name_of_attempt(dist.PrefixStore("hybrid_lab.attempts", store), place)
         dist.init_process_group(
             backend,
-            store=dist.PrefixStore("hybrid_lab", store),
+            store=dist.PrefixStore(name, store),
             rank=place.rank,
             world_size=place.size,
-            timeout=timedelta(seconds=max(_timeout() * 2, 60)),
+            timeout=_backend_timeout(),
         )
-        ours = dist.PrefixStore("hybrid_lab.watch", store)
+        ours = dist.PrefixStore(f"{name}.watch", store)
         if place.rank == 0:
             ours.set("token", secrets.token_hex(16))
         if place.size == 1:
@@ -334,6 +341,31 @@ def _connect(place: Place, backend: str) -> Watch | None:
             f"rank {place.rank} of {place.size} did not find the others at {place.address}:{place.port} within "
             f"{START_TIMEOUT:g} s ({str(error).splitlines()[0][:200]}). Each worker must be able to reach that address"
         ) from None
+
+
+def _name_of_attempt(store: Any, place: Place) -> str:
+    """A name that the workers of this attempt share, and none before them: torchrun's store outlives its workers, and
+    keeps the addresses of those that it has replaced.
+
+    Each worker asks with a number of its own, and waits for the answer to it, which only a rank 0 that runs now gives.
+    """
+    if place.rank:
+        own = secrets.token_hex(8)
+        store.set(f"ask.{place.rank}", own)
+        name: str = store.get(f"answer.{own}").decode()
+        store.set(f"{name}.{place.rank}", "")
+        return name
+    name, limit = secrets.token_hex(8), time.monotonic() + START_TIMEOUT
+    missing = set(range(1, place.size))
+    while missing:
+        for rank in sorted(missing):
+            if store.check([f"ask.{rank}"]):
+                store.set(f"answer.{store.get(f'ask.{rank}').decode()}", name)
+        missing = {rank for rank in missing if not store.check([f"{name}.{rank}"])}
+        if missing and time.monotonic() > limit:
+            raise WorkersError(f"rank 0 waited for {len(missing)} other workers, of which rank {min(missing)} is one")
+        time.sleep(_POLL if missing else 0)
+    return name
 
 
 def _torch_distributed() -> Any:
@@ -367,6 +399,11 @@ def _timeout() -> float:
     if not 0 < seconds < float("inf"):
         raise SettingError(f"HYBRID_LAB_WORKERS_TIMEOUT is {text!r}; it is a number of seconds above 0")
     return seconds
+
+
+def _backend_timeout() -> timedelta:
+    """When gloo and NCCL give up by themselves, which ends the process in NCCL's case: after this package has."""
+    return timedelta(seconds=max(2 * _timeout(), 60))
 
 
 def _loopback() -> str:
