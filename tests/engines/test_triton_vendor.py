@@ -21,12 +21,14 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, engines, nd
 from hybrid_lab.diagnostics.errors import SettingError, Unmappable
 from hybrid_lab.engines.launches import launches
+from hybrid_lab.engines.triton.plan import by_vendor as by_vendor_rule
 from hybrid_lab.engines.triton.plan.by_vendor import VendorRule, rule_here
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run.calls import CALLS, Place, place_of
 from hybrid_lab.engines.triton.run.vendor import flag_of
 from hybrid_lab.gluon import nn, rnn
 from tests.engines import test_samples
+from tests.engines.cudnn_on_cpu import cudnn
 from tests.graph.building import graph_of
 from tests.ops.cases import Case, close, each_sample
 from tests.triton_device import ON_GPU, use_triton
@@ -35,6 +37,24 @@ from tests.triton_device import ON_GPU, use_triton
 @pytest.fixture(autouse=True)
 def interpreter(monkeypatch):
     use_triton(monkeypatch)
+
+
+@pytest.fixture(params=["torch", "cudnn"])
+def library(request, monkeypatch):
+    """Once with torch's general calls, once with those that only cuDNN has."""
+    if request.param == "torch":
+        yield
+    else:
+        with cudnn(monkeypatch):
+            yield
+
+
+@pytest.fixture
+def channels_last(monkeypatch):
+    """Convolutions of float32 have channels last, too."""
+    table = by_vendor_rule._table()
+    kinds = ["half", "tf32", "float32"]
+    monkeypatch.setitem(table, "nvidia", {**table["nvidia"], "channels_last": {"kinds": kinds, "channels": 1}})
 
 
 def by_vendor(graph, rule):
@@ -110,7 +130,7 @@ def test_a_table_for_every_family():
 def test_who_asks_for_our_own_kernels_gets_them(monkeypatch):
     if not ON_GPU:
         assert rule_here(None, False, "ieee") is None  # the interpreter
-    assert rule_here("vendor", False, "ieee") == VendorRule(None, "ieee")
+    assert rule_here("vendor", False, "ieee") == VendorRule(None, "ieee", True)
     monkeypatch.setattr(
         "hybrid_lab.engines.triton.run.availability.device", lambda: SimpleNamespace(name="sm90", interpreted=False)
     )
@@ -131,10 +151,11 @@ def test_a_plan_of_one_batch_does_not_decide_for_another():
     assert found == {8: [], 1024: ["FullyConnected"]}
 
 
-def _graphs(net, shape):
+def _graphs(net, shape, train=False):
     from hybrid_lab.gluon.hybridized.ahead import graphs_of
 
-    return {part: graph for part, graph in graphs_of(net, shape, False).items() if part == "forward"}
+    parts = graphs_of(net, shape, train, VendorRule("nvidia", "ieee"))
+    return {part: graph for part, graph in parts.items() if part in ("forward", "backward")}
 
 
 # -- what they give ----------------------------------------------------------------------------------------------------
@@ -153,7 +174,7 @@ class Vendors:
 
 
 @each_sample(lambda case: case.record.name in CALLS)
-def test_samples_and_their_gradients(case: Case, monkeypatch):
+def test_samples_and_their_gradients(case: Case, monkeypatch, library):
     runner = Vendors()
     monkeypatch.setattr(test_samples, "engine_named", lambda name: runner)
     test_samples.compare(case, "triton")
@@ -179,7 +200,7 @@ CONVOLUTIONS = {
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 @pytest.mark.parametrize("turned", [False, True], ids=["Convolution", "Deconvolution"])
-def test_convolutions_of_every_kind_and_their_gradients(name, dtype, turned):
+def test_convolutions_of_every_kind_and_their_gradients(name, dtype, turned, library):
     data, weight, attributes = CONVOLUTIONS[name]
     attributes = {**attributes, "num_filter": 6}
     prefix, title = ("_deconv", "Deconvolution") if turned else ("_conv", "Convolution")
@@ -279,7 +300,7 @@ def _trained(net):
     # Behind a relu what float16 rounds to 0 has another gradient.
     [(name, dtype) for name in LAYERS for dtype in ("float32", "float16") if (name, dtype) != ("relu", "float16")],
 )
-def test_recurrent_layers(name, dtype):
+def test_recurrent_layers(name, dtype, library):
     kind, options = LAYERS[name]
     expected, _ = recurrent(kind, options, "numpy", None, dtype)
     found, net = recurrent(kind, options, "triton", "vendor", dtype)
@@ -299,6 +320,89 @@ def test_what_the_library_lacks_stays_our_kernels(name):
     with autograd.record():
         layer(nd.ones((7, 2, 6)), **lengths).sum().backward()
     assert "rnn" not in str(mx.explain(layer)).split("library computes")[-1].splitlines()[0]
+
+
+class Residual(nn.HybridSequential):
+    def __init__(self, *layers):
+        super().__init__()
+        self.inner = nn.HybridSequential()
+        self.inner.add(*layers)
+
+    def hybrid_forward(self, F, x):
+        return F.relu(x + self.inner(x))
+
+
+CHAINS = {
+    "a residual": lambda: [
+        nn.Conv2D(8, 3, activation="relu"), nn.BatchNorm(),
+        Residual(nn.Conv2D(8, 3, padding=1, use_bias=False), nn.BatchNorm(), nn.Activation("relu"),
+                 nn.Conv2D(8, 3, padding=1), nn.BatchNorm()),
+        nn.GlobalAvgPool2D(), nn.Flatten(),
+    ],
+    "pooling": lambda: [
+        nn.Conv2D(6, 3), nn.MaxPool2D(2, 1), nn.Conv2D(5, 2, dilation=2), nn.AvgPool2D(2, 1, padding=1),
+        nn.Conv2D(4, 1), nn.MaxPool2D(3, 2, padding=1), nn.GlobalMaxPool2D(),
+    ],
+    "groups": lambda: [nn.Conv2D(8, 1), nn.Conv2D(8, 3, groups=2, padding=(1, 0)), nn.LeakyReLU(0.1), nn.Conv2D(3, 1)],
+    "in and out": lambda: [
+        nn.Conv2D(6, 3), nn.HybridLambda(lambda F, x: F.softmax(x, axis=1) * F.sum(x, axis=(2, 3), keepdims=True)),
+        nn.Conv2D(6, 3), nn.HybridLambda(lambda F, x: F.transpose(x, axes=(0, 2, 1, 3))), nn.Conv2D(4, 1),
+        nn.HybridLambda(lambda F, x: F.sum(x, axis=1)),
+    ],
+    "a depthwise one": lambda: [nn.Conv2D(6, 1), nn.Conv2D(6, 3, groups=6, padding=1), nn.BatchNorm(), nn.Conv2D(4, 1)],
+    "turned round": lambda: [nn.Conv2D(6, 1), nn.Conv2DTranspose(4, 2, strides=2), nn.Conv2D(3, 3), nn.Dropout(0.0)],
+}  # fmt: skip
+
+
+def chain(name, engine, products, dtype="float32"):
+    mx.random.seed(5)
+    net = nn.HybridSequential()
+    net.add(*CHAINS[name]())
+    net.initialize(mx.init.Xavier())
+    net.cast(dtype)
+    net.hybridize(engine=engine, products=products)
+    random, found = np.random.RandomState(0), []
+    for batch in (2, 2, 3):
+        x = nd.array(random.randn(batch, 4, 9, 8), dtype=dtype)
+        x.attach_grad()
+        with autograd.record():
+            y = net(x)
+            loss = (y * y).mean()
+        loss.backward()
+        found += [y.asnumpy(), x.grad.asnumpy(), *(each.grad().asnumpy() for each in _trained(net))]
+        found += [each.data().asnumpy() for each in net.collect_params().values()]  # running statistics
+    return [*found, net(x).asnumpy()], net
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_of_convolutions_with_channels_last(name, library, channels_last):
+    expected, _ = chain(name, "numpy", None)
+    found, net = chain(name, "triton", "vendor")
+    for one, other in zip(found, expected, strict=True):
+        close(one, other, 1e-4)
+    report = " ".join(str(mx.explain(net)).split())
+    for part in ("Convolution", "_conv_data_grad", "_conv_weight_grad"):
+        assert f"x {part}_channels_last in float32" in report and f"x {part} in float32" not in report
+
+
+def test_half_precision_has_channels_last_by_itself():
+    expected, _ = chain("pooling", "numpy", None, "float16")
+    found, net = chain("pooling", "triton", "vendor", "float16")
+    for one, other in zip(found, expected, strict=True):
+        close(one, other, 3e-2)
+    assert "x Convolution_channels_last in float16" in " ".join(str(mx.explain(net)).split())
+
+
+def test_nothing_is_transposed_inside_of_a_chain(channels_last):
+    """Only the first operand is: pooling, sums and operators element by element go on with channels last."""
+    net = nn.HybridSequential()
+    net.add(*CHAINS["a residual"]())
+    net.initialize()
+    graphs = _graphs(net, (2, 4, 9, 8), True)
+    rule = VendorRule("nvidia", "ieee")
+    for graph in graphs.values():
+        operators = kernels_of(graph, "ieee", rule)[1].graph.operators
+        assert [node.op.name for node in operators].count("identity") <= 1
 
 
 # -- where they write --------------------------------------------------------------------------------------------------
@@ -357,7 +461,7 @@ def trained(products, **flags):
     return [*found, net(x).asnumpy()], net
 
 
-def test_training_equals_training_by_our_own_kernels():
+def test_training_equals_training_by_our_own_kernels(library):
     (expected, _), (found, net) = trained("own"), trained("vendor")
     for one, other in zip(found, expected, strict=True):
         close(one, other, 1e-4)

@@ -131,7 +131,7 @@ class TritonEngine(Engine):
         operators |= {"vendor": len(calls)} if calls else {}
         report = Report(self.name, graph.name, operators, refused=elsewhere)
         report.units = [
-            (" and ".join(map(_unit, form)), group, [node for node in group.nodes if not node.op.view] or group.nodes)
+            (_unit(form), group, [node for node in group.nodes if not node.op.view] or group.nodes)
             for group, form in forms.items()
         ]
         if calls:
@@ -139,11 +139,14 @@ class TritonEngine(Engine):
         return steps, report
 
 
-def _unit(source: KernelSource | VendorKernel) -> str:
-    """A kernel, or a call of the vendor's library, in a report."""
-    if isinstance(source, VendorKernel):
-        return f"{source.name}, the vendor's library, in {source.precision}"
-    return f"kernel {source.name}"
+def _unit(form: Sequence[KernelSource | VendorKernel]) -> str:
+    """What runs a group, for a report: kernels, or a call of the vendor's library and kernels behind it."""
+    names = [source.name for source in form]
+    first = form[0]
+    if isinstance(first, VendorKernel):
+        names[0] = f"{first.name}, the vendor's library, in {first.precision}"
+        return " and kernel ".join(names[:2]) + "".join(f" and {name}" for name in names[2:])
+    return f"kernel {' and '.join(names)}"
 
 
 def _said(calls: Sequence[VendorKernel]) -> str:

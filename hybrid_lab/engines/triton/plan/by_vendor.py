@@ -7,6 +7,8 @@ behind it adds the bias. The thresholds stand in write/vendor.json, by family of
     channels : input channels of a group from which on a convolution, or the gradient of its data, is the vendor's. The
         gradient of its weight always is
     half, tf32, float32 : of products with such factors
+    channels_last : of products with such factors (kinds), convolutions from so many input channels of a group on have
+        channels last (layout.py), and are the vendor's
     flops : operations from which on a matrix product is the vendor's, if its sums have `inner` elements or more
     bytes : so many bytes for each operation may be moved for factors that our own kernel would have computed on the way
 """
@@ -23,6 +25,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.plan.groups import origin
+from hybrid_lab.engines.triton.plan.layout import TURNED, convolves_last, with_channels_last
 from hybrid_lab.engines.triton.plan.prices import is_cheap
 from hybrid_lab.engines.triton.plan.recurrent import VendorRNN, is_plain, saves_nothing
 from hybrid_lab.engines.triton.run import availability
@@ -60,7 +63,8 @@ class VendorRule:
 
     def without_biases(self, graph: Graph) -> Graph:
         """The graph with an operator of its own for the bias of each convolution that may be the vendor's."""
-        limit = 0 if self.family is None else _table()[self.family]["channels"]
+        row = {} if self.family is None else _table()[self.family]
+        limit = min(row.get("channels", 0), row.get("channels_last", row).get("channels", 0))
 
         def rewrite(node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...] | None:
             op: Any = node.op
@@ -70,8 +74,8 @@ class VendorRule:
                 return None
             data, weight, bias = inputs
             plain = node.replace(op=type(op).bind(**{**op.attributes, "no_bias": True}), inputs=(data, weight))
-            row = make_node(get("Reshape").bind(shape=(1, -1, *(1,) * len(op.kernel))), [bias])
-            added = make_node(get("broadcast_add").bind(), [plain.outputs[0], row.outputs[0]])
+            apart = make_node(get("Reshape").bind(shape=(1, -1, *(1,) * len(op.kernel))), [bias])
+            added = make_node(get("broadcast_add").bind(), [plain.outputs[0], apart.outputs[0]])
             return added.replace(scope=node.scope, location=node.location).outputs
 
         return graph.map(rewrite)
@@ -86,6 +90,20 @@ class VendorRule:
         width, dtype = node.values_in[0].shape[2], node.outputs[0].dtype.name
         return is_trusted(op.mode, op.state_size, op.num_layers, op.sizes.directions, int(width), dtype)
 
+    def convolves_last(self, node: Node) -> bool:
+        """Whether a convolution, or a gradient of one, is the vendor's with channels last, its bias apart."""
+        if node.op.name not in TURNED or "onv" not in node.op.name or not is_product(node):
+            return False
+        op: Any = node.op
+        limits = _table().get("nvidia" if self.family is None else self.family, {}).get("channels_last")
+        if limits is None or len(op.kernel) != 2:
+            return False
+        return self._kind(node) in limits["kinds"] and _channels(node) >= limits["channels"]
+
+    def with_channels_last(self, graph: Graph) -> Graph:
+        """A lowered graph, biases apart, with channels last where convolutions are the vendor's so."""
+        return with_channels_last(graph, self.convolves_last)
+
     def keeps_whole(self, node: Node) -> bool:
         """Whether an operator is not taken apart, because the vendor computes it."""
         return saves_nothing(node) and self.computes(node)
@@ -95,7 +113,7 @@ class VendorRule:
         users, roots = graph.users(), set(graph.roots)
         found: Vendors = {}
         for node in graph.operators:
-            if isinstance(node.op, VendorRNN) or self.keeps_whole(node):
+            if isinstance(node.op, VendorRNN) or self.keeps_whole(node) or convolves_last(node):
                 found[node] = ()
             elif is_product(node) and (views := self._views(node, users, roots)) is not None:
                 found[node] = views
@@ -112,7 +130,9 @@ class VendorRule:
         convolves = is_convolution(node)
         views = tuple(dict.fromkeys(view for index, _ in call.reads for view in views_before(node, index)))
         if not _can_read(node, call):
-            return () if convolves else None
+            if self.family is not None and not convolves and self._copied(node, call):
+                return None
+            return ()  # views are stored before it
         if self.family is not None and not convolves and self._written_out(node, call, users, roots):
             return None
         return views
@@ -124,7 +144,9 @@ class VendorRule:
         if kind not in limits or contraction is None:
             return False
         if is_convolution(node):
-            return node.op.name in _WEIGHT_GRADIENTS or _channels(node) >= limits["channels"]
+            if node.op.name in _WEIGHT_GRADIENTS or self.convolves_last(node):
+                return True
+            return _channels(node) >= limits["channels"]
         inner = prod(contraction.inner)
         flops = 2 * inner * prod((*contraction.batch, *contraction.rows, *contraction.columns))
         return flops >= limits[kind]["flops"] and inner >= limits["inner"]
@@ -135,11 +157,24 @@ class VendorRule:
             return "tf32" if self.precision == "tf32" else "float32"
         return "half" if dtype in NARROW else dtype
 
-    def _written_out(self, node: Node, call: Call, users: Mapping[Value, list[Node]], roots: set[Value]) -> bool:
-        """Whether factors that our own kernel would compute on the way would be written for more than the gain."""
+    def _copied(self, node: Node, call: Call) -> bool:
+        """Whether views of factors, which torch would copy, would cost more than the gain."""
+        moved = sum(
+            2 * item.nbytes for item in map(node.inputs.__getitem__, dict(call.reads)) if isinstance(item, Value)
+        )
+        return moved > self._budget(node)
+
+    def _budget(self, node: Node) -> float:
+        """The bytes that may be moved for the vendor's product."""
         contraction = contraction_of(node)
         assert contraction is not None
         sizes = contraction.batch, contraction.rows, contraction.columns, contraction.inner
+        return (
+            _table()[self.family or ""][self._kind(node)]["bytes"] * 2 * prod(size for each in sizes for size in each)
+        )
+
+    def _written_out(self, node: Node, call: Call, users: Mapping[Value, list[Node]], roots: set[Value]) -> bool:
+        """Whether factors that our own kernel would compute on the way would be written for more than the gain."""
         moved = 0
         for index, _ in call.reads:
             item = node.inputs[index]
@@ -147,8 +182,7 @@ class VendorRule:
             made = origin(item)
             if made not in roots and _only_reader(made, users) is node and not _is_stored(made, users, roots):
                 moved += 2 * made.nbytes * (not no_prologue(made.node, (made.node, node), node, False))
-        limits = _table()[self.family or ""]
-        return moved > limits[self._kind(node)]["bytes"] * 2 * prod(size for each in sizes for size in each)
+        return moved > self._budget(node)
 
 
 def _channels(node: Node) -> int:

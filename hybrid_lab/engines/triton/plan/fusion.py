@@ -22,11 +22,10 @@ from hybrid_lab.engines.triton.plan.by_vendor import Vendors
 from hybrid_lab.engines.triton.plan.groups import Group, Grouping, Kernels, Write, views_for_each_reader
 from hybrid_lab.engines.triton.plan.joining import everywhere, objection, refuses
 from hybrid_lab.engines.triton.plan.prices import MAX_COPIES, cheaper_than_host, host_of, is_cheap, worth_copies
-from hybrid_lab.engines.triton.plan.recurrent import layers_of
 from hybrid_lab.engines.triton.plan.siblings import merge_siblings
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core.reduction import Rows
-from hybrid_lab.engines.triton.write.kinds import is_reduction
+from hybrid_lab.engines.triton.write.kinds import is_product, is_reduction
 from hybrid_lab.engines.triton.write.reuse import Outcomes, Writing
 from hybrid_lab.engines.triton.write.special.attention import attention_at
 from hybrid_lab.engines.triton.write.special.attention_grad import chained_products
@@ -86,8 +85,8 @@ def fuse(
     """
     graph = views_for_each_reader(graph)
     products = {} if vendors is None else vendors(graph)
-    layers = {node for node in products if layers_of(node) is not None}  # which no kernel of ours holds
-    refused = {node: why for node in graph.operators if node not in layers and (why := refusal(node)) is not None}
+    never_ours = {node for node in products if not is_product(node)}  # which no kernel of ours holds
+    refused = {node: why for node in graph.operators if node not in never_ours and (why := refusal(node)) is not None}
     products = {node: views for node, views in products.items() if node not in refused}
     alone: dict[Node, str] = {}
     while True:

@@ -63,6 +63,7 @@ def kernels_of(
         graph = derived(graph, "triton", lowered)
     if rule is not None:
         graph = derived(graph, ("without biases", rule.family), rule.without_biases)
+        graph = derived(graph, ("channels last", rule), rule.with_channels_last)
     fusion = fused(dump("decompose", graph), precision, rule)
     return fusion.graph, fusion, [source for group in fusion.groups for source in fusion.kernels[group]]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from hybrid_lab.engines.triton.plan.by_vendor import VendorRule
+from hybrid_lab.engines.triton.plan.layout import split_with_channels_last
 from hybrid_lab.engines.triton.plan.recompute import without_weights
 from hybrid_lab.engines.triton.plan.recurrent import with_vendor_layers
 from hybrid_lab.engines.triton.plan.saved import without_views
+from hybrid_lab.engines.triton.support import lowered
 from hybrid_lab.graph.specialized import Split
 from hybrid_lab.ops.framework.sizes import NeedsNumber
 
@@ -19,8 +21,7 @@ def with_less_saved(split: Split, rule: VendorRule | None = None) -> Split:
     forward, backward, binding = split.forward.symbolic, split.backward.symbolic, split.forward.binding
     if forward is None or backward is None or binding is None:
         return _rewritten(split, rule)
-    has_layers = rule is not None and rule.has_layers
-    key = "training", backward, split.sources, has_layers
+    key = "training", backward, split.sources, rule
     if key not in forward.cache:
         try:
             forward.cache[key] = _rewritten(Split(forward, backward, split.sources), rule), binding.guards.count
@@ -37,4 +38,7 @@ def with_less_saved(split: Split, rule: VendorRule | None = None) -> Split:
 def _rewritten(split: Split, rule: VendorRule | None) -> Split:
     if rule is not None:
         split = with_vendor_layers(split, rule.computes)
+        if any(map(rule.convolves_last, split.forward.operators)):
+            forward, backward = (rule.without_biases(lowered(graph)) for graph in (split.forward, split.backward))
+            split = split_with_channels_last(Split(forward, backward, split.sources), rule.convolves_last)
     return without_views(without_weights(split) or split)

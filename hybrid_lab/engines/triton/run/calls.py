@@ -16,12 +16,14 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.memory import torch_dtype
+from hybrid_lab.engines.triton.plan.layout import ChannelsLast
 from hybrid_lab.engines.triton.plan.recurrent import layers_of
 from hybrid_lab.engines.triton.run.availability import has_cudnn
 from hybrid_lab.engines.triton.run.recurrent import kernel_of
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
+from hybrid_lab.ops.layers.conv import left_over
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -94,6 +96,8 @@ def call_of(node: Node, tf32: bool = False) -> Call:
 
     if layers_of(node) is not None:
         return Call(tuple([(index, _as_it_lies) for index in range(len(node.inputs))]), kernel_of(node))
+    if isinstance(node.op, ChannelsLast):
+        return _of_channels_last(torch, node, node.op, tf32)
     make = CALLS.get(node.op.name)
     if make is None:
         raise Unmappable(f"torch has no one call for {node.op.name}")
@@ -216,7 +220,7 @@ def _convolution(torch: ModuleType, node: Node, tf32: bool) -> Call:
 
 def _conv_data_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
     op: Any = node.op
-    return _backward(torch, node, op.geometry, 0, node.outputs[0].shape, weight=2)
+    return _backward(torch, node, op.geometry, 0, node.outputs[0].shape, weight=2, tf32=tf32)
 
 
 def _conv_weight_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
@@ -229,7 +233,7 @@ def _deconvolution(torch: ModuleType, node: Node, tf32: bool) -> Call:
     if not op.no_bias:
         raise Unmappable("a transposed convolution with a bias")
     geometry = op.sizes(_shape(node, 0)[2:]).geometry
-    return _backward(torch, node, geometry, 0, node.outputs[0].shape, weight=1)
+    return _backward(torch, node, geometry, 0, node.outputs[0].shape, weight=1, tf32=tf32)
 
 
 def _deconv_data_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
@@ -243,47 +247,88 @@ def _deconv_weight_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
     return _backward(torch, node, geometry, 1, node.outputs[0].shape, data=0)
 
 
-def _forward(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: bool) -> Call:
-    """A convolution. inputs : numbers of data, weight and, if there is one, bias
+def _of_channels_last(torch: ModuleType, node: Node, op: ChannelsLast, tf32: bool) -> Call:
+    """The call of a convolution, or of a gradient of one, on images with channels last."""
+    shape = op.record.geometry
+    result = node.outputs[0].shape
+    if op.record.name == "Convolution":
+        return _forward(torch, shape, (0, 1), tf32, last=True)
+    if op.record.name == "_conv_data_grad":
+        result = (result[0], result[3], result[1], result[2])
+        return _backward(torch, node, shape, 0, result, weight=2, tf32=tf32, last=True)
+    return _backward(torch, node, shape, 0, result, data=1, last=True)
+
+
+def _as_image(tensor: Tensor) -> Tensor:
+    """An image with channels last, as torch has it: with channels first, in another order in memory."""
+    return _as_it_lies(tensor).permute(0, 3, 1, 2)
+
+
+def _of_image(tensor: Tensor) -> Tensor:
+    """The other way round, in C order."""
+    return tensor.permute(0, 2, 3, 1).contiguous()
+
+
+def _settings(torch: ModuleType) -> Callable[[], tuple[bool, bool]]:
+    """What the user has chosen for cuDNN: whether it measures its algorithms, and takes deterministic ones only."""
+    core, flags = torch._C, ("cudnn_benchmark", "cudnn_deterministic", "deterministic_algorithms")  # noqa: SLF001
+    benchmark, always, deterministic = (getattr(core, f"_get_{name}") for name in flags)
+    return lambda: (benchmark(), always() or deterministic())
+
+
+def _forward(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: bool, last: bool = False) -> Call:
+    """A convolution. inputs : numbers of data, weight and, if there is one, bias; last : channels come last
 
     cuDNN writes into given memory; elsewhere torch makes its own.
     """
+    image = _as_image if last else _as_it_lies
+    reads = tuple([(index, image if number == 0 else _as_it_lies) for number, index in enumerate(inputs)])
     if len(inputs) == 2 and has_cudnn():
-        return _by_cudnn(torch, shape, inputs, tf32)
-    reads = tuple([(index, _as_it_lies) for index in inputs])
+        return _by_cudnn(torch, shape, reads, tf32, image)
     rest: tuple[Any, ...] = (shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), shape.groups)
     convolution = torch.ops.aten.convolution.default
+    if last:
+        return Call(reads, lambda x, weight: _of_image(convolution(x, weight, None, *rest)))
     return Call(reads, lambda x, weight, bias=None: convolution(x, weight, bias, *rest).contiguous())
 
 
-def _by_cudnn(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: bool) -> Call:
-    """A convolution that cuDNN writes into given memory, as torch.convolution calls it, which only makes the memory."""
-    line = len(shape.kernel) == 1  # which cuDNN takes as an image of one row
-    stride, pad, dilate = ((first, *each) if line else each for first, each in
-                           ((1, shape.stride), (0, shape.pad), (1, shape.dilate)))  # fmt: skip
-    rest, core = (pad, stride, dilate, shape.groups), torch._C  # noqa: SLF001
-    convolution = torch.ops.aten.cudnn_convolution.out
-    flags = ("cudnn_benchmark", "cudnn_deterministic", "deterministic_algorithms")
-    benchmark, always, deterministic = (getattr(core, f"_get_{name}") for name in flags)
+def _lines(shape: Geometry) -> tuple[bool, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Whether these are lines, which cuDNN takes as images of one row; padding, stride and dilation for it."""
+    line = len(shape.kernel) == 1
+    pairs = ((0, shape.pad), (1, shape.stride), (1, shape.dilate))
+    pad, stride, dilate = ((first, *each) if line else each for first, each in pairs)
+    return line, pad, stride, dilate
 
-    def form(tensor: Tensor) -> Tensor:
-        return _as_it_lies(tensor).unsqueeze(2) if line else _as_it_lies(tensor)
+
+def _by_cudnn(torch: ModuleType, shape: Geometry, reads: tuple[tuple[int, Form], ...], tf32: bool, image: Form) -> Call:
+    """A convolution that cuDNN writes into given memory, as torch.convolution calls it, which only makes the memory."""
+    line, *numbers = _lines(shape)
+    rest, settings, convolution = (*numbers, shape.groups), _settings(torch), torch.ops.aten.cudnn_convolution.out
 
     def run(x: Tensor, weight: Tensor, out: Tensor) -> None:
-        convolution(x, weight, *rest, benchmark(), always() or deterministic(), tf32, out=out)
+        convolution(x, weight, *rest, *settings(), tf32, out=out)
 
-    return Call(tuple([(index, form) for index in inputs]), run, form, reads_flag=False)
+    if line:
+        reads = tuple([(index, _as_row) for index, _ in reads])
+    return Call(reads, run, _as_row if line else image, reads_flag=False)
+
+
+def _as_row(tensor: Tensor) -> Tensor:
+    return _as_it_lies(tensor).unsqueeze(2)
 
 
 def _backward(
     torch: ModuleType, node: Node, shape: Geometry, dy: int, result: tuple[int, ...], data: int | None = None,
-    weight: int | None = None,
+    weight: int | None = None, tf32: bool = False, last: bool = False,
 ) -> Call:  # fmt: skip
     """A gradient of a convolution: of its data, if `weight` is the number of an input, or of its weight.
 
-    dy, data, weight : numbers of the node's inputs; result : the shape of the gradient, and of what it is of, which is
-        not read
+    dy, data, weight : numbers of the node's inputs; result : the shape of the gradient, with channels first, and of
+        what it is of, which is not read; last : channels of images come last
     """
+    image = _as_image if last else _as_it_lies
+    if weight is not None and has_cudnn():
+        return _data_gradient(torch, shape, (dy, weight), result, tuple(_shape(node, dy)), tf32, last)
     wanted = 1 if weight is None else 0
     mask = [index == wanted for index in range(3)]
     rest: tuple[Any, ...] = (None, shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel))
@@ -299,13 +344,36 @@ def _backward(
 
     if data is not None:
         return Call(
-            ((dy, _as_it_lies), (data, _as_it_lies)),
-            lambda dy, x: backward(dy, x, unread(dy.device), *rest)[1].contiguous(),
+            ((dy, image), (data, image)), lambda dy, x: backward(dy, x, unread(dy.device), *rest)[1].contiguous()
         )
     assert weight is not None
+    done: Form = _of_image if last else lambda tensor: tensor.contiguous()
     return Call(
-        ((dy, _as_it_lies), (weight, _as_it_lies)),
-        lambda dy, weight: backward(dy, unread(dy.device), weight, *rest)[0].contiguous(),
+        ((dy, image), (weight, _as_it_lies)),
+        lambda dy, weight: done(backward(dy, unread(dy.device), weight, *rest)[0]),
+    )
+
+
+def _data_gradient(
+    torch: ModuleType, shape: Geometry, inputs: tuple[int, int], result: tuple[int, ...], output: tuple[int, ...],
+    tf32: bool, last: bool,
+) -> Call:  # fmt: skip
+    """The gradient of a convolution's data by cuDNN, as a transposed convolution: it takes no array for its shape.
+
+    inputs : numbers of the output's gradient and of the weight; result, output : shapes of the gradient of data, with
+        channels first, and of that of the output
+    """
+    line, pad, stride, dilate = _lines(shape)
+    sizes = output[1:3] if last else output[2:]
+    over = left_over(shape, result[2:], sizes)
+    rest, settings = (pad, [0, *over] if line else over, stride, dilate, shape.groups), _settings(torch)
+    transposed = torch.ops.aten.cudnn_convolution_transpose.default
+    done: Form = _of_image if last else lambda tensor: (tensor.squeeze(2) if line else tensor).contiguous()
+    first: Form = _as_row if line else _as_image if last else _as_it_lies
+    return Call(
+        ((inputs[0], first), (inputs[1], _as_row if line else _as_it_lies)),
+        lambda dy, weight: done(transposed(dy, weight, *rest, *settings(), tf32)),
+        reads_flag=False,
     )
 
 
