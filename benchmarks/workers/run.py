@@ -84,12 +84,14 @@ def main():
         own, peer = times["hybrid_lab", "together"], times["torch", "together"]
         ratios.append(own / peer)
         of_memory.append(memory["hybrid_lab", "together"] / memory["torch", "together"])
-        rows.append([
-            f"{workload} b{WORKLOADS[workload][0]}",
-            *(f"{times[pair]:.2f} ms" for pair in PAIRS),
-            f"{own / peer:.2f}",
-            *(f"{memory[pair]:.0f} MiB" for pair in PAIRS if pair[1] == "together"),
-        ])
+        rows.append(
+            [
+                f"{workload} b{WORKLOADS[workload][0]}",
+                *(f"{times[pair]:.2f} ms" for pair in PAIRS),
+                f"{own / peer:.2f}",
+                *(f"{memory[pair]:.0f} MiB" for pair in PAIRS if pair[1] == "together"),
+            ]
+        )
         print(rows[-1], flush=True)
     mean = statistics.geometric_mean(ratios)
     print(f"ours / torch: {mean:.2f} in time, {statistics.geometric_mean(of_memory):.2f} in memory")

@@ -61,6 +61,5 @@ def checks_of(graph: Graph) -> list[Node]:
 def has_checks(graph: Graph) -> bool:
     """Whether there are checks in a graph or in the bodies of its loops and branches."""
     return any(
-        node.op.name == OPERATOR or any(has_checks(inner) for _, inner in node.op.subgraphs)
-        for node in graph.operators
+        node.op.name == OPERATOR or any(has_checks(inner) for _, inner in node.op.subgraphs) for node in graph.operators
     )

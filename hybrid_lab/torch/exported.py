@@ -68,9 +68,7 @@ class Exported:
     every: bool = False
 
 
-def exported(
-    source: Any, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any
-) -> list[Exported]:
+def exported(source: Any, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any) -> list[Exported]:
     """A module in functional ATen operators: one program for both modes, or those of prediction and training.
 
     source : a module, or an ExportedProgram; dynamic_shapes : as of torch.export, "batch" or "auto"

@@ -53,7 +53,12 @@ def _max_pool(
         found = max_and_places(F, batch, kernel, strides, _each(dilation, rank), pads, ceil_mode)
         return found if batch is x else tuple(F.reshape_to(item, item.shape[1:]) for item in found)
     made = onnx("MaxPool")(
-        F, batch, kernel_shape=kernel, strides=strides, pads=(*pads, *pads), dilations=_each(dilation, rank),
+        F,
+        batch,
+        kernel_shape=kernel,
+        strides=strides,
+        pads=(*pads, *pads),
+        dilations=_each(dilation, rank),
         ceil_mode=int(ceil_mode),
     )
     made = made if batch is x else F.reshape_to(made, made.shape[1:])
