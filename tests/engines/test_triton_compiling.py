@@ -129,6 +129,30 @@ def test_what_is_loaded_is_neither_looked_for_nor_loaded_again(monkeypatch):
     assert len(loads) == 1 and not looked
 
 
+def test_launchers_of_several_signatures_are_built_at_the_same_time(monkeypatch):
+    """One for each signature, by threads that wait for a C compiler; a failure comes again where it is used."""
+    both, built = threading.Barrier(2, timeout=60), []
+
+    def build(kernel):
+        both.wait()
+        built.append(kernel)
+        if kernel == "broken":
+            raise RuntimeError
+
+    narrow, broken = source(), source(factor=3.0)
+    broken.__dict__["signature"] = {**narrow.signature, "x_ptr": "*fp16"}
+    monkeypatch.setattr(internals, "builds_launchers", lambda: True)
+    monkeypatch.setattr(internals, "build_launcher", build)
+    monkeypatch.setattr(compiling, "load", lambda source: "broken" if source is broken else "kernel")
+    monkeypatch.setattr(compiling, "_launchers", set())
+    monkeypatch.setattr(compiling, "_processors", lambda: 2)
+    compiling._build_launchers([narrow, source(factor=4.0), broken], target_of("sm90"))
+    assert sorted(built) == ["broken", "kernel"]
+    assert compiling._launchers == {tuple(narrow.signature.values())}
+    compiling._build_launchers([narrow, broken], target_of("sm90"))  # one alone is built where it is used
+    assert len(built) == 2
+
+
 @pytest.mark.parametrize("change", [{"warps": 8}, {"stages": 1}, {"blocks": {"BLOCK": 512}}])
 def test_whatever_is_compiled_differently_has_another_key(change):
     target = target_of("sm90")

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -135,9 +136,36 @@ def compile_all(
 
 
 def prepare(sources: Sequence[KernelSource]) -> None:
-    """Make binaries for this machine's GPU: `load` of these sources then compiles nothing. Raises EngineError."""
+    """Make binaries for this machine's GPU, and what launches them: `load` of these sources then compiles nothing.
+
+    Raises EngineError.
+    """
     target = internals.target_here()
-    compile_all([source for source in sources if _alike(source, target) not in _handles], target)
+    new = [source for source in sources if _alike(source, target) not in _handles]
+    compile_all(new, target)
+    _build_launchers(new, target)
+
+
+def _build_launchers(sources: Sequence[KernelSource], target: tuple[str, object, int]) -> None:
+    """Build the launchers of all signatures that are new, at the same time; newer Tritons build none.
+
+    What fails here fails again, with its message, where the launcher is used.
+    """
+    new: dict[tuple[str, ...], KernelSource] = {}
+    for source in sources:
+        signature = tuple(source.signature.values())
+        if signature not in _launchers:
+            new.setdefault(signature, source)
+    if len(new) < 2 or not internals.builds_launchers():
+        return
+    compiled = list(map(load, new.values()))
+    with ThreadPoolExecutor(min(_processors(), MOST_PROCESSES, len(new))) as pool:
+        done = [pool.submit(internals.build_launcher, each) for each in compiled]
+    _launchers.update(signature for signature, future in zip(new, done, strict=True) if future.exception() is None)
+
+
+#: The signatures whose launchers were built beforehand.
+_launchers: set[tuple[str, ...]] = set()
 
 
 def load(source: KernelSource, target: tuple[str, object, int] | None = None) -> Any:

@@ -8,6 +8,7 @@ import linecache
 import math
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -272,6 +273,24 @@ def handles(compiled: Any) -> tuple[Any, Any, Any]:
     except subprocess.CalledProcessError as error:
         raise _not_built(error) from error
     return run, compiled.function, compiled.packed_metadata
+
+
+def builds_launchers() -> bool:
+    """Whether this Triton, up to 3.6, builds a launcher for each signature: a C compiler takes a third of a second."""
+    from triton.runtime.driver import driver
+
+    module = sys.modules[driver.active.launcher_cls.__module__]
+    return hasattr(module, "make_launcher")
+
+
+def build_launcher(compiled: Any) -> None:
+    """Make the launcher of a CompiledKernel's signature, so that Triton finds it in its cache when it is asked for it.
+
+    The C compiler is another process: threads that call this build at the same time.
+    """
+    from triton.runtime.driver import driver
+
+    driver.active.launcher_cls(compiled.src, compiled.metadata)
 
 
 def launch_line(
