@@ -24,7 +24,7 @@ from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.triton.plan import by_vendor as by_vendor_rule
 from hybrid_lab.engines.triton.plan.by_vendor import VendorRule, rule_here
 from hybrid_lab.engines.triton.plan.plans import kernels_of
-from hybrid_lab.engines.triton.run.calls import CALLS, Place, place_of
+from hybrid_lab.engines.triton.run.calls import CALLS, Place, SteadyPlace, place_of
 from hybrid_lab.engines.triton.run.vendor import flag_of
 from hybrid_lab.gluon import nn, rnn
 from tests.engines import test_samples
@@ -433,6 +433,27 @@ def test_where_torch_makes_memory_for_the_result_it_is_handed_on():
     (first,), (second,) = executable(given), executable(given)
     assert first.data_ptr() != second.data_ptr() and torch.equal(first, second)
     assert "copy_" not in executable.report.program and "array(" not in executable.report.program
+
+
+def test_an_error_of_the_library_says_what_to_do(monkeypatch):
+    graph = product(8, 8, 8)
+    executable = engines.get("triton").compile(graph, products="vendor")
+    wrong = [torch.zeros(8, 8), torch.zeros(8, 8, dtype=torch.float64)]
+    with pytest.raises(RuntimeError) as caught:
+        executable(wrong)
+    assert "hybridize(products='own')" in caught.value.__notes__[-1]
+
+
+def test_a_parameter_is_viewed_once():
+    place = SteadyPlace(Place((3, 2), (1, 3), 0))
+    first, second = torch.zeros(2, 3), torch.ones(2, 3)
+    assert place(first) is place(first) and place(second).sum() == 6 and place(first).sum() == 0
+
+
+def test_torchs_flags_are_set_once_for_a_program():
+    graph = graph_of(lambda F, x, w, v: F.dot(F.dot(x, w), v), (4, 4), (4, 4), (4, 4))
+    program = engines.get("triton").compile(graph, products="vendor").report.program
+    assert program.count("set_flags") == 1 and program.count("restore_flags") == 1
 
 
 def net_of(products, **flags):

@@ -73,8 +73,11 @@ def note_operator(file: str, nodes: dict[int, Node], error: BaseException) -> No
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == file and trace.tb_lineno in nodes:
             node = nodes[trace.tb_lineno]
+            hint = getattr(node.op, "hint", "")
             where = ", ".join(part for part in (node.location.describe() if node.location else "", node.scope) if part)
             error.add_note(f"in the compiled graph, at {node.op!r}" + (f" ({where})" if where else ""))
+            if hint:
+                error.add_note(hint)
             return
         trace = trace.tb_next
 
@@ -171,10 +174,8 @@ class Writer:
     def _compile(self, results: list[str]) -> tuple[Program, Callable[[], str]]:
         inputs = ", ".join(self.names[value] for value in self.plan.graph.inputs)
         head = [f"def program({self.parameters}):"]
-        if self._limits_buffers:
-            # NumPy's iterators set aside a buffer of this many elements per operand, whether they need it or not.
-            self.bound["setbufsize"] = np.setbufsize
-            head.append(f"    before = setbufsize({_BUFFER_ELEMENTS})")
+        enter, leave = self._settings()
+        head += [f"    {line}" for line in enter]
         head.append("    try:")
         if inputs:
             head.append(f"        {inputs}, = inputs")
@@ -182,8 +183,8 @@ class Writer:
         head += [f"        {line}" for line in take]
         tail = [f"        {line}" for line in (*give, f"return {self._returned(results)}")]
         tail += ["    except Exception as error:", "        explain(error)", "        raise"]
-        if self._limits_buffers:
-            tail += ["    finally:", "        setbufsize(before)"]
+        if leave:
+            tail += ["    finally:", *(f"        {line}" for line in leave)]
         lines = [*head, *[f"        {line}" for line in self.lines], *tail]
         file = f"program {next(_serial)} {self.plan.graph.name}".rstrip()
         nodes = {number + len(head) + 1: node for number, node in self.line_nodes.items()}
@@ -195,10 +196,13 @@ class Writer:
     #: What the function takes.
     parameters = "inputs, rng"
 
-    @property
-    def _limits_buffers(self) -> bool:
-        """Whether NumPy's iteration buffers are made smaller while the program runs."""
-        return self.static_alloc
+    def _settings(self) -> tuple[list[str], list[str]]:
+        """The lines that change settings of libraries before the program, and those that restore them in any case."""
+        if not self.static_alloc:
+            return [], []
+        # NumPy's iterators set aside a buffer of this many elements per operand, whether they need it or not.
+        self.bound["setbufsize"] = np.setbufsize
+        return [f"before = setbufsize({_BUFFER_ELEMENTS})"], ["setbufsize(before)"]
 
     def _memory(self) -> tuple[list[str], list[str]]:
         """The lines that take a frame before the steps, and those that give it back after them."""

@@ -65,6 +65,24 @@ class Place:
         return tensor.as_strided(self.shape, self.strides, tensor.storage_offset() + self.start)
 
 
+class SteadyPlace:
+    """The same of a parameter, which is one tensor from call to call: the view of the last one is kept.
+
+    It keeps the tensor's memory, and no other tensor can have its identity meanwhile.
+    """
+
+    def __init__(self, place: Place):
+        self._place = place
+        self._last: tuple[Tensor | None, Tensor | None] = None, None
+
+    def __call__(self, tensor: Tensor) -> Tensor | None:
+        last, view = self._last
+        if last is not tensor:
+            view = self._place(tensor)
+            self._last = tensor, view
+        return view
+
+
 def place_of(value: Value, views: Sequence[Node], form: Form) -> Place | None:
     """Where a call finds the memory of `value` that these views of it, in order, show; None for all of it as it lies.
 
@@ -145,9 +163,9 @@ def _product(
         return tensor.view(rows, columns)
 
     if bias is None:
-        mm = torch.ops.aten.mm.out
+        mm = torch.mm
         return Call(tuple(reads), lambda a, b, out: mm(a, b, out=out), result)
-    addmm = torch.ops.aten.addmm.out
+    addmm = torch.addmm
     return Call(((bias, _as_it_lies), *reads), lambda bias, a, b, out: addmm(bias, a, b, out=out), result)
 
 
@@ -204,9 +222,9 @@ def _batch_dot(torch: ModuleType, node: Node, tf32: bool) -> Call:
         return tensor.view(prod(shape[:-2]), *shape[-2:])
 
     if scale == 1.0:
-        bmm = torch.ops.aten.bmm.out
+        bmm = torch.bmm
         return Call(tuple(reads), lambda a, b, out: bmm(a, b, out=out), result)
-    scaled = torch.ops.aten.baddbmm.out
+    scaled = torch.baddbmm
     return Call(tuple(reads), lambda a, b, out: scaled(out, a, b, beta=0, alpha=scale, out=out), result)
 
 
@@ -286,7 +304,7 @@ def _forward(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: 
     if len(inputs) == 2 and has_cudnn():
         return _by_cudnn(torch, shape, reads, tf32, image)
     rest: tuple[Any, ...] = (shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), shape.groups)
-    convolution = torch.ops.aten.convolution.default
+    convolution = torch.convolution
     if last:
         return Call(reads, lambda x, weight: _of_image(convolution(x, weight, None, *rest)))
     return Call(reads, lambda x, weight, bias=None: convolution(x, weight, bias, *rest).contiguous())
@@ -303,7 +321,7 @@ def _lines(shape: Geometry) -> tuple[bool, tuple[int, ...], tuple[int, ...], tup
 def _by_cudnn(torch: ModuleType, shape: Geometry, reads: tuple[tuple[int, Form], ...], tf32: bool, image: Form) -> Call:
     """A convolution that cuDNN writes into given memory, as torch.convolution calls it, which only makes the memory."""
     line, *numbers = _lines(shape)
-    rest, settings, convolution = (*numbers, shape.groups), _settings(torch), torch.ops.aten.cudnn_convolution.out
+    rest, settings, convolution = (*numbers, shape.groups), _settings(torch), torch.cudnn_convolution
 
     def run(x: Tensor, weight: Tensor, out: Tensor) -> None:
         convolution(x, weight, *rest, *settings(), tf32, out=out)
@@ -367,7 +385,7 @@ def _data_gradient(
     sizes = output[1:3] if last else output[2:]
     over = left_over(shape, result[2:], sizes)
     rest, settings = (pad, [0, *over] if line else over, stride, dilate, shape.groups), _settings(torch)
-    transposed = torch.ops.aten.cudnn_convolution_transpose.default
+    transposed = torch.cudnn_convolution_transpose
     done: Form = _of_image if last else lambda tensor: (tensor.squeeze(2) if line else tensor).contiguous()
     first: Form = _as_row if line else _as_image if last else _as_it_lies
     return Call(

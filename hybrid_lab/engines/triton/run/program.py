@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines import memory
+from hybrid_lab.engines.engine import CONSTANT_ROLES
 from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.planned.program import Writer, identifier, note_operator
 from hybrid_lab.engines.planned.training import Begin, Finish
@@ -21,12 +22,12 @@ from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.addresses import ALIGNED, is_aligned
 from hybrid_lab.engines.triton.run.arena import POOL, constant, follow
-from hybrid_lab.engines.triton.run.calls import Place
+from hybrid_lab.engines.triton.run.calls import Place, SteadyPlace
 from hybrid_lab.engines.triton.run.kernel import Kernel, signed
 from hybrid_lab.engines.triton.run.steps import HostStep, KernelOperator, TorchStep, on_torch
-from hybrid_lab.engines.triton.run.vendor import VendorKernel
+from hybrid_lab.engines.triton.run.vendor import Flag, Flags, VendorKernel
 from hybrid_lab.engines.triton.run.view_step import ViewStep
-from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.node import Constant, Input, Node, Value
 
 
 def explain(file: str, nodes: dict[int, Node], error: BaseException) -> None:
@@ -50,6 +51,7 @@ class DeviceWriter(Writer):
         self.direct = not availability.device().interpreted
         self._pointers: dict[str, str] = {}
         self._launches = self._calls = 0
+        self._flags: dict[str, Flag] = {}
         self._copies: dict[str, int] = {}
         self.bound |= {
             "empty": lambda shape, dtype: memory.empty(shape, dtype, device),
@@ -63,9 +65,13 @@ class DeviceWriter(Writer):
 
     # -- memory --------------------------------------------------------------------------------------------
 
-    @property
-    def _limits_buffers(self) -> bool:
-        return False
+    def _settings(self) -> tuple[list[str], list[str]]:
+        """torch's flags, on which the vendor's products depend."""
+        if not self._flags:
+            return [], []
+        flags = Flags(list(self._flags.values()))
+        self.bound["set_flags"], self.bound["restore_flags"] = flags.set, flags.restore
+        return ["before = set_flags()"], ["restore_flags(before)"]
 
     def describe(self, report: Report, text: Callable[[], str]) -> None:
         super().describe(report, text)
@@ -151,6 +157,8 @@ class DeviceWriter(Writer):
         run = self._bind(identifier(kernel.name), kernel.run)
         call = f"{run}({', '.join(operands)})"
         self._calls += 1
+        if kernel.flag is not None:
+            self._flags[kernel.flag.name] = kernel.flag
         if not kernel.allocates:
             result = self._placed(places[kernel.outputs[0]], kernel.result)
             self._emit(f"{run}({', '.join([*operands, result])})", node)
@@ -181,7 +189,9 @@ class DeviceWriter(Writer):
             self.fixed.append((view, lambda memory_, tensors: place(tensors[name])))
         else:
             view = self._local("v")
-            self._emit(f"{view} = {self._bind('place', place)}({name})")
+            steady = isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES
+            make = SteadyPlace(place) if steady else place
+            self._emit(f"{view} = {self._bind('place', make)}({name})")
         return view
 
     def _launch(self, kernel: Kernel, places: dict[Value, Value], node: Node) -> None:

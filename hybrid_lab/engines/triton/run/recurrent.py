@@ -63,7 +63,7 @@ def _options(op: RNN | RNNGrad, trains: bool) -> tuple[Any, ...]:
 def _cudnn_forward(op: RNN | RNNGrad, trains: bool) -> Callable[..., Any]:
     import torch
 
-    call, options = torch.ops.aten._cudnn_rnn.default, _options(op, trains)  # noqa: SLF001 - its only name
+    call, options = torch._cudnn_rnn, _options(op, trains)  # noqa: SLF001 - its only name
 
     def kernel(x: Tensor, vector: Tensor, *rest: Tensor) -> tuple[Any, ...]:
         state, cell, _ = _states(op, rest)

@@ -37,6 +37,13 @@ class KernelOperator(RegionOperator):
         outputs = len(group.outputs) + len(parts)
         super().__init__(group, outputs, label=sources[-1].name, kernels=kernels, parts=parts, temporaries=temporaries)
 
+    @property
+    def hint(self) -> str:
+        """The next step where it fails, for its errors; "" where there is none to name."""
+        if not any(isinstance(kernel, VendorKernel) for kernel in self.kernels):
+            return ""
+        return "the vendor's library computes this; hybridize(products='own') takes kernels of this package instead"
+
     label: str
     kernels: list[Kernel | VendorKernel]
     parts: list[Value]

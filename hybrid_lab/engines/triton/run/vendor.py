@@ -91,20 +91,27 @@ class VendorKernel:
         form = self._call.result
         return None if form is None else place_of(self.outputs[0], (), form)
 
-    @cached_property
+    @property
     def run(self) -> Callable[..., Any]:
-        """torch's call, with flags: takes the tensors of `reads`, and the one of `result` unless it allocates."""
-        flag = flag_of(self.nodes[-1], self.tf32) if self._call.reads_flag else None
-        return with_flag(self._call.run, flag)
+        """torch's call: takes the tensors of `reads`, and the one of `result` unless it allocates. While it runs, torch
+        is to have its `flag`.
+        """
+        return self._call.run
+
+    @cached_property
+    def flag(self) -> Flag | None:
+        """The flag of torch that the call depends on."""
+        return flag_of(self.nodes[-1], self.tf32) if self._call.reads_flag else None
 
     def __call__(self, tensors: Sequence[Any]) -> None:
         """Compute it. tensors : inputs and then the output, as a Kernel takes them"""
         known: dict[Any, Any] = dict(zip(self.inputs, tensors[:-1], strict=True))
         operands = [known[value] if place is None else place(known[value]) for value, place in self.reads]
+        run = with_flag(self.run, self.flag)
         if self.allocates:
-            tensors[-1].copy_(self.run(*operands))
+            tensors[-1].copy_(run(*operands))
         else:
-            self.run(*operands, tensors[-1] if self.result is None else self.result(tensors[-1]))
+            run(*operands, tensors[-1] if self.result is None else self.result(tensors[-1]))
 
     def bound(self, tensors: Sequence[Any]) -> Callable[[int], None]:
         """A call on these tensors, as `Kernel.bound` gives it."""
@@ -158,13 +165,32 @@ def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ..
 class Flag:
     """A flag of torch that decides how factors are rounded.
 
-    read : what it is; wanted : what it is to be; change : sets it, returns what `restore` takes to undo that
+    name : what it decides; read : what it is; wanted : what it is to be; change : sets it, returns what `restore` takes
+        to undo that
     """
 
+    name: str
     read: Callable[[], Any]
     wanted: Any
     change: Callable[[], Any]
     restore: Callable[[Any], None]
+
+
+class Flags:
+    """Flags of torch that have their values while a program is launched, once for all its calls."""
+
+    def __init__(self, flags: Sequence[Flag]):
+        self._flags = [(flag.read, flag.wanted, flag.change, flag.restore) for flag in flags]
+
+    def set(self) -> list[tuple[Callable[[Any], None], Any]]:
+        """Set those that are different; returns what `restore` takes."""
+        return [(restore, change()) for read, wanted, change, restore in self._flags if read() != wanted]
+
+    @staticmethod
+    def restore(changed: Sequence[tuple[Callable[[Any], None], Any]]) -> None:
+        """Let them be what they were."""
+        for restore, before in reversed(changed):
+            restore(before)
 
 
 def with_flag(function: Callable[..., Any], flag: Flag | None) -> Callable[..., Any]:
@@ -199,18 +225,18 @@ def flag_of(anchor: Node, tf32: bool) -> Flag | None:
         name = f"cublas_allow_{'fp16' if dtype == 'float16' else 'bf16'}_reduced_precision_reduction"
         read, write = getattr(core, f"_get_{name}"), getattr(core, f"_set_{name}")
         if isinstance(before := read(), tuple):  # from torch 2.10 on: (rounded sums, split sums)
-            return _plain_flag(read, lambda value: write(*value), (False, *before[1:]))
-        return _plain_flag(read, write, False)
+            return _plain_flag(name, read, lambda value: write(*value), (False, *before[1:]))
+        return _plain_flag(name, read, write, False)
     return None
 
 
-def _plain_flag(read: Callable[[], Any], write: Callable[[Any], None], wanted: object) -> Flag:
+def _plain_flag(name: str, read: Callable[[], Any], write: Callable[[Any], None], wanted: object) -> Flag:
     def change() -> object:
         before = read()
         write(wanted)
         return before
 
-    return Flag(read, wanted, change, write)
+    return Flag(name, read, wanted, change, write)
 
 
 def _tf32(core: ModuleType, library: str, op: str, together: tuple[str, ...], tf32: bool) -> Flag:
@@ -221,7 +247,7 @@ def _tf32(core: ModuleType, library: str, op: str, together: tuple[str, ...], tf
     """
     read_old, write_old = (getattr(core, f"_{each}et_{library}_allow_tf32") for each in "gs")
     if not hasattr(core, "_get_fp32_precision_getter"):
-        return _plain_flag(read_old, write_old, tf32)
+        return _plain_flag(op, read_old, write_old, tf32)
     read_new, write_new = (getattr(core, f"_{each}et_fp32_precision_{each}etter") for each in "gs")
     wanted = "tf32" if tf32 else "ieee"
     with warnings.catch_warnings(), contextlib.suppress(RuntimeError):  # the older way warns once
@@ -245,4 +271,4 @@ def _tf32(core: ModuleType, library: str, op: str, together: tuple[str, ...], tf
         for each, value in zip(together, before, strict=True):
             write_new("cuda", each, value)
 
-    return Flag(partial(read_new, "cuda", op), wanted, change, restore)
+    return Flag(op, partial(read_new, "cuda", op), wanted, change, restore)
