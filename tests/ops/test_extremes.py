@@ -101,3 +101,11 @@ def test_gamma_has_all_digits_near_its_poles():
     np.testing.assert_allclose(nd.gamma(nd.array(x, dtype="float64")).asnumpy(), 1 / (slopes * apart), rtol=1e-9)
     made = nd.gammaln(nd.array(x, dtype="float64")).asnumpy()
     np.testing.assert_allclose(made, -np.log(np.abs(slopes * apart)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("first", [0, 0.0, False, "0"])
+def test_a_zero_below_0_is_not_taken_for_an_equal_attribute_of_an_earlier_call(first):
+    x = nd.array([-1.0])
+    nd.clip(x, first, 1.0)
+    assert np.signbit(nd.clip(x, -0.0, 1.0).asnumpy()).all()
+    assert not np.signbit(nd.clip(x, first, 1.0).asnumpy()).any()

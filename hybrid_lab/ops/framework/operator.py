@@ -162,8 +162,11 @@ class Operator:
             return cls._bound[key]
         except KeyError:
             bound = cls._parse(attributes)
-            # Keys that are equal (1, 1.0, True) parse to the same value in every type but for the sign of zero.
-            if len(cls._bound) < 4096 and not any(type(value) is float and value == 0 for value in attributes.values()):
+            # Keys that are equal (1, 1.0, True) parse to the same value in every type but for the sign of zero: after
+            # `a_min=0` the key of `a_min=-0.0` would be found.
+            given = [bound.attributes[name] for name in attributes]
+            zeros = any(type(value) is float and value == 0 for value in given)
+            if len(cls._bound) < 4096 and not zeros:
                 cls._bound[key] = bound
             return bound
         except TypeError:
