@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from hybrid_lab.engines.torch_kernels.recurrent import split_weights
-from hybrid_lab.engines.triton.run import recurrent
+from hybrid_lab.engines.triton.run import attention, recurrent
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.rnn.rnn import RNN, RNNGrad
 
@@ -85,7 +85,27 @@ def _flattened(weights, stride, width, mode, hidden, projection, layers, batch_f
     return torch.cat([each.reshape(-1) for pair in (slice(0, 2), slice(2, 4)) for part in parts for each in part[pair]])
 
 
+def _attention(q, k, v, dropout=0.0, is_causal=False, return_mask=False, *, scale):
+    assert (dropout, is_causal) == (0.0, False) and all(item.dim() == 4 and item.stride(-1) == 1 for item in (q, k, v))
+    scores = q.float() @ k.float().transpose(-1, -2) * scale
+    y, sums, nothing = (scores.softmax(-1) @ v.float()).to(q.dtype), scores.logsumexp(-1), torch.zeros(0)
+    return y, sums, nothing, nothing, q.shape[2], k.shape[2], nothing, nothing, nothing
+
+
+def _attention_backward(
+    dy, q, k, v, y, sums, first_q, first_k, queries, keys, dropout, is_causal, seed, offset, *, scale
+):  # fmt: skip
+    assert first_q is first_k is None and (queries, keys) == (q.shape[2], k.shape[2]) and seed.dtype == torch.uint64
+    weights = (q.float() @ k.float().transpose(-1, -2) * scale - sums[..., None]).exp()
+    inner = dy.float() @ v.float().transpose(-1, -2) - (dy.float() * y.float()).sum(-1, keepdim=True)
+    scores = weights * inner * scale
+    found = scores @ k.float(), scores.transpose(-1, -2) @ q.float(), weights.transpose(-1, -2) @ dy.float()
+    return tuple(gradient.to(q.dtype) for gradient in found)
+
+
 FUNCTIONS = {
+    "_scaled_dot_product_flash_attention": _attention,
+    "_scaled_dot_product_flash_attention_backward": _attention_backward,
     "cudnn_convolution.out": _convolution,
     "cudnn_convolution_transpose": _transposed,
     "_cudnn_rnn": _rnn,
@@ -100,11 +120,13 @@ def cudnn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     library = torch.library.Library("aten", "IMPL")
     for name, function in FUNCTIONS.items():
         library.impl(name, function, "CPU")
-    for place in ("calls.has_cudnn", "recurrent.has_cudnn", "availability.has_cudnn"):
-        monkeypatch.setattr(f"hybrid_lab.engines.triton.run.{place}", lambda: True)
-    recurrent.is_trusted.cache_clear()
+    for place in ("calls", "recurrent", "attention", "availability"):
+        monkeypatch.setattr(f"hybrid_lab.engines.triton.run.{place}.has_cudnn", lambda: True)
+    for module in (recurrent, attention):
+        module.is_trusted.cache_clear()
     try:
         yield
     finally:
-        recurrent.is_trusted.cache_clear()
+        for module in (recurrent, attention):
+            module.is_trusted.cache_clear()
         library._destroy()

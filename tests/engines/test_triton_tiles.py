@@ -240,12 +240,12 @@ def run(
     count, gradients = len(case.graph.outputs), list[Any]()
     forward, backward, sources = parts.forward, parts.backward, parts.sources
     if trained:
-        split = engine.training_graphs(parts.split)
+        split = engine.training_graphs(parts.split, products="own")
         forward, backward, sources = split.forward, split.backward, split.sources
-    programs = [engine.compile(forward)]
+    programs = [engine.compile(forward, products="own")]
     results = programs[0]([case.arrays[index] for _, index in parts.forward_sources], RNG)
     if backward is not None:
-        programs.append(engine.compile(backward))
+        programs.append(engine.compile(backward, products="own"))
         given = {"input": case.arrays, "head": heads, "output": results[:count], "saved": results[count:]}
         gradients = programs[1]([given[kind][index] for kind, index in sources], RNG)
     nodes = [node for program in programs for node in program.graph.operators]

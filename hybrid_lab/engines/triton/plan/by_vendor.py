@@ -4,6 +4,7 @@ Such a product is a step of its own: what it is made of is stored by the kernels
 fused in the kernels behind it. Its bias becomes an operator of its own where a convolution has one, so that a kernel
 behind it adds the bias. The thresholds stand in write/vendor.json, by family of chips:
 
+    keys : so many keys an attention has at least that is the vendor's
     channels : input channels of a group from which on a convolution, or the gradient of its data, is the vendor's. The
         gradient of its weight always is
     half, tf32, float32 : of products with such factors
@@ -24,13 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.triton.plan.attention import VendorAttention, with_vendor_attention
 from hybrid_lab.engines.triton.plan.groups import origin
 from hybrid_lab.engines.triton.plan.layout import TURNED, convolves_last, with_channels_last
 from hybrid_lab.engines.triton.plan.prices import is_cheap
 from hybrid_lab.engines.triton.plan.recurrent import VendorRNN, is_plain, saves_nothing
-from hybrid_lab.engines.triton.run import availability
-from hybrid_lab.engines.triton.run.calls import Call, call_of, is_convolution, place_of
+from hybrid_lab.engines.triton.run import attention, availability
+from hybrid_lab.engines.triton.run.calls import CALLS, Call, call_of, is_convolution, place_of
 from hybrid_lab.engines.triton.run.recurrent import is_trusted
+from hybrid_lab.engines.triton.support import lowered
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.core.product import no_prologue
 from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
@@ -54,7 +57,7 @@ class VendorRule:
 
     family : a column of the table; None : every product that one call of torch computes
     precision : how float32 factors are multiplied, "ieee" or "tf32"
-    has_layers : recurrent layers are the vendor's, too; only cuDNN's are
+    has_layers : recurrent layers and attention are the vendor's, too; only NVIDIA's are
     """
 
     family: str | None
@@ -100,6 +103,19 @@ class VendorRule:
             return False
         return self._kind(node) in limits["kinds"] and _channels(node) >= limits["channels"]
 
+    def attends(self, mixed: Node) -> bool:
+        """Whether the attention with this last product is the vendor's."""
+        keys = mixed.values_in[1].shape[1]
+        if self.family is not None and (not self.has_layers or not keys >= _table()[self.family]["keys"]):
+            return False
+        if availability.missing() is not None or not availability.has_cudnn():  # ahead of time, or on the host
+            return True
+        return attention.is_trusted(mixed.outputs[0].dtype.name)
+
+    def before_lowering(self, graph: Graph) -> Graph:
+        """The graph with attentions by the vendor, and its recurrent layers whole, otherwise lowered."""
+        return lowered(with_vendor_attention(graph, self.attends), self.keeps_whole)
+
     def with_channels_last(self, graph: Graph) -> Graph:
         """A lowered graph, biases apart, with channels last where convolutions are the vendor's so."""
         return with_channels_last(graph, self.convolves_last)
@@ -113,7 +129,7 @@ class VendorRule:
         users, roots = graph.users(), set(graph.roots)
         found: Vendors = {}
         for node in graph.operators:
-            if isinstance(node.op, VendorRNN) or self.keeps_whole(node) or convolves_last(node):
+            if isinstance(node.op, (VendorRNN, VendorAttention)) or self.keeps_whole(node) or convolves_last(node):
                 found[node] = ()
             elif is_product(node) and (views := self._views(node, users, roots)) is not None:
                 found[node] = views
@@ -121,7 +137,7 @@ class VendorRule:
 
     def _views(self, node: Node, users: Mapping[Value, list[Node]], roots: set[Value]) -> tuple[Node, ...] | None:
         """The views before a product that is the vendor's; None where it is our own."""
-        if self.family is not None and not self._is_large(node):
+        if node.op.name not in CALLS or (self.family is not None and not self._is_large(node)):
             return None
         try:
             call = call_of(node)
@@ -188,9 +204,9 @@ class VendorRule:
 def _channels(node: Node) -> int:
     """The input channels of a group of a convolution."""
     op: Any = node.op
-    weight = node.inputs[1 if node.op.name in ("Convolution", "Deconvolution") else 2]
+    weight = node.inputs[op.signature.inputs.index("weight")]
     assert isinstance(weight, Value)
-    return weight.shape[1] if "deconv" not in node.op.name.lower() else weight.shape[0] // op.num_group
+    return weight.shape[0] // op.num_group if "deconv" in op.name.lower() else weight.shape[1]
 
 
 def views_before(node: Node, index: int) -> tuple[Node, ...]:

@@ -4,7 +4,7 @@ A value x of such a chain is replaced by x', its transpose in memory of its own.
 written on x' too - operators element by element, reductions, pooling - so nothing is transposed there:
 
     y = Convolution(x, w);  m = sum(y, axis=(0, 2, 3));  z = relu(y - m)
-    x' = identity(transpose(x));  y' = Convolution_channels_last(x', w);  m = sum(y', axis=(0, 1, 2));  z' = ...
+    x' = stored(transpose(x));  y' = Convolution_channels_last(x', w);  m = sum(y', axis=(0, 1, 2));  z' = ...
 
 Where a chain begins, the kernel that makes x stores x'; where it ends, readers see transpose(x'), a view. A forward
 saves x' in the place of x, so the backward's chains go on with it.
@@ -27,6 +27,7 @@ from hybrid_lab.graph.specialized import Split
 from hybrid_lab.ops.framework.kernel import Element
 from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.ops.framework.signature import Signature
 
 if TYPE_CHECKING:
     from hybrid_lab.ops.framework import protocols
@@ -72,6 +73,26 @@ class ChannelsLast(Operator):
         given = [np.moveaxis(item, -1, 1) if index in self.turned else item for index, item in enumerate(inputs)]
         result = run_kernel(self.record, given)[0]
         return np.ascontiguousarray(np.moveaxis(result, 1, -1)) if self.turns else result
+
+
+class Stored(Operator):
+    """A copy of images in the order of memory; unlike `identity` it is not simplified away."""
+
+    name: ClassVar[str] = "stored"
+    triton = get("identity").triton
+
+    def __init__(self) -> None:
+        for key, value in (("signature", Signature(("data",))), ("attributes", {}), ("inferred", {})):
+            object.__setattr__(self, key, value)
+
+    def __repr__(self) -> str:
+        return "stored()"
+
+    def numpy(self, data: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        return np.array(data, order="C")
+
+
+STORED = Stored()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -155,8 +176,11 @@ class _Conversion:
     def stored(self, value: Value) -> Value:
         """The value's transpose in memory of its own."""
         if value not in self.last:
-            view = _transposed(self.first(value), _TO_LAST)
-            self.last[value] = make_node(get("identity").bind(), [view]).outputs[0]
+            if _axes(value.node) == _TO_FIRST:  # it has channels last where it comes from
+                self.last[value] = self.first(value.node.values_in[0])
+            else:
+                view = _transposed(self.first(value), _TO_LAST)
+                self.last[value] = view.node.replace(op=STORED, inputs=(view,)).outputs[0]
         return self.last[value]
 
     def _converted(self, node: Node, convolves: Callable[[Node], bool]) -> Value | None:
@@ -164,8 +188,13 @@ class _Conversion:
         output = node.outputs[0]
         if node.op.name in ("Convolution", "_conv_data_grad", "_conv_weight_grad"):
             return self._turned(node) if convolves(node) else None
+        if node.op.name in TURNED and node.values_in and _axes(node.values_in[0].node) == _TO_FIRST:
+            return self._turned(node) if element_of(node.op) is not None else None
         known = [item for item in node.values_in if item in self.last and len(item.shape) == 4]
         if not known or len(node.outputs) != 1:
+            return None
+        if _axes(node) == _TO_LAST:
+            self.new[output] = self.last[known[0]]
             return None
         if node.op.name in TURNED and element_of(node.op) is not None:
             return self._turned(node)
@@ -226,6 +255,12 @@ class _Conversion:
         ]
         effects = [(target, self.first(value)) for target, value in graph.effects]
         return Graph(graph.inputs, outputs, effects, graph.draws, graph.name)
+
+
+def _axes(node: Node) -> tuple[int, ...] | None:
+    """The axes of a transposition of images."""
+    axes: Any = getattr(node.op, "axes", None) if node.op.name == "transpose" else None
+    return tuple(axes) if isinstance(axes, tuple) else None
 
 
 def _transposed(value: Value, axes: tuple[int, ...]) -> Value:

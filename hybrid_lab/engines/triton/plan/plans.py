@@ -58,7 +58,7 @@ def kernels_of(
     rule : which products the vendor's library computes; None : none
     """
     if rule is not None and rule.has_layers:
-        graph = derived(graph, "triton with layers", functools.partial(lowered, keeps_whole=rule.keeps_whole))
+        graph = derived(graph, ("triton", rule), rule.before_lowering)
     else:
         graph = derived(graph, "triton", lowered)
     if rule is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hybrid_lab.engines.triton.plan.attention import split_with_vendor_attention
 from hybrid_lab.engines.triton.plan.by_vendor import VendorRule
 from hybrid_lab.engines.triton.plan.layout import split_with_channels_last
 from hybrid_lab.engines.triton.plan.recompute import without_weights
@@ -38,6 +39,7 @@ def with_less_saved(split: Split, rule: VendorRule | None = None) -> Split:
 def _rewritten(split: Split, rule: VendorRule | None) -> Split:
     if rule is not None:
         split = with_vendor_layers(split, rule.computes)
+        split = split_with_vendor_attention(split, rule.attends)
         if any(map(rule.convolves_last, split.forward.operators)):
             forward, backward = (rule.without_biases(lowered(graph)) for graph in (split.forward, split.backward))
             split = split_with_channels_last(Split(forward, backward, split.sources), rule.convolves_last)

@@ -16,10 +16,11 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.memory import torch_dtype
+from hybrid_lab.engines.triton.plan.attention import VendorAttention
 from hybrid_lab.engines.triton.plan.layout import ChannelsLast
 from hybrid_lab.engines.triton.plan.recurrent import layers_of
+from hybrid_lab.engines.triton.run import attention, recurrent
 from hybrid_lab.engines.triton.run.availability import has_cudnn
-from hybrid_lab.engines.triton.run.recurrent import kernel_of
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
@@ -112,8 +113,9 @@ def call_of(node: Node, tf32: bool = False) -> Call:
     """
     import torch
 
-    if layers_of(node) is not None:
-        return Call(tuple([(index, _as_it_lies) for index in range(len(node.inputs))]), kernel_of(node))
+    if layers_of(node) is not None or isinstance(node.op, VendorAttention):
+        kernel = (attention if isinstance(node.op, VendorAttention) else recurrent).kernel_of(node)
+        return Call(tuple([(index, _as_it_lies) for index in range(len(node.inputs))]), kernel)
     if isinstance(node.op, ChannelsLast):
         return _of_channels_last(torch, node, node.op, tf32)
     make = CALLS.get(node.op.name)

@@ -29,7 +29,7 @@ NEAR = 2e-2
 
 
 def kernel_of(node: Node) -> Callable[..., Any]:
-    """The call of a layer, or of a gradient: takes the node's inputs, returns a tuple of all its outputs."""
+    """The call of a layer, or of a gradient: takes the node's inputs, returns its output, or a tuple of them."""
     op = layers_of(node)
     assert op is not None
     trains = isinstance(node.op, VendorRNN)
@@ -49,6 +49,10 @@ def _visible(op: RNN | RNNGrad, y: Tensor, state: Tensor, cell: Tensor | None) -
     return (y, state, cell) if op.mode == "lstm" else (y, state)
 
 
+def _one_or_all(made: tuple[Tensor, ...]) -> tuple[Tensor, ...] | Tensor:
+    return made if len(made) > 1 else made[0]
+
+
 # -- cuDNN -------------------------------------------------------------------------------------------------------------
 
 
@@ -65,11 +69,11 @@ def _cudnn_forward(op: RNN | RNNGrad, trains: bool) -> Callable[..., Any]:
 
     call, options = torch._cudnn_rnn, _options(op, trains)  # noqa: SLF001 - its only name
 
-    def kernel(x: Tensor, vector: Tensor, *rest: Tensor) -> tuple[Any, ...]:
+    def kernel(x: Tensor, vector: Tensor, *rest: Tensor) -> tuple[Any, ...] | Tensor:
         state, cell, _ = _states(op, rest)
         y, last, last_cell, reserve, _ = call(x, [vector], 1, vector, state, cell, *options)
         made = _visible(op, y, last, last_cell)
-        return (*made, reserve) if trains else made
+        return (*made, reserve) if trains else _one_or_all(made)
 
     return kernel
 
@@ -175,12 +179,12 @@ def _layer(op: RNN | RNNGrad, x: Tensor, vector: Tensor, state: Tensor, cell: Te
 def _plain_forward(op: RNN | RNNGrad, trains: bool) -> Callable[..., Any]:
     import torch
 
-    def kernel(x: Tensor, vector: Tensor, *rest: Tensor) -> tuple[Any, ...]:
+    def kernel(x: Tensor, vector: Tensor, *rest: Tensor) -> tuple[Any, ...] | Tensor:
         state, cell, _ = _states(op, rest)
         with torch.no_grad():
             y, last, *more = _layer(op, x, vector, state, cell)
         made = _visible(op, y.contiguous(), last.contiguous(), more[0].contiguous() if more else None)
-        return (*made, x.new_zeros((1,), dtype=torch.uint8)) if trains else made
+        return (*made, x.new_zeros((1,), dtype=torch.uint8)) if trains else _one_or_all(made)
 
     return kernel
 
