@@ -129,7 +129,9 @@ class VendorRule:
         users, roots = graph.users(), set(graph.roots)
         found: Vendors = {}
         for node in graph.operators:
-            if isinstance(node.op, (VendorRNN, VendorAttention)) or self.keeps_whole(node) or convolves_last(node):
+            if convolves_last(node):
+                found[node] = _readable(node, call_of(node))
+            elif isinstance(node.op, (VendorRNN, VendorAttention)) or self.keeps_whole(node):
                 found[node] = ()
             elif is_product(node) and (views := self._views(node, users, roots)) is not None:
                 found[node] = views
@@ -144,14 +146,13 @@ class VendorRule:
         except Unmappable:
             return None
         convolves = is_convolution(node)
-        views = tuple(dict.fromkeys(view for index, _ in call.reads for view in views_before(node, index)))
         if not _can_read(node, call):
             if self.family is not None and not convolves and self._copied(node, call):
                 return None
             return ()  # views are stored before it
         if self.family is not None and not convolves and self._written_out(node, call, users, roots):
             return None
-        return views
+        return _readable(node, call)
 
     def _is_large(self, node: Node) -> bool:
         limits = _table().get(self.family or "", {})
@@ -218,6 +219,13 @@ def views_before(node: Node, index: int) -> tuple[Node, ...]:
         views.append(item.node)
         item = item.node.values_in[0]
     return tuple(views[::-1])
+
+
+def _readable(node: Node, call: Call) -> tuple[Node, ...]:
+    """The views before a product through which torch reads; none of them if it does not: they are stored then."""
+    if not _can_read(node, call):
+        return ()
+    return tuple(dict.fromkeys(view for index, _ in call.reads for view in views_before(node, index)))
 
 
 def _can_read(node: Node, call: Call) -> bool:

@@ -284,6 +284,13 @@ def _as_image(tensor: Tensor) -> Tensor:
     return _as_it_lies(tensor).permute(0, 3, 1, 2)
 
 
+def _as_filters(tensor: Tensor) -> Tensor:
+    """A weight for images with channels last, in either order."""
+    import torch
+
+    return tensor if tensor.is_contiguous(memory_format=torch.channels_last) else _as_it_lies(tensor)
+
+
 def _of_image(tensor: Tensor) -> Tensor:
     """The other way round, in C order."""
     return tensor.permute(0, 2, 3, 1).contiguous()
@@ -301,8 +308,8 @@ def _forward(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: 
 
     cuDNN writes into given memory; elsewhere torch makes its own.
     """
-    image = _as_image if last else _as_it_lies
-    reads = tuple([(index, image if number == 0 else _as_it_lies) for number, index in enumerate(inputs)])
+    image, filters = (_as_image, _as_filters) if last else (_as_it_lies, _as_it_lies)
+    reads = tuple([(index, image if number == 0 else filters) for number, index in enumerate(inputs)])
     if len(inputs) == 2 and has_cudnn():
         return _by_cudnn(torch, shape, reads, tf32, image)
     rest: tuple[Any, ...] = (shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), shape.groups)
@@ -369,7 +376,7 @@ def _backward(
     assert weight is not None
     done: Form = _of_image if last else lambda tensor: tensor.contiguous()
     return Call(
-        ((dy, image), (weight, _as_it_lies)),
+        ((dy, image), (weight, _as_filters if last else _as_it_lies)),
         lambda dy, weight: done(backward(dy, unread(dy.device), weight, *rest)[0]),
     )
 
@@ -391,7 +398,7 @@ def _data_gradient(
     done: Form = _of_image if last else lambda tensor: (tensor.squeeze(2) if line else tensor).contiguous()
     first: Form = _as_row if line else _as_image if last else _as_it_lies
     return Call(
-        ((inputs[0], first), (inputs[1], _as_row if line else _as_it_lies)),
+        ((inputs[0], first), (inputs[1], _as_row if line else _as_filters if last else _as_it_lies)),
         lambda dy, weight: done(transposed(dy, weight, *rest, *settings(), tf32)),
         reads_flag=False,
     )
