@@ -216,6 +216,7 @@ class EvalMetric:
 
     def get_global_name_value(self, workers: bool = False) -> list[tuple[str, float]]:
         """`get_global()` as a list of pairs."""
+        check_switches("get_global_name_value", workers=workers)
         return _pairs(*(self.get_global(workers=True) if workers else self.get_global()))
 
     def totals(self) -> Array:
