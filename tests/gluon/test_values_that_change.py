@@ -17,6 +17,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab.gluon import HybridBlock
+from hybrid_lab.ndarray import context
 
 POW = pow
 
@@ -627,6 +628,9 @@ def _settings(monkeypatch):
     monkeypatch.setenv("RATE_OF_TEST", "2")
     monkeypatch.setattr(builtins, "RATE_OF_TEST", 2, raising=False)
     monkeypatch.setattr(builtins, "pow", pow)
+    contexts = list(context._state.stack)
+    yield
+    context._state.stack[:] = contexts  # one way enters a context and stays in it
 
 
 def _results(way, style, nested, arrays, hybrid):
