@@ -164,8 +164,8 @@ def test_values_and_gradients_over_three_saves(open_cells):
     # Numbers by the mouse and by the keyboard are those of the kernel.
     rows.nth(3).locator("svg").hover()
     expect(over.locator(".hl-readout")).to_contain_text("of 24 values")
-    rows.nth(3).locator(".hl-ridge-name").hover()
     low = float(notebook.kernel("print(net.head.weight.data().min().asscalar())"))
+    rows.nth(3).locator(".hl-ridge-name").hover()
     expect(over.locator(".hl-readout")).to_contain_text(f"min {low:.3g}")
     rows.nth(3).click()
     notebook.page.keyboard.press("ArrowUp")

@@ -62,6 +62,7 @@ def test_a_graph_opens_in_the_picture_of_the_whole(open_cells):
         inner.locator(".hl-g-title").click()
         graph.focus()
         notebook.page.keyboard.press("Enter")
+        notebook.close_drawer(place)
         graph.locator(".hl-g-node").filter(has_text="num_hidden=32").first.locator(".hl-g-title").click()
         expect(graph.locator(".hl-g-selected")).to_contain_text("FullyConnected")
         notebook.open_drawer("Details", place)
@@ -77,7 +78,7 @@ def test_a_graph_opens_in_the_picture_of_the_whole(open_cells):
     expect(panel.locator("svg.hl-g")).not_to_contain_text("tanh")
 
     # The nets of a dict are one model.
-    panel.get_by_role("combobox", name="Model", exact=True).select_option(label="gan: dict")
+    panel.get_by_role("combobox", name="Model", exact=True).select_option(label="gan: dict (part is gan.dis)")
     expect(box(panel, "gen").first).to_be_visible()
     expect(box(panel, "dis").first).to_be_visible()
 
