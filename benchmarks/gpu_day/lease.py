@@ -2,7 +2,7 @@
 
 `right` asks whether the engine works on this GPU and gives the right numbers: a first kernel, every kind of kernel, the
 same under compute-sanitizer, and as many of the engine's tests as the time reaches. `fast` asks how fast it is: whole
-training steps, and the kernels of layers, beside torch. Their items are those of the other stages. A phase that ends
+training steps, and the kernels of layers, beside torch. Both run items of the other stages. A phase that ends
 early leaves its seconds to the next one. Everything that was found is one archive, DIR/results.tar.xz.
 """
 

@@ -152,7 +152,7 @@ class Buckets:
         self._dense: list[Bucket] = []
         self._sparse: list[NDArray] = []
         self._arrived: dict[int, int] = {}
-        # Which early sum a gradient belongs to, and its number there.
+        # Gradient -> the early sum that it belongs to, and its index in that sum.
         self._early: list[EarlySum] = []
         self._leaves: dict[Leaf, tuple[EarlySum, int]] = {}
         self._channel: Channel | None = None

@@ -125,8 +125,8 @@ def _thread_name(name: str) -> str:
 
 # -- forks in the middle of an import ------------------------------------------------------------------------
 
-#: Seconds that a fork waits at most. No import takes so long, unless it waits for something that the forking thread
-#: holds; then the child goes on without the library.
+#: Seconds that a fork waits at most. An import takes longer only if it needs a lock that the forking thread holds; then
+#: the process forks all the same, and the child cannot use the library.
 LONGEST_WAIT = 120.0
 #: Libraries whose native code cannot be loaded anew where a part of it is loaded.
 _NATIVE = ("torch", "onnxruntime", "triton")
@@ -182,7 +182,7 @@ def _interrupt_after_fork() -> None:
 
 
 def _forked() -> None:
-    """What was half imported at the fork, by any thread of the parent, raises ImportError from now on."""
+    """In the child: importing a library raises ImportError if a thread of the parent was importing it at the fork."""
     global _interrupted
     _interrupted = False
     for name in _NATIVE:

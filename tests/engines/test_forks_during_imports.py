@@ -3,9 +3,6 @@
 import _thread
 import importlib
 import os
-import pickle
-import select
-import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +13,7 @@ import pytest
 
 from hybrid_lab import forks
 from hybrid_lab.engines import libraries
+from tests.forking import in_child
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
@@ -57,28 +55,6 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         del sys.modules[name]
     libraries._imports.pop("slow_library", None)
     libraries._early.discard("slow_library")
-
-
-def in_child(function):
-    """What the function returns, called in a forked child; an error where the child does not come back."""
-    readable, writable = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            answer = function()
-        except BaseException as error:
-            answer = f"{type(error).__name__}: {error}"
-        os.write(writable, pickle.dumps(answer))
-        os._exit(0)
-    os.close(writable)
-    answered = select.select([readable], [], [], SECONDS)[0]
-    if not answered:
-        os.kill(child, signal.SIGKILL)
-    with os.fdopen(readable, "rb") as pipe:
-        data = pipe.read() if answered else b""
-    os.waitpid(child, 0)
-    assert answered, "the child hangs"
-    return pickle.loads(data)
 
 
 def begun_early():

@@ -6,9 +6,6 @@ import gc
 import logging
 import multiprocessing
 import os
-import pickle
-import select
-import signal
 import threading
 import time
 
@@ -20,6 +17,7 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.engines import collector, registry
 from hybrid_lab.gluon import nn
 from hybrid_lab.ndarray.random_state import state
+from tests.forking import in_child
 from tests.graph.building import graph_of
 from tests.triton_device import ON_GPU, use_triton
 
@@ -32,28 +30,6 @@ pytestmark = [
 ENGINES = ["numpy", "onnxruntime", "torch", None]
 #: A child that has not come back after so many seconds never will.
 SECONDS = 120
-
-
-def in_child(function):
-    """What the function returns, called in a forked child; an error where the child fails or does not come back."""
-    readable, writable = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            answer = function()
-        except BaseException as error:
-            answer = f"{type(error).__name__}: {error}"
-        os.write(writable, pickle.dumps(answer))
-        os._exit(0)
-    os.close(writable)
-    answered = select.select([readable], [], [], SECONDS)[0]
-    if not answered:
-        os.kill(child, signal.SIGKILL)
-    with os.fdopen(readable, "rb") as pipe:
-        data = pipe.read() if answered else b""
-    os.waitpid(child, 0)
-    assert answered, f"the child did not come back within {SECONDS} s"
-    return pickle.loads(data)
 
 
 def network(engine):

@@ -218,7 +218,7 @@ export class Canvas {
     return { width: Math.max(width - right, width / 4), height: Math.max(height - bottom, height / 4) };
   }
 
-  /** What lies over the upper edge of the pane; null: nothing. The picture's start is not below it. */
+  /** The element that covers the upper edge of the pane, or null. The graph starts beside or below it. */
   setCard(card: Rect | null): void {
     const isSame =
       card !== null && this.card !== null && SIDES.every(side => card[side] === this.card?.[side]);

@@ -378,7 +378,7 @@ export class KernelLink implements IDisposable {
   private work: WorkPush | null = null;
   private readonly viewers = new Set<object>();
   private problem: string | null = null;
-  /** What is to be said once of this connection. */
+  /** A message that is shown once for each connection. */
   private note = '';
   private opening = false;
   /** Somebody asked to connect while the kernel was being asked. */

@@ -186,7 +186,7 @@ export class Channel implements Requester {
   private readonly pending = new Map<string, Pending>();
 }
 
-/** What the kernel sends, of any kind: a newer kernel has kinds that are not known here. */
+/** Any message of the kernel. A newer kernel may send kinds of messages that this front end does not know. */
 const frame = record({ hybrid_lab: integer, id: text, type: text, body: anything });
 
 /** A request as it travels. */

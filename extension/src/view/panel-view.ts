@@ -570,10 +570,10 @@ export class PanelView {
   private modelFindings: readonly Diagnostic[] = [];
 }
 
-/** What holds a model that only a view shows. */
+/** Stands for the variable's name if no variable holds the model, only a view. */
 const IN_A_VIEW = 'in a view';
 
-/** What the list calls a model, what holds it where no variable of its own does, and its other names. */
+/** A model's label in the list: its name, the container that holds it if no variable does, and its other names. */
 function optionText(model: Model): string {
   const more = [model.held, model.also].filter(text => text).join(', ');
   return `${model.name}: ${model.class}${more ? ` (${more})` : ''}`;

@@ -371,7 +371,7 @@ class Writer:
         self._emit(call, node)
 
     def _relayed(self, node: Node) -> str | None:
-        """What an operator that `tells` gets as `ready`; None in programs without it."""
+        """The argument `ready` of an operator that reports its gradients (`tells`); None without one."""
         return None
 
     def _received(self, node: Node) -> str:

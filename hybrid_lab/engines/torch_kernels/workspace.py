@@ -243,7 +243,7 @@ class Rewritten:
             new = node.replace(inputs=inputs, **layers[node].layer_changes)
             visible = layers[node].layer.op.signature.visible
             made.extend(new.outputs[visible:])
-            # Nobody reads the values that are gone: any will do in their place.
+            # No operator reads the values that were left out; any value may stand in their place.
             return (*new.outputs[:visible], *[new.outputs[0]] * (len(node.outputs) - visible))
 
         def turn(node: Node, inputs: tuple[Item, ...]) -> Sequence[Value] | None:

@@ -140,7 +140,7 @@ class TritonEngine(Engine):
 
 
 def _unit(form: Sequence[KernelSource | VendorKernel]) -> str:
-    """What runs a group, for a report: kernels, or a call of the vendor's library and kernels behind it."""
+    """The names of the kernels that run a group, or of the vendor's call and the kernels after it, for a report."""
     names = [source.name for source in form]
     first = form[0]
     if isinstance(first, VendorKernel):

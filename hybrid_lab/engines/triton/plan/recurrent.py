@@ -113,7 +113,7 @@ def with_vendor_layers(split: Split, computes: Callable[[Node], bool]) -> Split:
         dtypes = (*[node.outputs[0].dtype] * visible, np.dtype("uint8"))
         new = node.replace(op=VendorRNN(op, visible + 1), inputs=inputs, shapes=shapes, dtypes=dtypes)
         reserves[node] = new.outputs[visible]
-        # Nobody reads the values that are gone: any will do in their place.
+        # No operator reads the values that were left out; any value may stand in their place.
         return (*new.outputs[:visible], *[new.outputs[0]] * (len(node.outputs) - visible))
 
     changed = forward.map(lay)
