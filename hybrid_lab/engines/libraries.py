@@ -58,6 +58,8 @@ def load(name: str) -> ModuleType:
 
 _imports: dict[str, Future[ModuleType]] = {}
 """The last import of each library that was begun in a thread."""
+_threads: dict[str, int] = {}
+"""The system's number of the thread of each of these imports, until a fork has seen that the thread is gone."""
 _early: set[str] = set()
 _used: set[str] = set()
 _lock = forks.lock()
@@ -92,6 +94,7 @@ def _begun(name: str, load: Callable[[], ModuleType]) -> Future[ModuleType]:
 
             def noted() -> ModuleType:
                 _imports[name] = outcome  # here, too: an interrupt of the caller may come once this thread has started
+                _threads[name] = threading.get_native_id()
                 return load()
 
             _imports[name] = started(noted, _thread_name(name), outcome)
@@ -145,8 +148,8 @@ def _wait_at_forks() -> None:
 
 
 def _wait_before_fork() -> None:
-    """Wait for the imports that other threads are at. An interrupt is kept until the fork is done: Python ignores what
-    a function before a fork raises, and the child needs the whole import.
+    """Wait for the imports that other threads are at, and for the end of these threads. An interrupt is kept until the
+    fork is done: Python ignores what a function before a fork raises, and the child needs the whole import.
     """
     global _interrupted
     until, told = time.monotonic() + LONGEST_WAIT, False
@@ -156,6 +159,7 @@ def _wait_before_fork() -> None:
             running = {name: outcome for name, outcome in list(_imports.items()) if thread != _thread_name(name)}
             running = {name: outcome for name, outcome in running.items() if not outcome.done()}
             if not running:
+                _wait_for_threads(until)
                 return
             names = " and ".join(running)
             if not told:
@@ -172,6 +176,17 @@ def _wait_before_fork() -> None:
             _interrupted = True
 
 
+def _wait_for_threads(until: float) -> None:
+    """Wait until the system has ended the threads of finished imports, at most until this time of `time.monotonic`.
+    After its last Python code a thread runs the destructors of libraries, which hold locks: of MKL's memory, for one.
+    """
+    for name, thread in list(_threads.items()):
+        if thread != threading.get_native_id():
+            while os.path.exists(f"/proc/self/task/{thread}") and time.monotonic() < until:
+                time.sleep(0.001)
+            _threads.pop(name, None)
+
+
 def _interrupt_after_fork() -> None:
     global _interrupted
     if _interrupted:
@@ -185,6 +200,7 @@ def _forked() -> None:
     """In the child: importing a library raises ImportError if a thread of the parent was importing it at the fork."""
     global _interrupted
     _interrupted = False
+    _threads.clear()
     for name in _NATIVE:
         if name in forks.half_imported:
             sys.modules[name] = None  # type: ignore[assignment]  # Python's own sign for it

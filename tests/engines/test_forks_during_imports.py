@@ -1,6 +1,7 @@
 """A process may fork at any moment of another thread's import: no child hangs, and none uses what is half imported."""
 
 import _thread
+import ctypes
 import importlib
 import os
 import subprocess
@@ -54,6 +55,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "slow_library"]:
         del sys.modules[name]
     libraries._imports.pop("slow_library", None)
+    libraries._threads.pop("slow_library", None)
     libraries._early.discard("slow_library")
 
 
@@ -104,6 +106,28 @@ def test_a_fork_waits_for_the_whole_import(events, begin, monkeypatch):
     assert len(waits) == 1 and 0 < waits[0] <= libraries.LONGEST_WAIT
     assert in_child(what_is_there) == (["whole"], ["whole"], [])
     assert len(waits) == 1  # the second fork did not
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system's threads are read from /proc")
+def test_a_fork_waits_for_what_the_thread_of_the_import_does_after_its_last_python_code(events):
+    """Such as MKL's destructor of a thread, which holds the lock of its memory. Here it is sleep()."""
+    library = ctypes.CDLL(None)
+    key = ctypes.c_uint()
+    threads = []
+
+    def with_a_destructor_of_two_seconds():
+        assert library.pthread_key_create(ctypes.byref(key), library.sleep) == 0
+        assert library.pthread_setspecific(key, ctypes.c_void_p(2)) == 0
+        threads.append(Path(f"/proc/self/task/{threading.get_native_id()}"))
+        return libraries.load("slow_library")
+
+    events.go_on.set()
+    libraries.begin_import("slow_library", with_a_destructor_of_two_seconds)
+    assert libraries.import_library("slow_library").values == ["whole"]
+    assert threads[0].exists()
+    assert in_child(what_is_there) == (["whole"], ["whole"], [])
+    assert not threads[0].exists()
+    assert not libraries._threads.get("slow_library")
 
 
 def test_the_thread_of_the_import_forks_without_waiting_for_itself(events):
