@@ -1,24 +1,26 @@
-"""How much there is to learn in the code: lines, imports against the order of rooms, types, private names, concepts.
+"""How much there is to learn in the code: lines, imports against the order of rooms, types, private names, and what the
+calls of the network in README.md run.
 
     python scripts/measure_code.py                  the table, as Markdown
-    python scripts/measure_code.py --list KIND      each occurrence of upward, cycles, long, private, except or concepts
+    python scripts/measure_code.py --list KIND      each occurrence of upward, indirect, cycles, long, private or except
+    python scripts/measure_code.py --list calls     the functions of each call, file by file
 
-Everything but the concepts is read from the source text. The concepts are the classes whose code or constructor runs
-in the first call of a hybridized network; all operators count as one class, all Blocks and all errors too.
+Everything but the calls is read from the source text; the calls are those of scripts/measure_calls.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import json
-import os
-import subprocess
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import measure_calls  # noqa: E402 - beside this file, which tests load by its path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "hybrid_lab"
@@ -62,47 +64,6 @@ LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 LONG = 60
 #: The lines of these are counted apart, too.
 PARTS = ("engines", "graph", "ops", "gluon")
-
-FIRST_CALL = """
-import json, sys
-import hybrid_lab as mx
-from hybrid_lab.gluon import nn
-
-other = nn.Dense(2, in_units=3)  # loads the rooms, whose classes are not to be counted for being made
-other.initialize()
-other.hybridize()
-other(mx.nd.ones((2, 3)))
-net = nn.HybridSequential()
-net.add(nn.Conv2D(8, 3, activation="relu"), nn.MaxPool2D(2), nn.Flatten(), nn.Dense(10))
-net.initialize()
-net(mx.nd.ones((1, 3, 8, 8)))  # deferred parameters are completed eagerly
-net.hybridize()
-x = mx.nd.ones((2, 3, 8, 8))
-seen = set()
-families = {"Operator": "operator", "Block": "Block", "BaseException": "error"}
-
-def look(frame, event, argument):
-    code = frame.f_code
-    if event != "call" or not code.co_argcount or code.co_varnames[0] not in ("self", "cls", "_cls"):
-        return
-    if "hybrid_lab" not in code.co_filename and code.co_filename != "<string>":  # of dataclasses and named tuples
-        return
-    owner = frame.f_locals.get(code.co_varnames[0])
-    kind = owner if isinstance(owner, type) else type(owner)
-    if not kind.__module__.startswith("hybrid_lab."):
-        return
-    names = {base.__name__ for base in kind.__mro__}
-    family = next((title for base, title in families.items() if base in names), None)
-    seen.add(family or f"{kind.__module__.removeprefix('hybrid_lab.')}.{kind.__qualname__}")
-
-import threading
-threading.setprofile(look)
-sys.setprofile(look)
-y = net(x)
-sys.setprofile(None)
-threading.setprofile(None)
-print(json.dumps(sorted(seen)))
-"""
 
 
 @dataclass
@@ -203,6 +164,74 @@ def _imports_by_text(source: Source) -> Iterator[tuple[ast.AST, str]]:
             for argument in node.args:
                 if isinstance(argument, ast.Constant) and str(argument.value).startswith(f"{PACKAGE}."):
                     yield node, str(argument.value).removeprefix(f"{PACKAGE}.")
+
+
+#: Methods with which a module adds a function of its own to a list that another module calls.
+_ADDING = ("add", "append", "insert", "register", "setdefault")
+
+
+def indirect(modules: list[Source]) -> list[str]:
+    """Calls upward that no import shows: functions that a lower room calls and a higher one has.
+
+    They are `Provided("name")`, an assignment `module.slot = function` from another module (also of the same room),
+    and functions that a module adds to a list, a dict or a set of a lower room: `listeners.append(function)`.
+    """
+    providers = _table_of_provided()
+    names = {source.name for source in modules}
+    found = []
+    for source in modules:
+        here = _names_of_package(source)
+        own = {each.name for each in ast.walk(source.tree) if isinstance(each, ast.FunctionDef)}
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("Provided", "_Provided"):
+                name = getattr(node.args[0], "value", None) if node.args else None
+                room = room_of(providers[name]) if name in providers else None
+                if room is not None and LEVEL[room] > LEVEL[source.room]:
+                    found.append(f"{source.where(node)}: {source.room} calls {room} through Provided({name!r})")
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                for target in (each for one in targets for each in getattr(one, "elts", [one])):
+                    module = here.get(_root(target))
+                    slot = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name)
+                    if module in names if slot else module is not None and "listeners" in ast.unparse(target):
+                        found.append(f"{source.where(node)}: {source.name} assigns {ast.unparse(target)} of {module}")
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING:
+                module, what = here.get(_root(node.func)), ast.unparse(node.func)
+                added = {each.id for argument in node.args for each in ast.walk(argument) if isinstance(each, ast.Name)}
+                if module is not None and (added & own or "listeners" in what):
+                    room = room_of(module)
+                    if LEVEL[room] < LEVEL[source.room]:
+                        found.append(f"{source.where(node)}: {source.room} adds a function to {room}: {what}")
+    return found
+
+
+def _root(node: ast.expr) -> str:
+    """The name that an expression begins with: `a` of `a.b[0].c`."""
+    return re.split(r"[.\[(]", ast.unparse(node))[0]
+
+
+def _table_of_provided() -> dict[str, str]:
+    """Name of a provided function -> its module, from the table in the package's `__init__`."""
+    tree = ast.parse((ROOT / PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    tables = [
+        node.args[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "_provided.register"
+    ]
+    return {name: module.removeprefix(f"{PACKAGE}.") for name, (module, _) in ast.literal_eval(tables[0]).items()}
+
+
+def _names_of_package(source: Source) -> dict[str, str]:
+    """The names that a module imports of the package -> the module, or the module and name, that they stand for."""
+    names = {}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom) and (base := _absolute(source, node)) is not None:
+            names |= {alias.asname or alias.name: f"{base}.{alias.name}".strip(".") for alias in node.names}
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.startswith(f"{PACKAGE}.") and alias.asname:
+                    names[alias.asname] = alias.name.removeprefix(f"{PACKAGE}.")
+    return names
 
 
 def cycles(modules: list[Source], every: bool = True) -> list[str]:
@@ -347,19 +376,6 @@ def broad(modules: list[Source]) -> list[str]:
     ]
 
 
-def concepts(triton: bool) -> list[str]:
-    """The classes that take part in a first call, in a new process without files of an earlier one."""
-    environment = {**os.environ, "HYBRID_LAB_CACHE": "", "HYBRID_LAB_CPU": "auto", "PYTHONPATH": str(ROOT)}
-    environment.pop("HYBRID_LAB_TRITON", None)
-    if triton:
-        environment["HYBRID_LAB_TRITON"] = "interpret"
-    done = subprocess.run([sys.executable, "-c", FIRST_CALL], env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    names: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return names
-
-
 def table(modules: list[Source]) -> str:
     rows: list[tuple[str, str]] = []
     lines: Counter[str] = Counter()
@@ -375,11 +391,9 @@ def table(modules: list[Source]) -> str:
             files[f"{parts[0]}/{parts[1]}"] += 1
     rows.append(("all: lines, files", f"{sum(source.lines for source in modules)}, {len(modules)}"))
     rows += [(f"{name}: lines, files", f"{lines[name]}, {files[name]}") for name in sorted(lines) if files[name] > 1]
-    cpu, both = concepts(False), concepts(True)
     rows += [
-        ("concepts of a first call on a CPU", str(len(cpu))),
-        ("and on Triton besides", str(len(set(both) - set(cpu)))),
         ("imports upward", str(len(upward(modules)))),
+        ("calls upward through Provided, assigned slots and lists of listeners", str(len(indirect(modules)))),
         ("circles of modules, by imports when loaded", str(len(cycles(modules, every=False)))),
         ("circles with imports in functions: number, modules in them", _circles(cycles(modules))),
         ("annotations with Any", f"{any_share(modules):.1%}"),
@@ -393,7 +407,8 @@ def table(modules: list[Source]) -> str:
         ),
     ]
     width = max(len(name) for name, _ in rows)
-    return "\n".join(["| what | count |", "|---|---|", *(f"| {name:<{width}} | {value} |" for name, value in rows)])
+    counts = "\n".join(["| what | count |", "|---|---|", *(f"| {name:<{width}} | {value} |" for name, value in rows)])
+    return f"{counts}\n\n{measure_calls.table(measure_calls.measured())}"
 
 
 def _circles(found: list[str]) -> str:
@@ -402,17 +417,16 @@ def _circles(found: list[str]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", choices=["upward", "cycles", "long", "private", "except", "concepts"])
+    parser.add_argument("--list", choices=["upward", "indirect", "cycles", "long", "private", "except", "calls"])
     options = parser.parse_args()
     modules = sources()
     if options.list is None:
         print(table(modules))
-    elif options.list == "concepts":
-        cpu, both = concepts(False), concepts(True)
-        print("\n".join([*cpu, "-- on Triton besides", *(name for name in both if name not in cpu)]))
+    elif options.list == "calls":
+        print(measure_calls.listing(measure_calls.measured()))
     else:
-        lists = {"upward": upward, "cycles": cycles, "long": long_functions, "private": private, "except": broad}
-        print("\n".join(lists[options.list](modules)))
+        lists = {"upward": upward, "indirect": indirect, "cycles": cycles, "long": long_functions, "private": private}
+        print("\n".join({**lists, "except": broad}[options.list](modules)))
     return 0
 
 

@@ -1,4 +1,6 @@
-"""Rooms import only downward, and no module needs itself: read from the source text by scripts/measure_code.py."""
+"""Rooms import only downward, no module needs itself, and a call runs through few functions: measured by
+scripts/measure_code.py and scripts/measure_calls.py.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,17 @@ import pytest
 from hybrid_lab import provided
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "measure_code.py"
+
+#: What the calls of the network in README.md may run at most, and what `from hybrid_lab import gluon` may load. These
+#: only get lower: a change that needs more shows what for.
+BUDGETS = {
+    "import gluon": {"modules loaded": 465},
+    "first call": {"functions": 420, "files": 87, "classes": 42, "file switches": 900, "modules loaded": 6},
+    "second call": {"functions": 17, "files": 9, "classes": 5, "file switches": 10, "modules loaded": 0},
+    "new batch size": {"functions": 190, "files": 48, "classes": 26, "file switches": 215, "modules loaded": 0},
+}
+#: Calls upward that no import shows, see `measure_code.indirect`.
+INDIRECT = 69
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +52,22 @@ def test_rooms_import_only_downward(measure, modules):
 def test_no_circle_of_modules(measure, modules):
     """Imports in functions count too, those for type checkers do not."""
     assert measure.cycles(modules) == []
+
+
+def test_calls_upward_past_the_imports(measure, modules):
+    assert len(measure.indirect(modules)) <= INDIRECT
+
+
+def test_a_call_runs_through_few_functions(measure):
+    result = measure.measure_calls.measured()
+    over = {
+        (name, kind): (result[name][kind], most)
+        for name, kinds in BUDGETS.items()
+        for kind, most in kinds.items()
+        if result[name][kind] > most
+    }
+    assert not over, "python scripts/measure_calls.py --list shows what runs"
+    assert result["lint modules"] == []
 
 
 @pytest.mark.parametrize("name", provided._providers)

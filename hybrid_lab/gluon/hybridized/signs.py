@@ -16,9 +16,9 @@ from hybrid_lab.gluon.hybridized.code import cell_content, loaded_names
 _CHANGING = frozenset({"datetime", "random", "secrets", "time", "uuid"})
 _CHANGING_NAMES = frozenset({"getpid", "random", "urandom"})
 #: What code asks to tell arrays from Symbols (HL176).
-_QUESTIONS = frozenset({
-    "NDArray", "Symbol", "__class__", "__module__", "__name__", "hasattr", "isinstance", "issubclass", "type",
-})  # fmt: skip
+_QUESTIONS = frozenset({"hasattr", "isinstance", "issubclass"})
+#: What tells them apart in a comparison, perhaps of another function: `F.__name__ == "..."`, `type(x) == NDArray`.
+_COMPARED = frozenset({"NDArray", "Symbol", "__class__", "__module__", "__name__", "type"})
 #: Instructions that change what outlives the call (HL173, HL178), and methods of containers that do.
 _STORES = frozenset({
     "DELETE_ATTR", "DELETE_GLOBAL", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL", "STORE_SLICE", "STORE_SUBSCR",
@@ -28,7 +28,15 @@ _GROWING = frozenset({"append", "appendleft", "extend", "insert", "setdefault", 
 
 def any_sign(functions: Iterable[FunctionType]) -> bool:
     """Whether a function may draw random numbers, read a clock, tell arrays from Symbols, or keep something."""
-    return any(_shows_sign(each.__code__) or _names_changing(each) for each in functions)
+    functions = list(functions)
+    if any(_shows_sign(each.__code__) or _names_changing(each) for each in functions):
+        return True
+    codes = [each.__code__ for each in functions]
+    return any(_COMPARED & {*_names(code)} for code in codes) and any(map(_compares, codes))
+
+
+def _names(code: CodeType) -> tuple[str, ...]:
+    return *loaded_names(code, "attribute"), *loaded_names(code, "global")
 
 
 def _names_changing(function: FunctionType) -> bool:
@@ -64,7 +72,7 @@ def _compares(code: CodeType) -> bool:
 
 @lru_cache(maxsize=4096)
 def _shows_sign(code: CodeType) -> bool:
-    names = {*loaded_names(code, "attribute"), *loaded_names(code, "global")}
+    names = {*_names(code)}
     if names & _CHANGING_NAMES or names & _QUESTIONS or "setattr" in names:
         return True
     before: dis.Instruction | None = None
