@@ -9,10 +9,11 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ops.framework.namespace import F
 from hybrid_lab.ops.framework.run import infer, run_gradient, run_kernel
-from tests.ops.cases import RNG, Case, each_sample
+from tests.ops.cases import RNG, Case, Contract
 
 WHOLE = ("int32", "int64", "uint8", "int8", "bool")
 FLOATING = ("float16", "float64")
+contract = Contract()
 
 
 def converted(case: Case, dtype: str) -> list:
@@ -27,8 +28,8 @@ def inferred(case: Case, inputs: list) -> tuple:
     return infer(case.op, tuple(map(np.shape, inputs)), tuple(getattr(item, "dtype", None) for item in inputs))
 
 
-@each_sample(lambda case: case.sample.dtype == "float32" and case.sample.inputs)
-def test_the_kernel_gives_the_inferred_dtype_or_inference_refuses(case: Case):
+@contract.each_sample(lambda case: case.sample.dtype == "float32" and case.sample.inputs)
+def the_kernel_gives_the_inferred_dtype_or_inference_refuses(case: Case):
     for dtype in WHOLE + FLOATING:
         check_kernel(case, dtype)
 
@@ -50,8 +51,10 @@ def check_kernel(case: Case, dtype: str) -> None:
     assert tuple(y.dtype for y in outputs) == dtypes, dtype
 
 
-@each_sample(lambda case: case.record.differentiable and case.sample.gradient and case.sample.dtype == "float32")
-def test_gradients_have_the_dtype_of_their_input(case: Case):
+@contract.each_sample(
+    lambda case: case.record.differentiable and case.sample.gradient and case.sample.dtype == "float32"
+)
+def gradients_have_the_dtype_of_their_input(case: Case):
     for dtype in FLOATING:
         check_gradients(case, dtype)
 
@@ -70,13 +73,13 @@ def check_gradients(case: Case, dtype: str) -> None:
                 assert (gradient.shape, gradient.dtype) == (item.shape, item.dtype)
 
 
-@each_sample(
+@contract.each_sample(
     lambda case: (
         (case.record.differentiable and case.sample.gradient and case.sample.dtype == "float32")
         and (case.record.typed_like == 0 and case.record.shape_only)
     )
 )
-def test_gradients_where_mixed_precision_converts_only_what_is_read(case: Case):
+def gradients_where_mixed_precision_converts_only_what_is_read(case: Case):
     """Inputs of which the shape alone is read keep their dtype there."""
     inputs = [
         item.astype("float16") if getattr(item, "dtype", "") == "float32" and case.op.reads_values(index) else item
@@ -89,3 +92,10 @@ def test_gradients_where_mixed_precision_converts_only_what_is_read(case: Case):
     outputs = run_kernel(case.op, inputs, rng=RNG)
     found = run_gradient(case.op, F, inputs, outputs, [np.ones_like(y) for y in outputs])
     assert [None if dx is None else dx.dtype for dx in found[:1]] in ([None], [np.float16])
+
+
+test_records = contract.test(lambda case: case.sample.dtype == "float32" and case.sample.inputs)
+
+
+def test_every_check_has_samples():
+    assert not contract.idle()

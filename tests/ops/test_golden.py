@@ -12,8 +12,9 @@ import pytest
 from hybrid_lab.ops.framework.namespace import F
 from hybrid_lab.ops.framework.run import run_gradient
 from tests.golden.ops.export_samples import CRASHING, comparable, mxnet_call
-from tests.ops.cases import CASES, Case, close, each_sample
+from tests.ops.cases import CASES, Case, Contract, close
 
+contract = Contract()
 FOLDER = Path(__file__).parent.parent / "golden" / "ops"
 
 #: Cases of which MXNet's answer is not ours on purpose.
@@ -71,8 +72,8 @@ def heads(y: np.ndarray) -> np.ndarray:
     return (((np.arange(y.size) * 7919) % 41 - 20) / 16.0).reshape(y.shape).astype(y.dtype)
 
 
-@each_sample(comparable)
-def test_the_golden_data_belongs_to_this_sample(case: Case):
+@contract.each_sample(comparable)
+def the_golden_data_belongs_to_this_sample(case: Case):
     calls, arrays = exported()
     name, attributes, inputs = mxnet_call(case)
     assert case.id in calls, "no answer of MXNet: set mxnet = None if it has no such operator, else `make golden`"
@@ -83,8 +84,8 @@ def test_the_golden_data_belongs_to_this_sample(case: Case):
         np.testing.assert_allclose(arrays[f"{case.id}/{index}"], item, rtol=1e-6, atol=1e-6)
 
 
-@each_sample(comparable)
-def test_agrees_with_mxnet(case: Case):
+@contract.each_sample(comparable)
+def agrees_with_mxnet(case: Case):
     answers = golden(case.record.family)
     if case.id in DIFFERENT:
         pytest.skip(DIFFERENT[case.id])
@@ -113,6 +114,9 @@ def test_agrees_with_mxnet(case: Case):
         if expected is not None:
             assert gradients[index] is not None and gradients[index].dtype == expected.dtype
             close(gradients[index], expected, 1e-4)
+
+
+test_records = contract.test(comparable)
 
 
 def test_listed_cases_exist():

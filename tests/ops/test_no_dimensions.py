@@ -12,15 +12,25 @@ from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops import records
 from hybrid_lab.ops.framework.pointwise import Elementwise
 from hybrid_lab.ops.framework.run import infer, run_kernel
-from tests.ops.cases import CASES as EVERY_CASE
-from tests.ops.cases import Case
+from tests.failures import Failures
+from tests.ops.cases import Case, each_sample
+from tests.seeds import same_random_numbers
 
-CASES = [(record, sample) for record in records() if issubclass(record, Elementwise) for sample in record.samples]
+POINTWISE = [record for record in records() if issubclass(record, Elementwise)]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(("record", "sample"), CASES, ids=lambda item: getattr(item, "name", ""))
-def test_a_pointwise_kernel_gives_an_array_with_the_numbers_of_one_element(record, sample):
+@pytest.mark.parametrize("record", POINTWISE, ids=lambda record: record.name)
+def test_a_pointwise_kernel_gives_an_array_with_the_numbers_of_one_element(record):
+    failures = Failures()
+    for number, sample in enumerate(record.samples):
+        with failures.of(f"sample {number}, {sample}"):
+            same_random_numbers()
+            check_one_element(record, sample)
+    failures.raise_all()
+
+
+def check_one_element(record, sample):
     op = record.bind(**sample.attributes)
     op = op.bind_mode(True) if op.mode_dependent else op
     one = [item.reshape(-1)[:1] if isinstance(item, np.ndarray) else item for item in sample.arrays(record.name)]
@@ -65,11 +75,8 @@ def _takes_scalars(case: Case) -> bool:
     return True
 
 
-SCALARS = [case for case in EVERY_CASE if _takes_scalars(case)]
-
-
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("case", SCALARS, ids=[case.id for case in SCALARS])
+@each_sample(_takes_scalars)
 def test_the_dtype_of_a_scalar_does_not_depend_on_earlier_calls(case):
     for dtype in ("float32", "float64", "float16"):
         inputs = [nd.array(np.array(0.25), dtype=dtype) for _ in case.sample.inputs]

@@ -12,18 +12,20 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
 from hybrid_lab.ops.framework.namespace import F
 from hybrid_lab.ops.framework.pointwise import Binary
 from hybrid_lab.ops.framework.run import infer, run_gradient, run_kernel
-from tests.ops.cases import CASES, RECORDS, RNG, Case, close, each_sample
+from tests.ops.cases import CASES, RECORDS, RNG, Case, Contract, close
 from tests.ops.onnx_model import NotImplementedByRuntime, run_model
 
+contract = Contract()
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
-def test_every_record_is_documented_and_sampled(record):
+
+@contract.each_record()
+def every_record_is_documented_and_sampled(record):
     assert record.__doc__ and record.samples
     assert record.family
 
 
-@each_sample()
-def test_inferred_shapes_and_dtypes_are_the_real_ones(case: Case):
+@contract.each_sample()
+def inferred_shapes_and_dtypes_are_the_real_ones(case: Case):
     inputs = case.inputs()
     shapes = tuple(np.shape(item) for item in inputs)
     assert infer(case.op, shapes, tuple(getattr(item, "dtype", None) for item in inputs)) == (
@@ -32,8 +34,8 @@ def test_inferred_shapes_and_dtypes_are_the_real_ones(case: Case):
     )
 
 
-@each_sample()
-def test_complete_agrees_with_the_sample(case: Case):
+@contract.each_sample()
+def complete_agrees_with_the_sample(case: Case):
     shapes = tuple(np.shape(item) for item in case.inputs())
     assert tuple(case.op.complete(*shapes)) == shapes
 
@@ -43,8 +45,8 @@ def _broadcasts(case: Case) -> bool:
     return issubclass(case.record, Binary) or case.record.name in ("where", "LeakyReLU") or "Output" in case.record.name
 
 
-@each_sample(lambda case: case.record.complete is not ops.Operator.complete and not _broadcasts(case))
-def test_complete_never_contradicts_the_sample(case: Case):
+@contract.each_sample(lambda case: case.record.complete is not ops.Operator.complete and not _broadcasts(case))
+def complete_never_contradicts_the_sample(case: Case):
     """An input that is unknown, or of which some dimensions are, stays so or becomes what it is."""
     shapes = tuple(np.shape(item) for item in case.inputs())
     for index, item in enumerate(case.inputs()):
@@ -57,16 +59,16 @@ def test_complete_never_contradicts_the_sample(case: Case):
                 assert all(size in (None, real) for size, real in zip(shape or (), wanted))
 
 
-@each_sample()
-def test_kernels_leave_their_inputs_alone(case: Case):
+@contract.each_sample()
+def kernels_leave_their_inputs_alone(case: Case):
     inputs = case.inputs()
     case.outputs(inputs)
     for item, fresh in zip(inputs, case.inputs()):
         np.testing.assert_array_equal(item, fresh)
 
 
-@each_sample()
-def test_out_is_filled_and_returned(case: Case):
+@contract.each_sample()
+def out_is_filled_and_returned(case: Case):
     expected = case.outputs()
     memory = tuple(np.full(y.shape, 77).astype(y.dtype) for y in expected)
     given = run_kernel(case.op, case.inputs(), out=memory, rng=RNG)
@@ -75,8 +77,8 @@ def test_out_is_filled_and_returned(case: Case):
         np.testing.assert_array_equal(target, wanted)
 
 
-@each_sample()
-def test_out_need_not_be_contiguous(case: Case):
+@contract.each_sample()
+def out_need_not_be_contiguous(case: Case):
     expected = case.outputs()
     memory = tuple(np.zeros((2, *y.shape[::-1]), y.dtype)[1, ...].T for y in expected)
     run_kernel(case.op, case.inputs(), out=memory, rng=RNG)
@@ -88,8 +90,8 @@ def test_out_need_not_be_contiguous(case: Case):
             np.testing.assert_array_equal(target, wanted)
 
 
-@each_sample(lambda case: "scratch" in case.record.run_keywords)
-def test_outputs_do_not_lie_in_temporary_memory(case: Case):
+@contract.each_sample(lambda case: "scratch" in case.record.run_keywords)
+def outputs_do_not_lie_in_temporary_memory(case: Case):
     lent = []
 
     def scratch(shape, dtype):
@@ -105,15 +107,15 @@ def test_outputs_do_not_lie_in_temporary_memory(case: Case):
 HANDED_ON = {"_sum_like", "_present"}
 
 
-@each_sample(lambda case: case.record.name not in HANDED_ON and not case.op.view)
-def test_results_are_no_memory_of_inputs(case: Case):
+@contract.each_sample(lambda case: case.record.name not in HANDED_ON and not case.op.view)
+def results_are_no_memory_of_inputs(case: Case):
     inputs = [item for item in case.inputs() if isinstance(item, np.ndarray)]
     for y in case.outputs():
         assert not any(np.shares_memory(y, item) for item in inputs)
 
 
-@each_sample(lambda case: case.record.alias_safe)
-def test_out_may_be_any_input_of_its_shape_and_dtype(case: Case):
+@contract.each_sample(lambda case: case.record.alias_safe)
+def out_may_be_any_input_of_its_shape_and_dtype(case: Case):
     expected = case.outputs()
     for place, index in product(range(len(expected)), range(len(case.inputs()))):
         inputs, y = case.inputs(), expected[place]
@@ -128,14 +130,14 @@ def test_out_may_be_any_input_of_its_shape_and_dtype(case: Case):
             np.testing.assert_array_equal(other, wanted)
 
 
-@each_sample(lambda case: case.record.view)
-def test_views_share_memory_with_the_first_input(case: Case):
+@contract.each_sample(lambda case: case.record.view)
+def views_share_memory_with_the_first_input(case: Case):
     inputs = case.inputs()
     assert np.shares_memory(case.outputs(inputs)[0], inputs[0])
 
 
-@each_sample(lambda case: case.record.shape_only)
-def test_shape_only_inputs_are_not_read(case: Case):
+@contract.each_sample(lambda case: case.record.shape_only)
+def shape_only_inputs_are_not_read(case: Case):
     inputs = case.inputs()
     stubs = [
         item if case.op.reads_values(index) else np.broadcast_to(np.zeros((), item.dtype), item.shape)
@@ -159,7 +161,7 @@ _NOT_THE_DERIVATIVE = {"BlockGrad", "make_loss", "_contrib_round_ste", "_contrib
 }
 
 
-@each_sample(
+@contract.each_sample(
     lambda case: (
         case.record.differentiable
         and case.sample.gradient
@@ -168,7 +170,7 @@ _NOT_THE_DERIVATIVE = {"BlockGrad", "make_loss", "_contrib_round_ste", "_contrib
         and case.record.name not in _NOT_THE_DERIVATIVE
     )
 )
-def test_gradient_is_the_numeric_derivative(case: Case):
+def gradient_is_the_numeric_derivative(case: Case):
     op, inputs = case.op, case.inputs("float64")
     outputs = run_kernel(op, inputs, rng=RNG)
     visible = outputs[: op.signature.visible]
@@ -201,8 +203,10 @@ def test_gradient_is_the_numeric_derivative(case: Case):
         close(gradient.reshape(-1), numeric, 1e-6)
 
 
-@each_sample(lambda case: case.record.differentiable and case.sample.gradient and case.op.signature.visible > 1)
-def test_an_output_gradient_that_is_missing_counts_as_zero(case: Case):
+@contract.each_sample(
+    lambda case: case.record.differentiable and case.sample.gradient and case.op.signature.visible > 1
+)
+def an_output_gradient_that_is_missing_counts_as_zero(case: Case):
     op, inputs = case.op, case.inputs()
     outputs = run_kernel(op, inputs, rng=RNG)
     heads = [np.ones(y.shape, y.dtype) for y in outputs[: op.signature.visible]]
@@ -224,8 +228,8 @@ def _parameters(op) -> list[int]:
     )
 
 
-@each_sample(lambda case: case.record.lower is not ops.Operator.lower and not case.op.random)
-def test_lowering_equals_the_kernel(case: Case):
+@contract.each_sample(lambda case: case.record.lower is not ops.Operator.lower and not case.op.random)
+def lowering_equals_the_kernel(case: Case):
     try:
         lowered = case.op.lower(F, *case.inputs())
     except Unmappable as reason:
@@ -235,8 +239,8 @@ def test_lowering_equals_the_kernel(case: Case):
         close(y, wanted)
 
 
-@each_sample(lambda case: case.record.onnx is not None)
-def test_onnx_equals_numpy(case: Case):
+@contract.each_sample(lambda case: case.record.onnx is not None)
+def onnx_equals_numpy(case: Case):
     inputs = case.inputs()
     try:
         outputs = run_model(case.op, inputs)
@@ -251,14 +255,14 @@ def test_onnx_equals_numpy(case: Case):
         close(y, wanted)
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
-def test_unknown_attributes_are_refused(record):
+@contract.each_record()
+def unknown_attributes_are_refused(record):
     with pytest.raises(AttributeSpecError, match=f"{record.name}: unknown attribute no_such"):
         record.bind(no_such=1)
 
 
-@pytest.mark.parametrize("record", [r for r in RECORDS if r.fields], ids=lambda record: record.name)
-def test_attributes_that_cannot_be_read_are_refused(record):
+@contract.each_record(lambda record: record.fields)
+def attributes_that_cannot_be_read_are_refused(record):
     for name in (name for name in record.fields if not name.startswith("_")):
         if name == "layout":
             continue
@@ -266,19 +270,26 @@ def test_attributes_that_cannot_be_read_are_refused(record):
             record.bind(**{**record.samples[0].attributes, name: object()})
 
 
-@each_sample(lambda case: bool(case.sample.attributes))
-def test_attributes_survive_mxnets_strings(case: Case):
+@contract.each_sample(lambda case: bool(case.sample.attributes))
+def attributes_survive_mxnets_strings(case: Case):
     written = {key: str(value) for key, value in case.sample.attributes.items()}
     assert case.record.bind(**written) is case.record.bind(**case.sample.attributes)
 
 
-@each_sample()
-def test_instances_are_interned_and_survive_a_copy(case: Case):
+@contract.each_sample()
+def instances_are_interned_and_survive_a_copy(case: Case):
     import copy
     import pickle
 
     op = case.record.bind(**case.sample.attributes)
     assert copy.deepcopy(op) is op is pickle.loads(pickle.dumps(op))
+
+
+test_records = contract.test()
+
+
+def test_every_check_has_samples():
+    assert not contract.idle()
 
 
 def test_samples_differ_from_one_another():
