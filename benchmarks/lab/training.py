@@ -114,8 +114,8 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
     """Medians over the rounds, account of all of them.
 
     ms : of a step without; step : difference of neighbouring blocks' median steps; account : what the run says that
-    reading, measuring and drawing took; all : difference of the sums of all steps. The last three are shares of the
-    time without.
+    reading, measuring and drawing took; all : difference of the sums of all steps; processor : that of the processor
+    time of all threads. The last four are shares of the time without.
     """
     from hybrid_lab.gluon.step import boundary
     from hybrid_lab.lab import loop, run
@@ -130,25 +130,27 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
     shown()
     clock.stop()
     listeners, now = boundary.listeners, time.perf_counter
-    found: dict[str, list[float]] = {"ms": [], "step": [], "all": []}
+    found: dict[str, list[float]] = {"ms": [], "step": [], "all": [], "processor": []}
     spent: list[tuple[float, float]] = []
     for _ in range(1 + rounds):
         assert runs.current is not None
         times: dict[bool, list[float]] = {False: [], True: []}
         medians: dict[bool, list[float]] = {False: [], True: []}
-        before = runs.current.overhead
+        before, processor = runs.current.overhead, {False: 0.0, True: 0.0}
         while min(map(sum, times.values())) < seconds:
             for with_lab in (False, True):
                 body, taken, before_block = shown if with_lab else step, times[with_lab], len(times[with_lab])
                 boundary.listeners = listeners if with_lab else []
                 if with_lab:
                     clock.go()
+                processor[with_lab] -= time.process_time()
                 start = last = now()
                 while last - start < CHUNK:
                     body()
                     end = now()
                     taken.append(end - last)
                     last = end
+                processor[with_lab] += time.process_time()
                 clock.stop()
                 medians[with_lab].append(statistics.median(taken[before_block:]))
         plain = sum(times[False]) / len(times[False])
@@ -157,6 +159,7 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
         found["step"].append(statistics.median(ratios) - 1)
         spent.append((runs.current.overhead - before, sum(times[True])))
         found["all"].append(sum(times[True]) / len(times[True]) / plain - 1)
+        found["processor"].append(processor[True] / len(times[True]) * len(times[False]) / processor[False] - 1)
     result = {key: statistics.median(item[1:]) for key, item in found.items()}  # the first round imports and allocates
     overhead, total = map(sum, zip(*spent[1:]))
     return result | {"account": overhead / total}
@@ -195,21 +198,21 @@ def calls() -> dict[str, float]:
     return {name: taken - found["nothing"] for name, taken in found.items() if name != "nothing"}
 
 
-HEADER = ["training", "with", "panel", "a step without", "in each step", "now and then", "all together"]
+HEADER = ["training", "with", "panel", "a step without", "in each step", "now and then", "all together", "processor"]
 NOTE = (
     "Steps with and without take turns in one kernel. In each step: the difference of"
     " the median steps of neighbouring blocks, their median. Now and then:"
     " what the run counts of reading, measuring and drawing. All together: the difference of all steps' sums, which on"
-    " a busy machine is mostly noise."
+    " a busy machine is mostly noise. Processor: the same difference of the time of the processors."
 )
 
 
-def rows(rounds: int, seconds: float) -> list[list[str]]:
-    """A row for each network, with the panel open and closed; each in a kernel of its own."""
+def rows(rounds: int, seconds: float, only: str | None = None) -> list[list[str]]:
+    """A row for each network, or for one, with the panel open and closed; each in a kernel of its own."""
     from tests.lab.kernel import Kernel
 
     found = []
-    for name in MODELS:
+    for name in MODELS if only is None else (only,):
         for panel in ("open", "closed"):
             for kind, words in KINDS.items():
                 with tempfile.TemporaryDirectory() as folder:
@@ -224,7 +227,7 @@ def rows(rounds: int, seconds: float) -> list[list[str]]:
                     finally:
                         kernel.stop()
                 if result:
-                    shares = [f"{result[key]:+.2%}" for key in ("step", "account", "all")]
+                    shares = [f"{result[key]:+.2%}" for key in ("step", "account", "all", "processor")]
                     found.append([name, words, panel, f"{result['ms']:.2f} ms", *shares])
                     print(" | ".join(found[-1]), flush=True)
     return found
@@ -235,12 +238,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of steps of each kind in a round")
+    parser.add_argument("--only", help="one network of " + ", ".join(MODELS))
     parser.add_argument("--calls", action="store_true", help="print only what each call takes")
     options = parser.parse_args()
     if options.calls:
         print(", ".join(f"{name} {taken:.2f} us" for name, taken in calls().items()))
         return
-    rows(options.rounds, options.seconds)
+    rows(options.rounds, options.seconds, options.only)
 
 
 if __name__ == "__main__":

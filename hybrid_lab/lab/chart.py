@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from hybrid_lab.lab.messages.training import Curve, NotFinite
 from hybrid_lab.lab.training_words import not_finite, short
@@ -47,11 +47,7 @@ def comparison(name: str, lines: Sequence[tuple[str, Curve]]) -> str:
     last = max([curve["last_step"] for curve in curves] + [first + 1])
     across, up = _WIDE - _LEFT - _RIGHT, _HIGH - _TOP - _BOTTOM
 
-    def x(step: float) -> float:
-        return round(_LEFT + (step - first) / (last - first) * across, 1)
-
-    def y(value: float) -> float:
-        return round(min(max(_TOP + (high - value) / (high - low) * up, _TOP - _OUTSIDE), _TOP + up + _OUTSIDE), 1)
+    x, y = _places(first, last, low, high, across, up)
 
     marks = [(y(tick), short(tick)) for tick in ticks(low, high)]
     parts = [_axes(marks, str(first), str(last), _WIDE, _HIGH)]
@@ -90,6 +86,23 @@ def comparison(name: str, lines: Sequence[tuple[str, Curve]]) -> str:
     )
 
 
+def _places(
+    first: float, last: float, low: float, high: float, across: float, up: float
+) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """(where a step is across, where a value is up), in pixels."""
+    wide, tall = across / (last - first), up / (high - low)
+    top, bottom = _TOP - _OUTSIDE, _TOP + up + _OUTSIDE
+
+    def x(step: float) -> float:
+        return round(_LEFT + (step - first) * wide, 1)
+
+    def y(value: float) -> float:
+        place = _TOP + (high - value) * tall
+        return round(place, 1) if top < place < bottom else top if place < bottom else bottom
+
+    return x, y
+
+
 def grouped(curves: Iterable[Curve]) -> list[list[Curve]]:
     """Curves that share a chart: those whose names end with the same word, such as `loss` and `val_loss`."""
     groups: dict[str, list[Curve]] = {}
@@ -106,13 +119,7 @@ def _chart(curves: list[Curve], earlier: list[Curve]) -> str:
     last = max([curve["last_step"] for curve in curves] + [first + 1])
     across, up = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 
-    def x(step: float) -> float:
-        return round(_LEFT + (step - first) / (last - first) * across, 1)
-
-    def y(value: float) -> float:
-        place = _TOP + (high - value) / (high - low) * up
-        return round(min(max(place, _TOP - _OUTSIDE), _TOP + up + _OUTSIDE), 1)
-
+    x, y = _places(first, last, low, high, across, up)
     parts = [_axes([(y(tick), short(tick)) for tick in ticks(low, high)], str(first), str(last))]
     # A nested svg cuts off what an earlier run has outside of this one's range.
     parts.append(f'<svg x="{_LEFT}" y="{_TOP}" width="{across}" height="{up}" viewBox="{_LEFT} {_TOP} {across} {up}">')
@@ -191,7 +198,7 @@ def _colors(curves: Sequence[Curve]) -> list[str]:
 
 
 def _path(points: Iterable[tuple[float, float]]) -> str:
-    return "".join(f"{'L' if place else 'M'}{x:g} {y:g}" for place, (x, y) in enumerate(points))
+    return "M" * bool(text := "L".join([f"{x:g} {y:g}" for x, y in points])) + text
 
 
 def value_range(curves: Sequence[Curve]) -> tuple[float, float]:

@@ -6,6 +6,7 @@ import math
 import sys
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
@@ -159,21 +160,30 @@ def mean_of(value: np.ndarray) -> float:
 
 
 def means_of(values: Sequence[np.ndarray]) -> list[float]:
-    """The mean of each array, the same number as `mean_of` gives; those of equal sizes and types at once."""
-    alike: dict[tuple[int, np.dtype], list[int]] = {}
-    for number, value in enumerate(values):
-        alike.setdefault((value.size, value.dtype), []).append(number)
+    """The mean of each array, the same number as `mean_of` gives; those of equal shapes and types at once."""
+    alike: dict[tuple[tuple[int, ...], np.dtype], list[int]] = {}
+    for number, key in enumerate(map(_shape_and_type, values)):
+        alike.setdefault(key, []).append(number)
+    if len(alike) == 1:
+        return _means(values)
     means = [math.nan] * len(values)
-    for (size, _), numbers in alike.items():
-        if size > _ONES.size:
-            found = [mean_of(values[number]) for number in numbers]
-        else:
-            with np.errstate(all="ignore"):
-                rows = np.concatenate([values[number].reshape(-1) for number in numbers]).astype(np.float64)
-                found = (np.vecdot(rows.reshape(-1, size), _ONES[:size]) / size).tolist()
-        for number, mean in zip(numbers, found, strict=True):
+    for numbers in alike.values():
+        for number, mean in zip(numbers, _means([values[number] for number in numbers]), strict=True):
             means[number] = mean
     return means
+
+
+_shape_and_type = attrgetter("shape", "dtype")
+
+
+def _means(values: Sequence[np.ndarray]) -> list[float]:
+    """The means of arrays of one shape and type."""
+    size = values[0].size
+    if size > _ONES.size:
+        return [mean_of(value) for value in values]
+    with np.errstate(all="ignore"):
+        rows = np.concatenate(values if values[0].ndim else [value.reshape(1) for value in values]).astype(np.float64)
+        return (np.vecdot(rows.reshape(-1, size), _ONES[:size]) / size).tolist()
 
 
 _ONES = np.ones(1024)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.lab.gradient_norm import gradient_norm, is_of_last_step
-from hybrid_lab.lab.logged import OnDevice, Ring, mean_of, means_of, number_of
+from hybrid_lab.lab.logged import OnDevice, Ring, means_of, number_of
 from hybrid_lab.lab.series import Series
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 
 RunState = Literal["running", "done", "stopped", "interrupted", "failed"]
 
-SHARE, NORM_SHARE = 500, 1000
-"""Drawing takes at most one part in so many of the time, the norm of the gradients one in so many: together 0.3%."""
-WAITING = 64
-"""So many values wait until they are brought into their series: many in a row take a fifth of the time."""
+SHARE, NORM_SHARE = 700, 2000
+"""Drawing takes at most one part in so many of the time, the norm of the gradients one in so many: together 0.2%."""
+WAITING = 1024
+"""So many values wait until they are brought into their series: many at once take a tenth of the time."""
 SMALL = 1024
 """Most elements of an array of which a copy waits."""
 NAMES = 32
@@ -50,8 +51,10 @@ OTHER_STEPS = 8
 """After so many steps of another Trainer in a row the run follows that one: a second training in the same cell."""
 
 
-_Entry: TypeAlias = tuple[int, str | None, Any]
-"""A step and the name and value of what was logged at it; or None and (time, overhead, learning rate) of a step."""
+_Logged: TypeAlias = tuple[int, dict[str, Any]]
+"""A step, and what was logged at it in one call: numbers, copies of small arrays, and means that a GPU computes."""
+_Step: TypeAlias = tuple[int, float, float]
+"""A step, when it ended by a clock that stood still during the overhead, and its learning rate."""
 
 
 class Pace:
@@ -139,6 +142,24 @@ _SAYS_NOTHING = frozenset({"rescale_grad", "begin_num_update", "multi_precision"
 """Settings of optimizers by which trainings do not differ."""
 
 
+_T = TypeVar("_T")
+
+
+def _taken(queue: deque[_T]) -> list[_T]:
+    """Take what is in the queue. Others may add more meanwhile, at the end."""
+    return [queue.popleft() for _ in range(len(queue))]
+
+
+def _forwards(series: Series, steps: Sequence[int]) -> Sequence[int]:
+    """The steps of values that come now: none is before the last one of the series. Step 0 is before the first step of
+    a Trainer; there the number of the value counts.
+    """
+    if not steps or (steps[0] >= max(1, series.last_step) and sorted(steps) == list(steps)):
+        return steps
+    numbered = [step or series.count + place for place, step in enumerate(steps, 1)]
+    return list(accumulate(numbered, max, initial=series.last_step))[1:]
+
+
 class Run:
     """One run.
 
@@ -166,7 +187,8 @@ class Run:
         self.trainer_facts: TrainerFacts | None = None
         self.keeper: RunKeeper | None = None
         self.problem = ""
-        self._waiting: deque[_Entry] = deque()
+        self._waiting: deque[_Logged] = deque()
+        self._steps: deque[_Step] = deque()
         self._on_device = Ring()
         self._draw, self._norm = Pace(SHARE, DRAW), Pace(NORM_SHARE)
         #: the Trainer that the run follows, also after its end, for as long as it lives
@@ -175,7 +197,7 @@ class Run:
         self._optimizer: Any = None
         self._other: Callable[[], object] = lambda: None
         self._other_steps = 0
-        self._last_step: tuple[float, float] | None = None
+        self._last_step: float | None = None
         self._norm_step = 0
         self.lock = forks.rlock()
         self.due = -math.inf
@@ -193,18 +215,15 @@ class Run:
     # -- told by the training -----------------------------------------------------------------------------
 
     def log(self, values: dict[str, Any]) -> None:
-        """Take one value of each name. Raises TypeError for what is no number; then none of them is taken."""
-        taken: list[_Entry] = []
+        """Take one value of each name; the dict is kept. Raises TypeError for what is no number; then none is taken."""
         for name, value in values.items():
-            kind = type(value)
-            if kind is NDArray and 0 < value.host_view.size <= SMALL and not value.buffer.host_stale:
-                value = value.host_view.copy()  # its mean can wait
-            elif kind is not float:
-                value = number_of(name, value)
-            taken.append((self.steps, name, value))
-        self._waiting.extend(taken)
+            if isinstance(value, NDArray) and not value.buffer.host_stale and 0 < value.host_view.size <= SMALL:
+                values[name] = value.host_view.copy()  # its mean can wait
+            elif type(value) is not float:
+                values[name] = number_of(name, value)
+        self._waiting.append((self.steps, values))
         self.logged = True
-        if len(self._waiting) >= WAITING or self.ended is not None:
+        if len(self._waiting) * len(values) >= WAITING or self.ended is not None:
             self.take()
         if perf_counter() >= self.due:
             self.tick()
@@ -218,8 +237,8 @@ class Run:
         self.steps += 1
         optimizer = self._optimizer
         rate = optimizer.lr if optimizer.lr_scheduler is None else optimizer.learning_rate
-        self._waiting.append((self.steps, None, (now, self.overhead, rate)))
-        if len(self._waiting) >= WAITING:
+        self._steps.append((self.steps, now - self.overhead, rate))
+        if len(self._steps) >= WAITING:
             self.take()
         if now >= self._norm.due:
             self._measure_norm(trainer)
@@ -249,7 +268,7 @@ class Run:
         if trainer is not None and self._norm_step != self.steps and is_of_last_step(trainer):
             norm, _ = gradient_norm(trainer)
             if norm:
-                self._waiting.append((self.steps, "gradient norm", norm))
+                self._waiting.append((self.steps, {"gradient norm": norm}))
 
     def _measure_norm(self, trainer: Trainer) -> None:
         """The norm of the gradients, at a pace of its own: it reads all of them."""
@@ -259,7 +278,7 @@ class Run:
             norm, on_device = gradient_norm(trainer)
             self._norm.least = ON_DEVICE if on_device else 0.0
             if norm is not None:
-                self._waiting.append((self.steps, "gradient norm", norm))
+                self._waiting.append((self.steps, {"gradient norm": norm}))
         finally:
             self.overhead += self._norm.ended(started)
 
@@ -280,46 +299,62 @@ class Run:
         """Bring what came since the last time into the series. wait : also for values that a GPU still computes"""
         # An interrupt between two lines would lose a value.
         with self.lock, boundary.interrupts:
-            waiting = self._waiting
-            # Others may add more meanwhile, at the end.
-            means = iter(means_of([value for _, _, value in waiting.copy() if type(value) is np.ndarray]))
-            while waiting:
-                step, name, value = waiting.popleft()
-                if name is None:
-                    self._add_step(step, *value)
-                    continue
-                if type(value) is np.ndarray:
-                    mean = next(means, None)
-                    value = mean_of(value) if mean is None else mean
-                series = self.series.get(name)
-                if series is None and (series := self._new_series(name)) is None:
-                    continue
-                unread = self._on_device.count(name) if self._on_device.values else 0
-                step = max(step or series.count + unread + 1, series.last_step)
-                if unread or isinstance(value, OnDevice):
-                    self._add_all(self._on_device.put(name, step, value))
-                else:
-                    series.add(step, value)
+            self._take_steps()
+            logged: dict[str, tuple[list[int], list[Any]]] = {}
+            for step, values in _taken(self._waiting):
+                for name, value in values.items():
+                    if (own := logged.get(name)) is None:
+                        own = logged[name] = [], []
+                    own[0].append(step)
+                    own[1].append(value)
+            for name, (steps, found) in logged.items():
+                if (series := self._series_of(name)) is not None:
+                    self._take_logged(name, series, steps, found)
             if self._on_device.values:
-                self._add_all(self._on_device.all() if wait else self._on_device.ready())
+                self._add_read(self._on_device.all() if wait else self._on_device.ready())
 
-    def _add_step(self, step: int, now: float, overhead: float, rate: float) -> None:
-        """The time and the learning rate of a step, without what the run itself did meanwhile."""
-        if self._last_step is not None:
-            then, overhead_then = self._last_step
-            seconds = now - then - (overhead - overhead_then)
-            self._add("step time", step, 1e3 * seconds if seconds > 0.0 else 0.0)
-        self._last_step = now, overhead
-        self._add("learning rate", step, float(rate))
+    def _take_steps(self) -> None:
+        """The time and the learning rate of each step, without what the run itself did meanwhile."""
+        ended = _taken(self._steps)
+        if not ended:
+            return
+        steps, times, rates = zip(*ended, strict=True)
+        begins = self._last_step is None
+        if (series := self._series_of("step time")) is not None:
+            then = times[0] if self._last_step is None else self._last_step
+            seconds = [1e3 * (now - then) if now > then else 0.0 for then, now in pairwise((then, *times))]
+            series.extend(_forwards(series, steps[begins:]), seconds[begins:])
+        self._last_step = times[-1]
+        if (series := self._series_of("learning rate")) is not None:
+            series.extend(_forwards(series, steps), [float(rate) for rate in rates])
 
-    def _add(self, name: str, step: int, value: float) -> None:
-        series = self.series.get(name)
-        if series is not None or (series := self._new_series(name)) is not None:
-            series.add(step if step > series.last_step else series.last_step, value)
+    def _take_logged(self, name: str, series: Series, steps: list[int], values: list[Any]) -> None:
+        """The values of one name. What comes after a value that waits on a GPU waits too."""
+        kinds = set(map(type, values))
+        if np.ndarray in kinds:
+            means = iter(means_of([value for value in values if type(value) is np.ndarray]))
+            values = [next(means) if type(value) is np.ndarray else value for value in values]
+        if kinds <= {float, np.ndarray} and not self._on_device.count(name):
+            series.extend(_forwards(series, steps), values)
+            return
+        for step, value in zip(steps, values, strict=True):
+            unread = self._on_device.count(name)
+            step = max(step or series.count + unread + 1, series.last_step)
+            if unread or isinstance(value, OnDevice):
+                self._add_read(self._on_device.put(name, step, value))
+            else:
+                series.extend([step], [value])
 
-    def _add_all(self, values: Iterable[tuple[str, int, float]]) -> None:
+    def _add_read(self, values: Iterable[tuple[str, int, float]]) -> None:
+        """Add values that were read from a GPU."""
         for name, step, value in values:
-            self._add(name, step, value)
+            if (series := self._series_of(name)) is not None:
+                series.extend([max(step, series.last_step)], [value])
+
+    def _series_of(self, name: str) -> Series | None:
+        """The series of a name; a new one where there is none; None where there are NAMES of them."""
+        series = self.series.get(name)
+        return self._new_series(name) if series is None else series
 
     def _new_series(self, name: str) -> Series | None:
         """A series for a new name; None where there are NAMES of them."""

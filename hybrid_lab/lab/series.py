@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
 LIMIT = 200
@@ -70,50 +72,85 @@ class Series:
         """All buckets; the last one may not be full."""
         return [Bucket._make(each) for each in (self._full if self._bucket is None else [*self._full, self._bucket])]
 
-    def add(self, step: int, value: float) -> None:
-        """Add the value of a step."""
-        self.count += 1
-        self.last, self.last_step = value, step
-        # The difference of a value and itself is 0.0, unless the value is not finite.
-        if value - value != 0.0:
-            self._note(step, value)
+    def extend(self, steps: Sequence[int], values: Sequence[float]) -> None:
+        """Add a value for each of these steps, none of which is before the last one of the series. Many at once take a
+        tenth of the time of each.
+        """
+        if not values:
             return
-        self._in_span = False
-        bucket = self._bucket
-        # A bucket is one tuple, in one assignment: an interrupt between two lines leaves no half of it.
-        if bucket is None:
-            count, bucket = 1, (step, step, 1, value, value, value, value, value)
+        total = sum(values)
+        # The difference of a number and itself is 0.0, unless it is not finite. A sum may also be too large.
+        if total - total == 0.0:
+            self._add(steps, values)
         else:
-            start, _, count, mean, low, high, first, _ = bucket
-            count += 1
-            mean += value / count - mean / count  # in this order, large values do not overflow
-            low, high = value if value < low else low, value if value > high else high
-            bucket = (start, step, count, mean, low, high, first, value)
-        if count < self._size:
-            self._bucket = bucket
-            return
-        self._bucket = None
-        self._full.append(bucket)
-        if len(self._full) == LIMIT:
-            self._full = [_merged(*pair) for pair in zip(self._full[::2], self._full[1::2], strict=True)]
-            self._size *= 2
+            self._add_pieces(steps, values)
+        self.count += len(values)
+        self.last, self.last_step = values[-1], steps[-1]
 
-    def _note(self, step: int, value: float) -> None:
-        what: NotFinite = "NaN" if value != value else "inf" if value > 0 else "-inf"
-        self.not_finite += 1
+    def _add_pieces(self, steps: Sequence[int], values: Sequence[float]) -> None:
+        """Add values of which some are not finite, in pieces of one kind."""
+        begin = 0
+        for what, piece in groupby(values, _kind):
+            end = begin + sum(1 for _ in piece)
+            if what is None:
+                self._add(steps[begin:end], values[begin:end])
+            else:
+                self._note(what, steps[begin], steps[end - 1], end - begin)
+            begin = end
+
+    def _add(self, steps: Sequence[int], values: Sequence[float]) -> None:
+        """Add finite values."""
+        self._in_span = False
+        begin = 0
+        while begin < len(values):
+            end = begin + self._size - (0 if self._bucket is None else self._bucket[2])
+            bucket = _bucket(steps[begin:end], values[begin:end])
+            begin = end
+            if self._bucket is not None:
+                bucket = _merged(self._bucket, bucket)
+            if bucket[2] < self._size:
+                self._bucket = bucket
+                return
+            self._bucket = None
+            self._full.append(bucket)
+            if len(self._full) == LIMIT:
+                self._full = [_merged(*pair) for pair in zip(self._full[::2], self._full[1::2], strict=True)]
+                self._size *= 2
+
+    def _note(self, what: NotFinite, first: int, last: int, number: int) -> None:
+        """Note consecutive values of one kind that are not finite."""
+        self.not_finite += number
         if self._in_span and self.spans and self.spans[-1].what == what:
-            _, first, _, count = self.spans[-1]
-            self.spans[-1] = Span(what, first, step, count + 1)
+            _, begin, _, count = self.spans[-1]
+            self.spans[-1] = Span(what, begin, last, count + number)
         elif len(self.spans) < SPANS:
-            self.spans.append(Span(what, step, step, 1))
+            self.spans.append(Span(what, first, last, number))
         else:
-            self.unplaced += 1
+            self.unplaced += number
             self._in_span = False
             return
         self._in_span = True
 
 
+def _kind(value: float) -> NotFinite | None:
+    if value - value == 0.0:
+        return None
+    return "NaN" if value != value else "inf" if value > 0 else "-inf"
+
+
+def _bucket(steps: Sequence[int], values: Sequence[float]) -> _Fields:
+    """A bucket of these finite values."""
+    number, first = len(values), values[0]
+    if number == 1:
+        return steps[0], steps[0], 1, first, first, first, first, first
+    low, high, mean = min(values), max(values), sum(values) / number
+    if mean - mean != 0.0:
+        mean = sum(value / number for value in values)  # which does not overflow
+    return steps[0], steps[-1], number, min(max(mean, low), high), low, high, first, values[-1]
+
+
 def _merged(one: _Fields, two: _Fields) -> _Fields:
-    """Two neighbours of equal counts."""
-    mean, low, high = one[3] / 2 + two[3] / 2, min(one[4], two[4]), max(one[5], two[5])
-    return one[0], two[1], one[2] + two[2], mean, low, high, one[6], two[7]
+    """Two neighbours as one bucket."""
+    number, low, high = one[2] + two[2], min(one[4], two[4]), max(one[5], two[5])
+    mean = one[3] * (one[2] / number) + two[3] * (two[2] / number)
+    return one[0], two[1], number, min(max(mean, low), high), low, high, one[6], two[7]

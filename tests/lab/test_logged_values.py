@@ -57,20 +57,24 @@ def test_many_logged_arrays_are_averaged_at_once(monkeypatch):
     products = []
     original = np.vecdot
     monkeypatch.setattr(np, "vecdot", lambda *arrays: (products.append(len(arrays[0])), original(*arrays))[1])
-    for step in range(640):
+    run, length = runs.under_way(), 3 * WAITING + 5
+    run.due = math.inf  # nothing is drawn meanwhile
+    for step in range(length):
         mx.log(loss=mx.nd.full((8,), step))
-    assert curve()["count"] == 640
-    assert sum(products) == 640 and len(products) == 1 + 640 // WAITING  # the first value comes with the first drawing
+    assert products == [WAITING] * 3
+    assert curve()["count"] == length and products == [*[WAITING] * 3, 5]
 
 
 # -- series -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("at_once", [1, 7, WAITING])
 @pytest.mark.parametrize("length", [0, 1, 2, LIMIT - 1, LIMIT, LIMIT + 1, 3 * LIMIT, 10_000, 100_003])
-def test_a_series_of_any_length_keeps_every_extreme_and_its_course(length):
+def test_a_series_of_any_length_keeps_every_extreme_and_its_course(length, at_once):
     series, values = Series(), np.random.RandomState(0).rand(length)
-    for step, value in enumerate(values, 1):
-        series.add(step, float(value))
+    for begin in range(0, length, at_once):
+        own = values[begin : begin + at_once].tolist()
+        series.extend(range(begin + 1, begin + 1 + len(own)), own)
     buckets = series.buckets
     assert len(buckets) == len(series) <= LIMIT and (length < LIMIT or len(buckets) >= LIMIT / 2)
     place = 0
@@ -83,13 +87,34 @@ def test_a_series_of_any_length_keeps_every_extreme_and_its_course(length):
     assert place == length == series.count
 
 
-def test_a_series_has_the_place_of_every_value_that_is_not_finite():
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4, 9])
+def test_a_series_has_the_place_of_every_value_that_is_not_finite(at_once):
     series = Series()
     values = [1.0, math.nan, math.nan, 2.0, math.inf, -math.inf, -math.inf, math.nan, 3.0]
-    for step, value in enumerate(values, 1):
-        series.add(step, value)
+    for begin in range(0, len(values), at_once):
+        series.extend(range(begin + 1, len(values) + 1)[:at_once], values[begin : begin + at_once])
     assert series.spans == [("NaN", 2, 3, 2), ("inf", 5, 5, 1), ("-inf", 6, 7, 2), ("NaN", 8, 8, 1)]
     assert (series.count, series.not_finite, len(series), series.last) == (9, 6, 3, 3.0)
+
+
+@pytest.mark.parametrize("kinds", [(1.0, 2.5), (math.nan, 1.0), (math.inf, -math.inf, math.nan, 1e308, -1e308)])
+def test_values_that_come_at_once_give_what_each_of_them_gives(kinds):
+    random = np.random.RandomState(0)
+    for _ in range(20):
+        values = random.choice(kinds, random.randint(1, 3000)).tolist()
+        one, many = Series(), Series()
+        for step, value in enumerate(values, 1):
+            one.extend([step], [value])
+        begin = 0
+        while begin < len(values):
+            own = values[begin : begin + random.randint(1, 300)]
+            many.extend(range(begin + 1, begin + 1 + len(own)), own)
+            begin += len(own)
+        for name in ("count", "not_finite", "unplaced", "last", "last_step", "spans"):
+            np.testing.assert_equal(getattr(one, name), getattr(many, name))
+        assert [each._replace(mean=0.0) for each in one.buckets] == [each._replace(mean=0.0) for each in many.buckets]
+        means = [each.mean for each in many.buckets]
+        assert means == pytest.approx([each.mean for each in one.buckets], rel=1e-9, abs=1e-9 * max(map(abs, means)))
 
 
 def test_places_of_values_that_are_not_finite_are_bounded_and_the_rest_is_counted():
