@@ -30,7 +30,7 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.logger import logger
 from hybrid_lab.metric import EvalMetric
 from hybrid_lab.module import BaseModule
-from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray import NDArray, array
 from hybrid_lab.ndarray.random_state import all_states, set_all_states
 
 from . import workers
@@ -170,7 +170,8 @@ class Manager:
             return self._write(step, metric, aux, self._own_parts(), {})
         with boundary.lock:
             own = self._own_parts()
-            everybody = workers.gathered(joined, {name: part for name, part in own.items() if name != "gradients"})
+            parts = {name: part for name, part in own.items() if name != "gradients"}
+            everybody = workers.gathered(joined, {**parts, "values": workers.own_values(joined, self._net)})
             own["gradients"] = workers.summed(joined, own["gradients"])
             return workers.on_first(joined, lambda: self._write(step, metric, aux, own, {"workers": everybody}))
 
@@ -307,6 +308,7 @@ class Manager:
         point = _described(saved, path, {})
         saved = workers.own_part(saved)
         gradients = _gradients_in(self._net, saved, path)
+        values = _values_in(self._net, saved, path)
         random = all_states()
         if not self._loaders and saved.get("loader") is not None:
             logger.warning(f"{path} has the position of a loader, which this Manager lacks: its epoch begins anew")
@@ -338,8 +340,10 @@ class Manager:
         for restore in restoring:
             restore()
         workers.set_random_states(saved)
-        for parameter, values in gradients:
-            for gradient, value in zip(parameter.list_grad(), values, strict=False):
+        for parameter, own in values:
+            parameter.set_data(own)
+        for parameter, sums in gradients:
+            for gradient, value in zip(parameter.list_grad(), sums, strict=False):
                 gradient[:] = value if workers.rank() == 0 else 0  # the sum over all workers
         return replace(point, aux=report.aux)
 
@@ -431,6 +435,20 @@ def _gradients_in(net: Block, saved: Mapping[str, Any], path: str) -> list[tuple
             differences.append(f"gradient: {name} has another shape in the file")
         else:
             found.append((parameter, values))
+    if differences:
+        raise LoadMismatchError("the checkpoint is of another training; nothing was loaded", differences, path=path)
+    return found
+
+
+def _values_in(net: Block, saved: Mapping[str, Any], path: str) -> list[tuple[Parameter, NDArray]]:
+    """Parameters with the values that this worker alone had. Raises LoadMismatchError."""
+    own, found, differences = access.parameters_by_path(net), [], []
+    for name, value in (saved.get("values") or {}).items():
+        parameter = own.get(name)
+        if parameter is None or merged_shape(parameter.partial_shape, value.shape) is None:
+            differences.append(f"value: {name} of one worker is not in the model, or has another shape")
+        else:
+            found.append((parameter, array(value, dtype=parameter.dtype)))
     if differences:
         raise LoadMismatchError("the checkpoint is of another training; nothing was loaded", differences, path=path)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.distributed import Group, group
 from hybrid_lab.formats.archive.values import decode, encode
+from hybrid_lab.gluon import Block, access
 from hybrid_lab.gluon.data import DataLoader
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
@@ -68,6 +70,22 @@ def summed(joined: Group, gradients: Mapping[str, list[NDArray]]) -> dict[str, l
             joined.sum(total).wait()
             array[:] = total
     return sums
+
+
+def own_values(joined: Group, net: Block) -> dict[str, np.ndarray]:
+    """This worker's values of parameters without a gradient that differ from those of rank 0, by path: the running
+    statistics of BatchNorm, which each worker takes from its own part of the batch.
+    """
+    arrays = {
+        path: arrays[0].asnumpy()
+        for path, parameter in access.parameters_by_path(net).items()
+        if parameter.grad_req == "null" and (arrays := access.arrays(parameter)) is not None
+    }
+    digests = {path: hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest() for path, array in arrays.items()}
+    first = joined.gather(digests)[0]
+    own = {path: array for path, array in arrays.items() if first.get(path) != digests[path]}
+    # NumPy's format has no bfloat16, whose values float32 holds.
+    return {path: array.astype(np.float32) if array.dtype.kind == "V" else array for path, array in own.items()}
 
 
 def own_part(saved: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ TRAIN = """
     mx.random.seed(5)
     np.random.seed(rank)
     net = nn.HybridSequential()
-    net.add(nn.Dense(16, activation="relu", in_units=6), nn.Dropout(0.5), nn.Dense(3, in_units=16))
+    net.add(nn.Dense(16, activation="relu", in_units=6), nn.BatchNorm(), nn.Dropout(0.5), nn.Dense(3, in_units=16))
     net.initialize(mx.init.Xavier())
     net.hybridize()
     trainer = gluon.Trainer(net.collect_params(), "adam", {{"learning_rate": 0.01}}, kvstore="dist_sync")
