@@ -43,7 +43,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export ORT_DISABLE_TELEMETRY ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
+.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -63,6 +63,7 @@ help:
 	@echo 'make test-torch  modules of torchvision, timm and transformers as Blocks, beside torch'
 	@echo 'make test-mxnet  tests of MXNet itself, which you have (MXNET_TESTS=mxnet/tests/python/unittest)'
 	@echo 'make test-workers  training in several processes: all networks, launches and faults (half an hour)'
+	@echo 'make test-kills  100 kills of a random worker in a training that resumes each time (KILLS=n; half an hour)'
 	@echo 'make notebooks   execute every notebook, headless'
 	@echo 'make lint        ruff, mypy, tsc, prettier (make lint-style | lint-types | lint-ts)'
 	@echo 'make install     environment only'
@@ -228,6 +229,10 @@ test-torch: install
 test-workers: install
 	$(PY) scripts/run_notebooks.py --timeout $(NOTEBOOK_TIMEOUT) notebooks/06_workers.ipynb
 	HYBRID_LAB_WORKERS=all $(PY) -m pytest tests/distributed tests/lab/test_notebook_workers.py --timeout 3600 $(ARGS)
+
+# Kills in steps, checkpoints and starts; writes benchmarks/results/worker_kills.md. KILLS=10 writes nothing.
+test-kills: install
+	$(PY) benchmarks/workers/kills.py $(or $(KILLS),100) $(ARGS)
 
 # MXNet's own unit tests, which the user has: make test-mxnet MXNET_TESTS=mxnet/tests/python/unittest
 test-mxnet: install

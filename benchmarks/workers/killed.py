@@ -1,6 +1,7 @@
 """A training of several workers that `kills.py` kills: it tells on its output what it does now.
 
-python benchmarks/workers/killed.py FOLDER STEPS, as torchrun starts it
+python benchmarks/workers/killed.py FOLDER STEPS [WORD NUMBER SECONDS], as torchrun starts it. So many seconds after it
+has told this word for the so many-th time, a signal that nothing handles ends the process.
 """
 
 import faulthandler
@@ -8,13 +9,23 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 
 faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
+WORD, NUMBER, SECONDS = (sys.argv[3], int(sys.argv[4]), float(sys.argv[5])) if len(sys.argv) > 3 else ("", 0, 0.0)
+told = Counter()
+
+
 def tell(*words):
     """One line with the moment, in one write: a line that was begun when the process was killed is none."""
-    os.write(1, f"{time.time():.6f} {' '.join(map(str, words))}\n".encode())
+    now = time.time()
+    os.write(1, f"{now:.6f} {' '.join(map(str, words))}\n".encode())
+    told[words[0]] += 1
+    if words[0] == WORD and told[WORD] == NUMBER:
+        os.write(1, f"{now:.6f} until {now + SECONDS:.6f}\n".encode())
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
 
 
 tell("started")

@@ -1,8 +1,8 @@
 """Kill a random worker at random moments of a training, which then resumes and is killed again, until it ends.
 
-The training tells what it does, so that the moment lies where it was drawn: in a step, in a checkpoint, or in the start.
-The other workers must notice in time, no process may be left, and the training must end with the bits of one that was
-not killed.
+The training tells what it does, so that the moment lies where it was drawn: in a step, in a checkpoint, or in the
+start. The other workers must notice in time, no process may be left, and the training must end with the bits of one
+that was not killed.
 
 python benchmarks/workers/kills.py [100] [--workers 2] [--seed 0] [--steps 48]
 """
@@ -33,6 +33,8 @@ from tests.distributed.workers import environment, free_port  # noqa: E402
 
 PLACES = {"start": 0.15, "step": 0.5, "checkpoint": 0.35}
 """Where a worker is killed -> how often."""
+WORDS = {"start": "started", "step": "step", "checkpoint": "save"}
+"""Where a worker is killed -> what it tells there first."""
 NOTICE = 10.0
 """Seconds in which the others must raise WorkerLostError."""
 SLOW = 90.0
@@ -46,10 +48,10 @@ MOST = 8
 class Worker:
     """One process, and what it has told: pairs of a moment and words."""
 
-    def __init__(self, rank, size, port, folder, steps):
+    def __init__(self, rank, size, port, folder, steps, kill=()):
         self.rank, self.told, self.log = rank, [], folder / f"rank{rank}.log"
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "killed.py"), str(folder), str(steps)],
+            [sys.executable, str(HERE / "killed.py"), str(folder), str(steps), *map(str, kill)],
             env=environment(rank, size, port) | {"PYTHONPATH": str(HERE.parents[1])},
             stdout=subprocess.PIPE,
             stderr=self.log.open("ab"),
@@ -67,11 +69,23 @@ class Worker:
         return next((moment for moment, words in [*self.told] if words[0] == word), None)
 
     @property
+    def last(self):
+        """What it told last of its training."""
+        return next((words for _, words in self.told[::-1] if words[0] != "until"), ["started"])
+
+    @property
     def place(self):
-        """Where the last word says that it is: a key of PLACES, or "end"."""
-        last = self.told[-1][1][0] if self.told else "started"
+        """Where that was: a key of PLACES, or "end"."""
         places = {"started": "start", "imported": "start", "save": "checkpoint", "done": "end"}
-        return places.get(last, "step")
+        return places.get(self.last[0], "step")
+
+    @property
+    def killed(self):
+        """The moment at which it was killed; None before, and where it was not."""
+        if self.process.poll() != -signal.SIGALRM:
+            return None
+        self.reader.join()
+        return next(float(words[1]) for _, words in self.told if words[0] == "until")
 
     @property
     def ended(self):
@@ -91,9 +105,10 @@ class Campaign:
         self.notices, self.ends, self.resumes = [], [], []
         self.left = self.trainings = 0
 
-    def start(self, folder):
+    def start(self, folder, victim=None, kill=()):
         port = free_port()
-        return [Worker(rank, self.size, port, folder, self.steps) for rank in range(self.size)]
+        ways = [kill if rank == victim else () for rank in range(self.size)]
+        return [Worker(rank, self.size, port, folder, self.steps, way) for rank, way in enumerate(ways)]
 
     def uninterrupted(self, folder):
         """The values of a training that nobody kills, rank by rank."""
@@ -108,17 +123,7 @@ class Campaign:
     def train(self, folder, expected, count):
         """Train in a folder, with up to so many kills; how many there were."""
         done = 0
-        while True:
-            began = time.time()
-            workers = self.start(folder)
-            place = self.draws.choices([*PLACES], PLACES.values())[0] if done < count else None
-            killed = self.run_until_killed(workers, place, began)
-            self.learn(workers)
-            for each in workers:
-                each.process.kill()
-                each.process.wait()
-            if not killed:
-                break
+        while self.run_until_killed(folder, done < count):
             done += 1
         self.trainings += 1
         try:
@@ -132,38 +137,33 @@ class Campaign:
                 self.problem(f"rank {rank} ended with other values of {', '.join(differ)}")
         return done
 
-    def run_until_killed(self, workers, place, began):
-        """Kill one worker at a place that was drawn; whether it was killed before the training ended."""
-        victim = workers[self.draws.randrange(self.size)]
-        word = {"start": "started", "step": "step", "checkpoint": "save", None: ""}[place]
+    def run_until_killed(self, folder, kills):
+        """Start the training, and kill one worker at a moment that is drawn; whether one was, before the end."""
+        victim, place = self.draws.randrange(self.size), self.draws.choices([*PLACES], PLACES.values())[0]
         number = 1 if place == "start" else self.draws.randint(1, MOST)
-
-        def is_there():
-            return sum(words[0] == word for _, words in [*victim.told]) >= number or all(each.ended for each in workers)
-
-        self.wait(workers, is_there)
-        resumed = max((each.has_told("restored") or 0.0) for each in workers)
+        seconds = self.draws.uniform(0, statistics.median(self.lasts[place][-50:]))
+        began = time.time()
+        workers = self.start(folder, victim if kills else None, (WORDS[place], number, max(seconds, 1e-6)))
+        self.wait(workers, lambda: workers[victim].killed or all(each.ended for each in workers))
+        moment = workers[victim].killed
+        if moment:
+            lost, others = workers[victim], [each for each in workers if each.rank != victim]
+            self.kills[lost.place] += 1
+            self.end_others(others, lost, moment)
+            noticed = [told - moment for each in others if (told := each.has_told("lost"))]
+            print(
+                f"{sum(self.kills.values())}: rank {victim} in a {lost.place} ({' '.join(lost.last)})"
+                + (f", noticed after {max(noticed):.2f} s" if noticed else ""),
+                flush=True,
+            )
+        resumed = [told for each in workers if (told := each.has_told("restored"))]
         if resumed:
-            self.resumes.append(resumed - began)
-        if place is None or victim.ended:
-            return False
-        time.sleep(self.draws.uniform(0, statistics.median(self.lasts[place][-50:])))
-        if victim.place == "end" or victim.ended:
-            self.wait(workers, lambda: all(each.ended for each in workers))
-            return False
-        moment = time.time()
-        victim.process.kill()
-        victim.process.wait()
-        victim.reader.join()
-        self.kills[victim.place] += 1
-        others = [each for each in workers if each is not victim]
-        self.end_others(others, victim, moment)
-        print(
-            f"{sum(self.kills.values())}: rank {victim.rank} in a {victim.place} ({' '.join(victim.told[-1][1])}), "
-            f"noticed after {max([each.has_told('lost') or moment for each in others]) - moment:.2f} s",
-            flush=True,
-        )
-        return True
+            self.resumes.append(max(resumed) - began)
+        self.learn(workers)
+        for each in workers:
+            each.process.kill()
+            each.process.wait()
+        return moment is not None
 
     def end_others(self, others, victim, moment):
         """Wait for the end of the other workers; note how long it took."""
@@ -213,7 +213,7 @@ class Campaign:
     def learn(self, workers):
         """Note how long the start, steps and checkpoints take."""
         for each in workers:
-            told = [*each.told]
+            told = [pair for pair in each.told if pair[1][0] != "until"]
             for (then, (word, *_)), (now, _) in zip(told, told[1:], strict=False):
                 if word in ("step", "save"):
                     self.lasts["checkpoint" if word == "save" else word].append(now - then)

@@ -20,6 +20,7 @@ from hybrid_lab.lab.run import Run
 from hybrid_lab.lab.schema import check_envelope, readable_id
 from hybrid_lab.lab.session import Session
 from hybrid_lab.lab.training_runs import runs
+from hybrid_lab.lab.worker_board import board
 from hybrid_lab.logger import logger
 from hybrid_lab.progress import Work
 
@@ -154,6 +155,7 @@ class Comms:
         self._told_of_work = False
         runs.connect(self.push_run)
         progress.listeners.append(self.push_work)
+        board.listeners.append(self.push_workers)
 
     def opened(self, comm: BaseComm, message: object) -> None:
         """The comm target: a front end connects. Its first request is `hello`."""
@@ -194,6 +196,11 @@ class Comms:
             self._told_of_work = bool(rows)
             self._push("work", {"works": [_work_row(work) for work in rows]})
 
+    def push_workers(self) -> None:
+        """Send the state of the workers, from any thread."""
+        if self.any_visible:
+            self._push("workers", board.workers)
+
     def _push(self, kind: str, body: Mapping[str, object]) -> None:
         """Send a push to every page that somebody sees; a page that was closed is removed."""
         with self._lock:
@@ -228,3 +235,4 @@ class Comms:
         runs.watch(False)
         runs.disconnect(self.push_run)
         progress.listeners.remove(self.push_work)
+        board.listeners.remove(self.push_workers)

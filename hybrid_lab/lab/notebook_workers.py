@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import os
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.errors import EngineUnavailable, SettingError
+from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.distributed.errors import WorkerLostError, WorkersError
 from hybrid_lab.lab import worker_process
+from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.messages.common import JsonObject
+from hybrid_lab.lab.messages.workers import WorkerRow, WorkersReply, WorkerState
+from hybrid_lab.lab.places import running_cell
+from hybrid_lab.lab.worker_board import board
+from hybrid_lab.lab.worker_news import KEY, News
 
 _PATIENCE = 3.0
 """Seconds that workers may go on after one of them has failed: they may wait for it."""
 _LOOK = 0.05
 _TOGETHER = 1.0
 """Seconds that a line waits for the same line of the other workers."""
+_SHOW = 0.5
+"""Least seconds between two pictures of the workers in the panel."""
+_WATCH = 1.0
+"""Seconds between two looks at who is lost, while no cell runs."""
+_DRAWN = 16
+"""Workers whose curves the panel draws: the first ones."""
+_ANSWER = 120.0
+"""Seconds in which rank 0 answers a request about its models."""
 
 
 class WorkerCellError(HybridLabError):
@@ -57,9 +75,19 @@ class Workers:
         self._client, self._cluster = client, cluster
         self._ids: list[int] = sorted(client.ids)
         self._lost: set[int] = set()
-        hosts = client[:].apply_sync(worker_process.host)
-        self._places = [(hosts[rank], pid) for rank, pid in enumerate(client[:].apply_sync(os.getpid))]
+        facts = client[:].apply_sync(worker_process.facts)
+        self._places = [(host, pid) for host, pid, _, _ in facts]
+        self._facts = [(device, memory) for _, _, device, memory in facts]
+        self._news: dict[int, News] = {}
+        self._problems: dict[int, str] = {}
+        self._replies: dict[str, Any] = {}
+        self._running: dict[int, Any] = {}
+        self._shown = 0.0
         self._begin()
+        board.connect(self)
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name="workers", daemon=True).start()
+        self._show()
 
     def _begin(self) -> None:
         near = self._cluster is not None
@@ -98,9 +126,9 @@ class Workers:
     def rows(self) -> list[Worker]:
         """The workers: rank, machine, process, and what each does."""
         there = set(self._client.ids)
-        busy = {engine for engine in there if self._client.outstanding & self._client._outstanding_dict[engine]}
+        busy = {rank for rank, result in self._running.items() if not result.ready()}
         return [
-            Worker(rank, *self._places[rank], "lost" if engine not in there else "busy" if engine in busy else "idle")
+            Worker(rank, *self._places[rank], "lost" if engine not in there else "busy" if rank in busy else "idle")
             for rank, engine in enumerate(self._ids)
         ]
 
@@ -117,15 +145,24 @@ class Workers:
         self._check_lost()
         if len(chosen) == len(self):
             self._rejoin()
-        running = {rank: self._client[self._ids[rank]].execute(code, silent=False, block=False) for rank in chosen}
+        for rank in chosen:
+            self._problems.pop(rank, None)
+        views = {rank: self._client[self._ids[rank]] for rank in chosen}
+        for view in views.values():
+            view.apply_async(worker_process.number_cell, _number())
+        running = {rank: view.execute(code, silent=False, block=False) for rank, view in views.items()}
+        self._running |= running
         output = _Output(chosen)
         try:
+            self._show()
             self._follow(running, output)
         except KeyboardInterrupt:
             self.interrupt()
             self._follow(running, output, time.monotonic() + _PATIENCE)
             output.end()
             raise
+        finally:
+            self._ended(running)
         output.end()
         self._report(running)
 
@@ -136,10 +173,11 @@ class Workers:
             for rank, result in running.items():
                 output.take(rank, result.stdout or "", result.stderr or "")
             output.show()
+            self._hear(running)
             ended = [rank for rank, result in running.items() if result.ready()]
             if len(ended) == len(running):
-                time.sleep(_LOOK)  # what was printed last comes by another way
-                for rank, result in running.items():
+                for rank, result in running.items():  # what was printed last comes by another way
+                    result.wait_for_output(_TOGETHER)
                     output.take(rank, result.stdout or "", result.stderr or "")
                 return
             if failed == float("inf") and any(not running[rank].successful() for rank in ended):
@@ -158,10 +196,10 @@ class Workers:
         missing = [rank for rank, result in running.items() if not result.ready()]
         if not errors and not missing:
             return
-        own = {rank: error for rank, error in errors.items() if getattr(error, "ename", "") not in _FOLLOWING}
+        own = {rank: error for rank, error in errors.items() if _kind(error) not in _FOLLOWING}
         shown: dict[str, list[int]] = {}
         for rank, error in (own or errors).items():
-            shown.setdefault(f"{getattr(error, 'ename', type(error).__name__)}: {_value(error)}", []).append(rank)
+            shown.setdefault(f"{_kind(error)}: {_value(error)}", []).append(rank)
         for message, ranks in shown.items():
             trace = getattr(errors[ranks[0]], "traceback", "")
             print(f"{_named(ranks)} {message}\n{trace if isinstance(trace, str) else ''}", file=sys.stderr)
@@ -187,6 +225,105 @@ class Workers:
             port = self._client[self._ids[0]].apply_sync(worker_process.free_port)
             self._client[:].apply_sync(worker_process.rejoin, port)
 
+    # -- the panel -----------------------------------------------------------------------------------------------
+
+    def _hear(self, running: dict[int, Any]) -> None:
+        """Take what workers have told of their training, and show it from time to time."""
+        new = False
+        for rank, result in running.items():
+            news = (result.data or {}).get(KEY)
+            if news is not None and news is not self._news.get(rank):
+                self._news[rank], new = news, True
+        if new and time.monotonic() - self._shown >= _SHOW:
+            self._show()
+
+    def _ended(self, running: dict[int, Any]) -> None:
+        """A cell has ended in these workers: show what they told last, what they raised, and the models of rank 0."""
+        errors = {rank: result.exception() for rank, result in running.items() if result.ready()}
+        for rank, error in errors.items():
+            if error is not None:
+                self._problems[rank] = ": ".join(filter(None, [_kind(error), _value(error)]))
+        self._hear(running)
+        if 0 in running and running[0].ready():
+            self._replies.clear()
+            board.look()
+        self._show()
+
+    def _show(self) -> None:
+        self._shown = time.monotonic()
+        board.show(self.data())
+
+    def _watch(self) -> None:
+        """Show workers that are lost while no cell runs."""
+        there = set(self._client.ids)
+        while not self._closed.wait(_WATCH):
+            now = set(self._client.ids)
+            if now != there:
+                there = now
+                self._show()
+
+    def data(self) -> WorkersReply:
+        """The workers as the panel shows them."""
+        rows = [self._row(worker) for worker in self.rows()]
+        samples = sum(self._news[row["rank"]]["samples"] for row in rows if row["rate"] and row["state"] == "busy")
+        headline = f"{len(rows)} worker{'s' if len(rows) > 1 else ''}"
+        if samples:
+            headline += f", {_rate(samples)} samples/s"
+        lost = [row["rank"] for row in rows if row["state"] == "lost"]
+        if lost:
+            headline += f"; {_named(lost)} ended"
+        latest = max((news["number"] for news in self._news.values()), default=0)
+        drawn = [rank for rank, news in sorted(self._news.items()) if news["curves"] and news["number"] == latest]
+        note = "" if len(drawn) <= _DRAWN else f"the curves are those of the first {_DRAWN} workers"
+        curves = [{"rank": rank, "curves": self._news[rank]["curves"]} for rank in drawn[:_DRAWN]]
+        return {"headline": headline, "note": note, "workers": rows, "curves": curves}  # type: ignore[typeddict-item]
+
+    def _row(self, worker: Worker) -> WorkerRow:
+        rank = worker.rank
+        device, memory = self._facts[rank]
+        news = self._news.get(rank)
+        problem, state = self._problems.get(rank, ""), cast(WorkerState, worker.state)
+        if problem and state == "idle":
+            state, problem = ("interrupted", "") if problem.startswith("KeyboardInterrupt") else ("failed", problem)
+        return {
+            "rank": rank,
+            "host": worker.host,
+            "process": worker.pid,
+            "device": device if news is None else news["device"],
+            "state": state,
+            "step": 0 if news is None else news["step"],
+            "loss": "" if news is None else news["loss"],
+            "rate": "" if news is None or not news["samples"] else _rate(news["samples"]),
+            "memory": memory if news is None else news["memory"],
+            "problem": problem,
+        }
+
+    def ask_first(self, kind: str, body: JsonObject) -> dict[str, object]:
+        """What the lab of rank 0 answers to a request of the panel; while a cell runs there, what it answered before.
+
+        Raises RequestError.
+        """
+        key = json.dumps([kind, body], sort_keys=True)
+        first = self.rows()[0]
+        if first.state == "busy" and key in self._replies:
+            return copy.deepcopy(self._replies[key])
+        if first.state != "idle":
+            why = "runs a cell" if first.state == "busy" else "has ended"
+            raise RequestError(
+                "busy", f"rank 0 {why}; its model answers when it is idle", "Look again when it has ended."
+            )
+        result = self._client[self._ids[0]].apply_async(worker_process.answer, kind, body)
+        try:
+            is_reply, reply = result.get(_ANSWER)
+        except Exception as error:  # of ipyparallel: a worker that was lost meanwhile, or a time-out
+            raise RequestError("failed", f"rank 0 did not answer: {first_line(error)}") from None
+        if not is_reply:
+            raise RequestError(reply["code"], reply["message"], reply["next"], reply["details"])
+        self._replies[key] = reply
+        return copy.deepcopy(reply)
+
+    # -- control -------------------------------------------------------------------------------------------------
+
     def interrupt(self, ranks: Sequence[int] | None = None) -> None:
         """Stop what workers run, as the stop button does."""
         for rank in range(len(self)) if ranks is None else ranks:
@@ -200,8 +337,10 @@ class Workers:
     def close(self) -> None:
         """End all processes. Workers of a cluster that was running before stay, without the group."""
         global _workers
+        self._closed.set()
         if _workers is self:
             _workers = None
+            board.clear()
         if self._cluster is not None:
             self._client.close()
             self._cluster.stop_cluster_sync()
@@ -276,7 +415,15 @@ def _cell(line: str, cell: str) -> None:
     """`%%workers [RANKS]`: run the cell in all workers, or in some: `%%workers 0`, `%%workers 0,2`, `%%workers 1-3`."""
     if _workers is None:
         raise WorkersError("there are no workers; mx.lab.workers(2) starts two")
-    _workers.run(cell, _ranks(line))
+    # The line of the magic stays a line, so that errors name those of the notebook's cell.
+    _workers.run(cell if cell.startswith("%%") else f"# %%workers {line}\n{cell}", _ranks(line))
+
+
+def _number() -> int:
+    """The number of the notebook's cell that runs; 0 where there is none."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return 0 if shell is None else running_cell(shell)
 
 
 def _ranks(line: str) -> list[int] | None:
@@ -293,8 +440,16 @@ def _ranks(line: str) -> list[int] | None:
     return sorted(found)
 
 
+def _kind(error: Any) -> str:
+    return str(getattr(error, "ename", type(error).__name__))
+
+
 def _value(error: Any) -> str:
     return str(getattr(error, "evalue", error)).split("\n")[0]
+
+
+def _rate(samples: float) -> str:
+    return f"{samples:,.0f}" if samples >= 10 else f"{samples:.2g}"
 
 
 def _named(ranks: Sequence[int]) -> str:

@@ -91,6 +91,7 @@ from hybrid_lab.lab.messages.saving import (
 )
 from hybrid_lab.lab.messages.sharing import ShareReply
 from hybrid_lab.lab.messages.training import CurvesReply, RunsReply, RunsRequest
+from hybrid_lab.lab.messages.workers import WorkersReply
 from hybrid_lab.lab.nan_watches import NanWatches
 from hybrid_lab.lab.overlays import Data, overlay
 from hybrid_lab.lab.registry import LiveModel, Registry, model_data, saving_data
@@ -100,6 +101,7 @@ from hybrid_lab.lab.shared_page import page_file, write_page
 from hybrid_lab.lab.training_runs import runs
 from hybrid_lab.lab.tree import block_tree, changed_blocks
 from hybrid_lab.lab.values import values_of
+from hybrid_lab.lab.worker_board import board
 
 if TYPE_CHECKING:
     from hybrid_lab.lab.widget import View
@@ -151,6 +153,8 @@ class Session:
         try:
             if kind in _SLOW:
                 progress(_SLOW[kind], 0, 0)
+            if board.has(body.get("model")):
+                return board.answer(kind, body)
             reply: Mapping[str, object] = getattr(self, f"_on_{kind}")(body)
             return reply
         except RequestError:
@@ -198,6 +202,8 @@ class Session:
             folder = str(files.folder())
         except OSError:  # it was deleted
             folder = ""
+        rows += board.models["models"]
+        saving |= board.models.get("saving", {})
         return {"models": rows, "busy": self._busy(), "notes": notes, "saving": saving, "folder": folder}
 
     def _on_models(self, body: EmptyRequest) -> ModelsReply:
@@ -327,6 +333,9 @@ class Session:
 
     def _on_runs(self, body: RunsRequest) -> RunsReply:
         return runs_reply(body["numbers"])
+
+    def _on_workers(self, body: EmptyRequest) -> WorkersReply:
+        return board.workers
 
     def _on_share(self, body: ModelRequest) -> ShareReply:
         entry = self.registry.get(body["model"])

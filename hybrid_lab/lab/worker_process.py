@@ -9,11 +9,17 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon import Block
 
 
-def host() -> str:
-    """The name of this machine."""
-    return socket.gethostname()
+def facts() -> tuple[str, int, str, str]:
+    """(name of this machine, process, device, memory)."""
+    from hybrid_lab.lab import worker_news
+
+    return socket.gethostname(), os.getpid(), worker_news.device(), worker_news.memory()
 
 
 def free_port() -> int:
@@ -33,6 +39,11 @@ def begin(place: Mapping[str, object], folder: str, parent: int, controller: int
     os.environ.update({name: str(value) for name, value in place.items()})
     with contextlib.suppress(OSError):
         os.chdir(folder)
+    from hybrid_lab.lab.training_runs import runs
+    from hybrid_lab.lab.worker_news import Reporter
+
+    runs.connect(Reporter())
+    runs.watch(True)
     if parent:
         threading.Thread(target=_end_with, args=(parent, controller), name="kernel", daemon=True).start()
 
@@ -43,6 +54,15 @@ def _end_with(parent: int, controller: int) -> None:
     with contextlib.suppress(OSError):
         os.kill(controller, signal.SIGTERM)
     os._exit(1)
+
+
+def number_cell(number: int) -> None:
+    """Give the next cell the number that it has in the notebook."""
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    if shell is not None:
+        shell.execution_count = max(shell.execution_count, number)
 
 
 def broken() -> bool:
@@ -61,3 +81,34 @@ def rejoin(port: int) -> None:
     joined = group()
     if joined is not None:
         joined.rejoin()
+
+
+def answer(kind: str, body: dict[str, Any]) -> tuple[bool, Mapping[str, object]]:
+    """(whether it is a reply, its body or that of the error): what this worker's lab answers to a request."""
+    from IPython.core.getipython import get_ipython
+
+    from hybrid_lab.lab.comm import finite
+    from hybrid_lab.lab.errors import RequestError
+    from hybrid_lab.lab.hooks import lab_of
+
+    lab = lab_of(get_ipython())
+    try:
+        if lab is None:
+            raise RequestError("failed", "this worker has no lab: HYBRID_LAB_NO_HOOKS is set")
+        if kind in _RUNNING and _exchanges(lab.session.registry.get(body["model"]).block):
+            raise RequestError("failed", "a SyncBatchNorm of this model waits for the other workers, which do not run")
+        return True, finite(lab.session.ask(kind, body))
+    except RequestError as error:
+        return False, error.body()
+
+
+_RUNNING = ("overlay", "share")
+"""Requests that run a model."""
+
+
+def _exchanges(block: Block) -> bool:
+    """Whether calls of a Block exchange something with the other workers."""
+    from hybrid_lab.gluon.contrib.nn import SyncBatchNorm
+    from hybrid_lab.insight.states import blocks_below
+
+    return any(isinstance(each, SyncBatchNorm) for each in (block, *blocks_below(block)))

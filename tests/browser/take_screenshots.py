@@ -36,6 +36,33 @@ x = mx.nd.random.normal(shape=(2, 3, 224, 224))
 net(x).shape""",
     "mx.view(net)",
 )
+#: The cells of the picture of workers.
+WORKERS = (
+    """import hybrid_lab as mx
+workers = mx.lab.workers(2)""",
+    """%%workers
+import hybrid_lab as mx
+from hybrid_lab import autograd, gluon, nd
+from hybrid_lab.gluon import nn
+import numpy as np
+
+mx.random.seed(3)
+net = nn.HybridSequential()
+net.add(nn.Dense(32, activation="relu", in_units=16), nn.Dense(4))
+net.initialize()
+net.hybridize()
+store = mx.kv.create("dist_sync")
+trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.2}, kvstore=store)""",
+    """%%workers
+numbers, loss_of = np.random.RandomState(store.rank), gluon.loss.SoftmaxCrossEntropyLoss()
+for step in range(200):
+    x = numbers.randn(32, 16)
+    with autograd.record():
+        loss = loss_of(net(nd.array(x)), nd.array(x[:, :4].argmax(1)))
+    loss.backward()
+    trainer.step(32 * store.num_workers)
+    mx.log(loss=loss)""",
+)
 
 
 def main() -> None:
@@ -60,6 +87,10 @@ def main() -> None:
         context = browser.new_context(viewport={"width": 1440, "height": 960})
         write_notebook(server.folder / "resnet.ipynb", RESNET)
         take_resnet(NotebookPage(context.new_page(), server, "lab", "resnet.ipynb"))
+        context.close()
+        context = browser.new_context(viewport={"width": 1440, "height": 860})
+        write_notebook(server.folder / "workers.ipynb", WORKERS)
+        take_workers(NotebookPage(context.new_page(), server, "lab", "workers.ipynb"))
         context.close()
         browser.close()
 
@@ -105,6 +136,20 @@ def take_kernels(notebook: NotebookPage) -> None:
         page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", name)
         show(notebook, len(KERNELS) - 1, "start")
         page.screenshot(path=IMAGES / f"lab_kernels_{theme}.png")
+
+
+def take_workers(notebook: NotebookPage) -> None:
+    """The rows and curves of two workers, after their training."""
+    page = notebook.page
+    panel = notebook.show_panel()
+    notebook.run_all()
+    notebook.widen(560)
+    panel.locator(".hl-notes").wait_for(state="hidden")
+    notebook.open_drawer("Training")
+    for theme, name in THEMES.items():
+        page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", name)
+        page.wait_for_timeout(1500)
+        page.screenshot(path=IMAGES / f"lab_workers_{theme}.png")
 
 
 def take_resnet(notebook: NotebookPage) -> None:

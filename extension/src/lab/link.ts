@@ -13,7 +13,8 @@ import {
   HelloReply,
   ModelsReply,
   PROTOCOL,
-  TARGET
+  TARGET,
+  WorkersReply
 } from '../protocol/messages';
 import { NOT_IMPORTED, mismatch, newerKernel } from '../protocol/versions';
 import { VERSION } from '../version';
@@ -72,6 +73,7 @@ export class KernelLink implements IDisposable {
       models: this.models,
       curves: this.curves,
       work: this.work,
+      workers: this.workers,
       place: this.place,
       note: this.note
     };
@@ -194,7 +196,11 @@ export class KernelLink implements IDisposable {
     if (visible) {
       answers.push(
         channel.request('models', {}).then(models => (this.models = models)),
-        channel.request('curves', {}).then(curves => (this.curves = curves))
+        channel.request('curves', {}).then(curves => (this.curves = curves)),
+        channel.request('workers', {}).then(
+          workers => (this.workers = workers),
+          () => undefined // an older kernel
+        )
       );
     }
     await Promise.all(answers);
@@ -253,6 +259,10 @@ export class KernelLink implements IDisposable {
       this.work = push;
       this._changed.emit();
     };
+    channel.onWorkers = push => {
+      this.workers = push;
+      this._changed.emit();
+    };
     channel.onUnknown = () => {
       this.note = newerKernel(VERSION, this.hello?.kernel ?? '');
       this._changed.emit();
@@ -271,6 +281,7 @@ export class KernelLink implements IDisposable {
         this.models = null;
         this.curves = null;
         this.work = null;
+        this.workers = null;
       }
       channel.close('The kernel closed the connection.');
       this._changed.emit();
@@ -348,6 +359,7 @@ export class KernelLink implements IDisposable {
     this.models = null;
     this.curves = null;
     this.work = null;
+    this.workers = null;
     this.problem = null;
     this.note = '';
     this.isPython = true;
@@ -376,6 +388,7 @@ export class KernelLink implements IDisposable {
   private models: ModelsReply | null = null;
   private curves: CurvesReply | null = null;
   private work: WorkPush | null = null;
+  private workers: WorkersReply | null = null;
   private readonly viewers = new Set<object>();
   private problem: string | null = null;
   /** A message that is shown once for each connection. */

@@ -12,11 +12,13 @@ import {
   Reply,
   RequestType,
   Requests,
+  WorkersReply,
   curvesReply,
   workPush,
   errorBody,
   modelsReply,
-  progress
+  progress,
+  workersReply
 } from './messages';
 
 /** Codes of errors: the kernel's, and three that arise on this side. */
@@ -70,6 +72,8 @@ export class Channel implements Requester {
   onCurves: (push: CurvesReply) => void = () => undefined;
   /** Called with each `work` push. */
   onWork: (push: WorkPush) => void = () => undefined;
+  /** Called with each `workers` push. */
+  onWorkers: (push: WorkersReply) => void = () => undefined;
   /** Called once, when the kernel sent a kind of message that only a newer front end knows; it is ignored. */
   onUnknown: () => void = () => undefined;
   /** Called with a sentence when the kernel sent something that is not in the protocol. */
@@ -148,6 +152,9 @@ export class Channel implements Requester {
           break;
         case 'work':
           this.onWork(workPush(message.body, 'work'));
+          break;
+        case 'workers':
+          this.onWorkers(workersReply(message.body, 'workers'));
           break;
         case 'ok':
           pending?.accept(message.body);

@@ -797,6 +797,34 @@ export const runsReply = record({
 });
 export type RunsReply = Checked<typeof runsReply>;
 
+export const workerRow = record({
+  rank: integer,
+  host: text,
+  process: integer,
+  device: text,
+  state: oneOf('idle', 'busy', 'interrupted', 'failed', 'lost'),
+  step: integer,
+  loss: text,
+  rate: text,
+  memory: text,
+  problem: text
+});
+export type WorkerRow = Checked<typeof workerRow>;
+
+export const workerCurves = record({
+  rank: integer,
+  curves: list(curve)
+});
+export type WorkerCurves = Checked<typeof workerCurves>;
+
+export const workersReply = record({
+  headline: text,
+  note: text,
+  workers: list(workerRow),
+  curves: list(workerCurves)
+});
+export type WorkersReply = Checked<typeof workersReply>;
+
 export const watchReply = record({});
 export type WatchReply = Checked<typeof watchReply>;
 
@@ -919,7 +947,7 @@ export type WorkPush = Checked<typeof workPush>;
 export const envelope = record({
   hybrid_lab: integer,
   id: text,
-  type: oneOf('ok', 'error', 'models', 'curves', 'work', 'progress'),
+  type: oneOf('ok', 'error', 'models', 'curves', 'work', 'workers', 'progress'),
   body: anything
 });
 export type Envelope = Checked<typeof envelope>;
@@ -968,6 +996,7 @@ export const REPLIES = {
   asset: assetReply,
   curves: curvesReply,
   runs: runsReply,
+  workers: workersReply,
   watch: watchReply,
   static: staticReply
 } as const;
@@ -1149,6 +1178,7 @@ export interface Requests {
   runs: {
     numbers: number[];
   };
+  workers: Record<string, never>;
   watch: {
     visible: boolean;
   };

@@ -12,6 +12,8 @@ const BOTTOM = 18;
 /** One bucket in RARE may be left outside, where the range of all values is FAR times that of the others. */
 const RARE = 50;
 const FAR = 30;
+/** Most curves whose values are all read out; of more it is one. */
+const FEW = 4;
 /** Pixels beyond the border at which a line goes on where it leaves the chart. */
 const OUTSIDE = 1000;
 /** Between these, differences and quotients of values are numbers. */
@@ -22,8 +24,11 @@ const SMALLEST = 1e-300;
 export class LineChart {
   readonly element: HTMLElement;
 
-  /** `heading`: stands above the names of the curves. */
-  constructor(private readonly heading = '') {
+  /** `heading`: stands above the names of the curves; `colors`: how many there are before they begin again, dashed. */
+  constructor(
+    private readonly heading = '',
+    private readonly colors = 4
+  ) {
     this.title = h('div', { class: 'hl-chart-title' });
     this.below = h('div', { class: 'hl-chart-below' });
     this.readout = h('div', { class: 'hl-chart-readout', role: 'status' });
@@ -49,6 +54,7 @@ export class LineChart {
   /** `earlier`: curves of runs before, drawn as faint lines. */
   show(curves: readonly Curve[], earlier: readonly Curve[]): void {
     this.curves = curves;
+    this.read = curves.length > FEW && this.read < curves.length ? this.read : 0;
     this.range = rangeOf(curves);
     replace(
       this.title,
@@ -57,14 +63,14 @@ export class LineChart {
         h(
           'span',
           { class: 'hl-chart-name' },
-          h('strong', { class: series(index) }, curve.name),
-          ` ${curve.latest} `
+          h('strong', { class: this.series(index) }, curve.name),
+          curves.length > FEW ? '' : ` ${curve.latest} `
         )
       )
     );
     this.drawing.setAttribute(
       'aria-label',
-      `${this.heading === '' ? '' : `${this.heading}: `}${curves.map(curve => curve.text).join('; ')}. Arrow keys read values.`
+      `${this.heading === '' ? '' : `${this.heading}: `}${curves.map(curve => curve.text).join('; ')}. Arrow keys read values${curves.length > FEW ? ', up and down of another curve' : ''}.`
     );
     const inner = s('svg', {
       x: LEFT,
@@ -78,12 +84,12 @@ export class LineChart {
     }
     curves.forEach((curve, index) => {
       if (curve.highs.some((high, i) => high !== curve.lows[i])) {
-        inner.append(s('path', { class: `hl-band ${series(index)}`, d: this.band(curve) }));
+        inner.append(s('path', { class: `hl-band ${this.series(index)}`, d: this.band(curve) }));
       }
-      inner.append(s('path', { class: `hl-line ${series(index)}`, d: this.path(curve) }));
+      inner.append(s('path', { class: `hl-line ${this.series(index)}`, d: this.path(curve) }));
       if (curve.steps.length === 1) {
         const [x, y] = this.place(curve, 0);
-        inner.append(s('circle', { class: `hl-dot ${series(index)}`, cx: x, cy: y, r: 2.5 }));
+        inner.append(s('circle', { class: `hl-dot ${this.series(index)}`, cx: x, cy: y, r: 2.5 }));
       }
       inner.append(...this.outside(curve, index), ...curve.bad.map(span => this.notFinite(span)));
     });
@@ -101,7 +107,10 @@ export class LineChart {
   private outside(curve: Curve, index: number): SVGElement[] {
     const { low, high } = this.range;
     const mark = (step: number, y: number, height: number): SVGElement =>
-      s('path', { class: `hl-outside ${series(index)}`, d: `M${this.x(step) - 3} ${y}h6l-3 ${height}Z` });
+      s('path', {
+        class: `hl-outside ${this.series(index)}`,
+        d: `M${this.x(step) - 3} ${y}h6l-3 ${height}Z`
+      });
     return curve.steps.flatMap((step, i) => [
       ...((curve.highs[i] ?? high) > high ? [mark(step, TOP + 5, -5)] : []),
       ...((curve.lows[i] ?? low) < low ? [mark(step, HEIGHT - BOTTOM - 5, 5)] : [])
@@ -148,11 +157,28 @@ export class LineChart {
     const box = this.drawing.getBoundingClientRect();
     const x = ((event.clientX - box.left) / (box.width || 1)) * WIDTH;
     const { first, last } = this.range;
-    this.point(first + ((x - LEFT) / (WIDTH - LEFT - RIGHT)) * (last - first));
+    const step = first + ((x - LEFT) / (WIDTH - LEFT - RIGHT)) * (last - first);
+    if (this.curves.length > FEW) {
+      const y = ((event.clientY - box.top) / (box.height || 1)) * HEIGHT;
+      const away = this.curves.map(curve => {
+        const mean = curve.means[nearest(curve.steps, step)];
+        return mean === undefined ? Infinity : Math.abs(this.y(mean) - y);
+      });
+      this.read = away.indexOf(Math.min(...away));
+    }
+    this.point(step);
   }
 
   private onKey(event: KeyboardEvent): void {
-    const steps = this.curves[0]?.steps ?? [];
+    const { length } = this.curves;
+    const way = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (length > FEW && way !== undefined) {
+      event.preventDefault();
+      this.read = (this.read + way + length) % length;
+      this.point(this.pointed ?? this.range.last);
+      return;
+    }
+    const steps = this.curves[this.read]?.steps ?? [];
     const at = this.pointed === null ? steps.length : nearest(steps, this.pointed);
     const target = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: steps.length - 1 }[event.key];
     if (target !== undefined && steps.length > 0) {
@@ -170,7 +196,8 @@ export class LineChart {
       this.readout.textContent = '';
       return;
     }
-    const texts = this.curves.flatMap(curve => {
+    const read = this.curves.length > FEW ? this.curves.slice(this.read, this.read + 1) : this.curves;
+    const texts = read.flatMap(curve => {
       const i = nearest(curve.steps, step);
       const [at, mean, low, high] = [curve.steps[i], curve.means[i], curve.lows[i], curve.highs[i]];
       const bad = curve.bad
@@ -186,6 +213,11 @@ export class LineChart {
       return [`${place}: ${curve.name} ${shortNumber(mean)} ${curve.unit}`.trimEnd() + spread, ...bad];
     });
     this.readout.textContent = texts.join(', ');
+  }
+
+  /** The classes of a curve: its colour, and dashes where the colours begin again. */
+  private series(index: number): string {
+    return `hl-line-${index % this.colors}${index >= this.colors ? ' hl-line-again' : ''}`;
   }
 
   /** Whether a span is within two pixels of a step. */
@@ -227,11 +259,8 @@ export class LineChart {
   private curves: readonly Curve[] = [];
   private range = { low: 0, high: 1, first: 0, last: 1 };
   private pointed: number | null = null;
-}
-
-/** The classes of a curve: its colour, and dashes where the colours begin again. */
-function series(index: number): string {
-  return `hl-line-${index % 4}${index >= 4 ? ' hl-line-again' : ''}`;
+  /** Which of many curves is read out. */
+  private read = 0;
 }
 
 /** Curves that share a chart: those whose names end with the same word, such as `loss` and `val_loss`. */

@@ -12,7 +12,8 @@ import type {
   Location,
   Model,
   ModelsReply,
-  TreeReply
+  TreeReply,
+  WorkersReply
 } from '../protocol/messages';
 import { ActionBar } from './action-bar';
 import { withChanges } from './block-index';
@@ -25,6 +26,7 @@ import type { MakePanes, PaneMemory } from './panes';
 import { Popover } from './popover';
 import { toolbar } from './roving';
 import { plural } from './words';
+import { WorkersView } from './workers';
 
 /** What the panel knows about the kernel of the notebook in front. */
 export interface KernelState {
@@ -43,6 +45,8 @@ export interface KernelState {
   curves: CurvesReply | null;
   /** Work of the running cell that takes long. */
   work?: WorkPush | null;
+  /** The workers that train for the notebook. */
+  workers?: WorkersReply | null;
   /** Where the kernel's files go. */
   place?: FolderReply | null;
   /** A sentence that is said once. */
@@ -136,7 +140,13 @@ export class PanelView {
       this.offerTraining();
     });
     this.curves = new CurvesView(() => void this.kept.refresh());
-    const trainings = h('div', { class: 'hl-trainings' }, this.curves.element, this.kept.element);
+    const trainings = h(
+      'div',
+      { class: 'hl-trainings' },
+      this.workers.element,
+      this.curves.element,
+      this.kept.element
+    );
     const results = h('div', { class: 'hl-results-tab' }, this.actions.outcome);
     this.view = new ModelView({
       layout: options.layout,
@@ -213,6 +223,7 @@ export class PanelView {
       this.lastCurves = state.curves;
       this.curves.update(state.curves.runs);
     }
+    this.workers.show(state.workers ?? null);
     this.view.works.show(state.kind === 'busy' ? (state.work ?? null) : null);
     this.offerTraining();
     this.kept.connect(state.requester);
@@ -263,7 +274,8 @@ export class PanelView {
   }
 
   private offerTraining(): void {
-    this.view.drawer.offer('training', !(this.curves.element.hidden && this.kept.element.hidden));
+    const parts = [this.workers.element, this.curves.element, this.kept.element];
+    this.view.drawer.offer('training', !parts.every(part => part.hidden));
   }
 
   /** Called when the user asks for other rules. */
@@ -543,6 +555,7 @@ export class PanelView {
   private readonly view: ModelView;
   private readonly curves: CurvesView;
   private readonly kept: KeptRuns;
+  private readonly workers = new WorkersView();
   private readonly rules: HTMLInputElement;
   private readonly rulesLabel: HTMLElement;
   private state: KernelState | null = null;

@@ -53,7 +53,7 @@ class Envelope(TypedDict):
 
     hybrid_lab: int
     id: str
-    type: Literal["ok", "error", "models", "curves", "work", "progress"]
+    type: Literal["ok", "error", "models", "curves", "work", "workers", "progress"]
     body: object
 
 

@@ -64,6 +64,7 @@ from .saving import (
 )
 from .sharing import ShareReply
 from .training import CurvesReply, RunsReply, RunsRequest
+from .workers import WorkersReply
 
 REQUESTS: dict[str, tuple[type, type]] = {
     "hello": (HelloRequest, HelloReply),
@@ -98,6 +99,7 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "asset": (AssetRequest, AssetReply),
     "curves": (EmptyRequest, CurvesReply),
     "runs": (RunsRequest, RunsReply),
+    "workers": (EmptyRequest, WorkersReply),
     "watch": (WatchRequest, WatchReply),
     "static": (StaticRequest, StaticReply),
 }
