@@ -27,7 +27,7 @@ PACKAGE = "hybrid_lab"
 #: The rooms from the lowest to the highest: a room imports from those before it. Names in one tuple are one level, and
 #: of a folder the parts that are named here are rooms of their own.
 ORDER = (
-    ("_version", "_telemetry", "logger", "progress", "forks", "temporary", "provided", "scopes"),
+    ("_version", "_telemetry", "logger", "progress", "forks", "temporary", "provided"),
     ("diagnostics",),
     ("base", "engine", "libinfo", "registry"),
     ("_openblas", "ops"),
@@ -35,7 +35,7 @@ ORDER = (
     ("formats",),
     ("engines",),
     ("context", "ndarray", "autograd", "random"),
-    ("name", "attribute"),
+    ("name", "attribute", "scopes"),
     ("symbol",),
     ("numpy", "numpy_extension", "runtime", "util"),
     ("initializer", "optimizer", "lr_scheduler", "metric", "operator"),
@@ -234,15 +234,15 @@ def _names_of_package(source: Source) -> dict[str, str]:
     return names
 
 
-def cycles(modules: list[Source], every: bool = True) -> list[str]:
+def cycles(modules: list[Source], every: bool = True, typing: bool = False) -> list[str]:
     """Groups of modules of which each imports each, directly or through others (Tarjan).
 
-    every : also by imports in functions
+    every : also by imports in functions; typing : also by those for type checkers
     """
     names = {source.name for source in modules}
     edges: dict[str, set[str]] = {name: set() for name in names}
     for source in modules:
-        for _, target, now in imports(source):
+        for _, target, now in imports(source, typing):
             module = target if target in names else target.rpartition(".")[0]
             if module in names and module != source.name and (now or every):
                 edges[source.name].add(module)
@@ -396,6 +396,7 @@ def table(modules: list[Source]) -> str:
         ("calls upward through Provided, assigned slots and lists of listeners", str(len(indirect(modules)))),
         ("circles of modules, by imports when loaded", str(len(cycles(modules, every=False)))),
         ("circles with imports in functions: number, modules in them", _circles(cycles(modules))),
+        ("and with imports for type checkers", _circles(cycles(modules, typing=True))),
         ("annotations with Any", f"{any_share(modules):.1%}"),
         ("annotations with Any in ops", f"{any_share([s for s in modules if s.room == 'ops']):.1%}"),
         (f"functions over {LONG} lines", str(len(long_functions(modules)))),

@@ -135,6 +135,9 @@ class Aliases(MetaPathFinder, Loader):
 
         `model_zoo.vision.alexnet`, for one, is a module and a function; the function is the package's attribute.
         """
+        for package in sorted({each.rpartition(".")[0] for each in PLACES if each.startswith(f"{name}.")}):
+            if _is_own(package):  # it may be loaded only when it is asked for, past this finder
+                importlib.import_module(f"{OWN}.{package}")
         start = f"{OWN}.{name}."
         for each in [each for each in sys.modules if each.startswith(start)]:
             theirs = THEIRS + each.removeprefix(OWN)

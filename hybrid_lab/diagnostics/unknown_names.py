@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -48,27 +49,35 @@ def unknown_name(
 
 def unknown_method(kind: str, name: str, operators: str = "nd") -> AttributeError:
     """The error for an attribute that an object of `kind` does not have. operators : how users write F there"""
+    message = f"{kind!r} object has no attribute {name!r}"
+    if name.startswith("_"):  # asked by Python and its tools, never by people
+        return AttributeError(message)
     from .foreign_names import foreign_method
 
-    message = f"{kind!r} object has no attribute {name!r}"
     if (foreign := foreign_method(name)) is not None:
         message += f"; it is {foreign.framework}'s name, write {foreign.instead.replace('F.', f'{operators}.')}"
     return AttributeError(message)
 
 
-def suggest_names(module: str, where: str = "", later: Mapping[str, Provided[..., object]] | None = None) -> None:
+def suggest_names(module: str, where: str = "", later: Mapping[str, Provided[..., object] | str] | None = None) -> None:
     """Let a wrong name of a public module raise UnknownNameError with the nearest names.
 
     It sets the module's `__getattr__` at run time, so that a wrong name stays an error for type checkers.
 
     module : its `__name__`; where : what users call it, by default its name behind `hybrid_lab.`
-    later : names of the module whose functions are imported when they are asked for, with their help
+    later : names of the module that are imported when they are asked for: functions that other modules provide, with
+    their help, or the name of the module inside this one that has the name; "" for a module itself
     """
     there = sys.modules[module]
 
     def missing(name: str) -> object:
-        if later and name in later:
-            return later[name].function
+        place = later.get(name) if later else None
+        if isinstance(place, str):
+            found = importlib.import_module(f"{module}.{place or name}")
+            vars(there)[name] = found = getattr(found, name) if place else found
+            return found
+        if place is not None:
+            return place.function
         known = vars(there).get("__all__") or vars(there)
         raise unknown_name(where or module.removeprefix("hybrid_lab."), name, known)
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.provided import Provided as _Provided
 from hybrid_lab.provided import signed_like as _signed_like
 
-from . import contrib, data, loss, model_zoo, nn, rnn, utils
 from .block import Block
 from .hybrid import HybridBlock
 from .parameter import Constant, DeferredInitializationError, Parameter, tensor_types
 from .parameter_dict import ParameterDict
-from .placeholder import Placeholder
-from .registering import register
-from .symbol_block import SymbolBlock
-from .trainer import Trainer
+
+if TYPE_CHECKING:
+    from . import contrib, data, loss, model_zoo, nn, rnn, utils
+    from .placeholder import Placeholder
+    from .registering import register
+    from .symbol_block import SymbolBlock
+    from .trainer import Trainer
 
 _load_archive: _Provided[..., Block] = _Provided("load_archive")
 
@@ -55,4 +57,14 @@ def load(path: str | PathLike[str], **options: object) -> Any:  # noqa: ANN401 -
     return _load_archive(path, **options)
 
 
-_suggest_names(__name__)
+#: Names that a call of a network does not need: their modules are imported when they are asked for.
+_suggest_names(
+    __name__,
+    later={
+        **dict.fromkeys(("contrib", "data", "loss", "model_zoo", "nn", "rnn", "utils"), ""),
+        "Placeholder": "placeholder",
+        "SymbolBlock": "symbol_block",
+        "Trainer": "trainer",
+        "register": "registering",
+    },
+)

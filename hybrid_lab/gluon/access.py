@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.looks import looks_count as looks_count
 from hybrid_lab.initializer import Uniform
-from hybrid_lab.kvstore import KVStoreBase
 from hybrid_lab.ndarray.tape import Leaf
 
 if TYPE_CHECKING:
@@ -208,6 +207,8 @@ def has_own_store(trainer: Trainer) -> bool:
 
 def num_workers(trainer: Trainer) -> int:
     """How many workers take the steps of a Trainer."""
+    from hybrid_lab.kvstore import KVStoreBase
+
     store = trainer._kvstore
     return store.num_workers if isinstance(store, KVStoreBase) else 1
 

@@ -23,12 +23,11 @@ from hybrid_lab.progress import shows_work
 from hybrid_lab.provided import Provided, options_of, signed_like
 from hybrid_lab.symbol.tracing import local as _local
 
-from . import budget, looks, states
+from . import budget, looks
 from .block_notes import CALLS, called_blocks, note_block
 from .call_record import Recorder, Records, records_for
 from .flags import check_flags, check_switch
 from .hooks import HookHandle
-from .loading import load_parameters, plain_name, read_arrays, renamed
 from .members import Children, Members
 from .naming import NameScope
 from .parameter import Parameter
@@ -412,6 +411,8 @@ class Block:
         check_switches(
             "Block.load_parameters", allow_missing=allow_missing, ignore_extra=ignore_extra, cast_dtype=cast_dtype
         )
+        from .loading import load_parameters, plain_name, read_arrays, renamed
+
         targets: dict[str, list[tuple[str, Parameter]]] = {}
         for path, parameter in self._collect_params_with_prefix().items():
             targets[path] = [(path, parameter)]
@@ -451,6 +452,8 @@ class Block:
 
         Raises UninitializedError where one has no values yet; `compile` gives values to all.
         """
+        from . import states
+
         return states.arrays_of(self, learned_only=True)
 
     def set_params(self, parameters: Mapping[str, object], allow_missing: bool = False) -> None:
@@ -458,15 +461,21 @@ class Block:
 
         All or nothing: raises LoadMismatchError listing what is missing, extra or of another shape.
         """
+        from . import states
+
         check_switches("Block.set_params", allow_missing=allow_missing)
         states.set_arrays(self, parameters, True, allow_missing)
 
     def get_states(self) -> dict[str, NDArray]:
         """All arrays that the Block computes with, by path: its parameters, and running statistics and constants."""
+        from . import states
+
         return states.arrays_of(self, learned_only=False)
 
     def set_states(self, values: Mapping[str, object], allow_missing: bool = False) -> None:
         """As `set_params`, for all states."""
+        from . import states
+
         check_switches("Block.set_states", allow_missing=allow_missing)
         states.set_arrays(self, values, False, allow_missing)
 
@@ -477,6 +486,8 @@ class Block:
         """As `save`, with a dictionary of the user's own values (numbers, texts, lists, arrays). A name that ends with
         `.zip` writes SINGA's file instead: the states by SINGA's names, and arrays and numbers of the user's own.
         """
+        from . import states
+
         if fspath(path).endswith(states.ZIP):
             if options:
                 raise SettingError(f"SINGA's file takes no {', '.join(options)}; a name that ends with .hlab does")
@@ -501,6 +512,8 @@ class Block:
         All or nothing: raises ArchiveError for a damaged file, LoadMismatchError for one of another model.
         """
         from hybrid_lab.formats.singa import is_singa
+
+        from . import states
 
         states.check_graph_alg(graph_alg)
         contexts = [] if dev is None else states.usable(dev)
@@ -533,6 +546,8 @@ class Block:
         sequential, graph_alg : accepted for SINGA's sake: a switch, and "sequence", its only algorithm
         Parameters that have values keep them. Raises SettingError for other settings.
         """
+        from . import states
+
         for name, switch in (("is_train", is_train), ("use_graph", use_graph), ("sequential", sequential)):
             check_switch(name, switch, "compile")
         states.check_graph_alg(graph_alg)

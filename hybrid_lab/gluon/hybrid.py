@@ -8,7 +8,7 @@ import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -31,27 +31,19 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.block_notes import CALLS, note_block
 from hybrid_lab.gluon.call_record import Recorder, called
 from hybrid_lab.gluon.flags import check_flags, known_flags
-from hybrid_lab.gluon.hybridized import around
-from hybrid_lab.gluon.hybridized.assigned import as_symbols, graph_of_symbols
 from hybrid_lab.gluon.hybridized.cached_graph import GraphCache, drop_for_values
 from hybrid_lab.gluon.hybridized.code import ANY, attributes_read, of_user
-from hybrid_lab.gluon.hybridized.graphs_of_calls import predicting
 from hybrid_lab.gluon.hybridized.known_calls import KnownCall, key_of, kind_of_call
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
-from hybrid_lab.gluon.hybridized.observed_shapes import with_checks
-from hybrid_lab.gluon.hybridized.operator_hooks import Around as OperatorsShown
-from hybrid_lab.gluon.hybridized.operator_hooks import OperatorHook
 from hybrid_lab.gluon.hybridized.own_call import NONE, Part, graph_code, own_call, take_over
 from hybrid_lab.gluon.hybridized.passed import separated
 from hybrid_lab.gluon.hybridized.read_values import OWN
 from hybrid_lab.gluon.hybridized.structure import flatten, refused, tensors_in, unflatten
 from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.mixed_precision import without_conversions
 from hybrid_lab.graph.partial import PartialShapes, is_complete
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.context import resolve
-from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ndarray.tape import state as modes
@@ -61,6 +53,9 @@ from hybrid_lab.progress import shows_work
 from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.hybridized.operator_hooks import OperatorHook
 
 compile_for: Provided[..., Any] = Provided("compile_for")
 
@@ -422,6 +417,8 @@ class HybridBlock(Block):
         neutral = (cache or self._graphs).pinned_for(spec, types, modes.training)
         if any(parameter._array is None for parameter in neutral.parameters):
             self._complete_from(neutral, leaves)
+        from hybrid_lab.ndarray.interpret import interpret
+
         outputs = interpret(neutral.with_unused, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
         if cache is None and not self._graphs.calls.repeats(key := key_of(args)):
             self._graphs.calls.note(KnownCall(spec, types, bool(modes.training), bool(modes.recording)), key)
@@ -444,10 +441,15 @@ class HybridBlock(Block):
         Block. Assigned, it runs instead of the code: `block._cached_graph = sym.load("net-symbol.json")`, with the
         Block's own parameters; or a tuple of the inputs and the Symbol. () lets the code run again.
         """
+        from hybrid_lab.gluon.hybridized.assigned import as_symbols
+
         return as_symbols(next(iter(self._graphs.predicting_first()), None))
 
     @_cached_graph.setter
     def _cached_graph(self, graph: object) -> None:
+        from hybrid_lab.gluon.hybridized.assigned import graph_of_symbols
+        from hybrid_lab.gluon.hybridized.graphs_of_calls import predicting
+
         try:
             known = predicting(self)
         except MissingGraphError:
@@ -545,6 +547,9 @@ class HybridBlock(Block):
         Another callback replaces this one. Eager calls, and calls inside the graph of another Block, call nothing.
         """
         check_switches("HybridBlock.register_op_hook", monitor_all=monitor_all)
+        from hybrid_lab.gluon.hybridized import around
+        from hybrid_lab.gluon.hybridized.operator_hooks import Around as OperatorsShown
+
         hook = OperatorsShown(callback, bool(monitor_all))
         before, self.__dict__["_operator_hook"] = self.__dict__.get("_operator_hook"), hook
         if before is not None:
@@ -713,6 +718,8 @@ class HybridBlock(Block):
         """
         check_switches("HybridBlock.export", remove_amp_cast=remove_amp_cast)
         from hybrid_lab.formats.mxnet import save_model
+        from hybrid_lab.gluon.hybridized.graphs_of_calls import predicting
+        from hybrid_lab.gluon.hybridized.observed_shapes import with_checks
 
         neutral = predicting(self).without_unused()
         if remove_amp_cast:
@@ -730,6 +737,8 @@ class HybridBlock(Block):
 
     def _without_conversions(self, neutral: NeutralGraph) -> NeutralGraph:
         """The graph without its conversions of mixed precision; the log says how many were left out."""
+        from hybrid_lab.graph.mixed_precision import without_conversions
+
         graph = without_conversions(neutral.graph)
         gone = len(neutral.graph.operators) - len(graph.operators)
         if not gone:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hybrid_lab import name as names
+from hybrid_lab import scopes
 
 from .parameter_dict import ParameterDict
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .block import Block
 
 
-class NameScope(names.NameManager):
+class NameScope(scopes.NameManager):
     """The name scope of one Block: `with net.name_scope():`.
 
     The Block keeps the counters of its children, so its scopes may be nested and repeated; Symbols are numbered anew.
@@ -39,7 +39,7 @@ class NameScope(names.NameManager):
         return f"{hint}{count}_"
 
     def __enter__(self) -> NameScope:
-        managers = names.managers()
+        managers = scopes.managers()
         self._before.append((len(managers), self._counter))
         if not self._block._empty_prefix:
             try:
@@ -53,7 +53,7 @@ class NameScope(names.NameManager):
     def __exit__(self, *exception: object) -> None:
         # Restore the lengths of before. This also removes inner scopes whose __exit__ was interrupted.
         depth, self._counter = self._before.pop()
-        del names.managers()[depth:]
+        del scopes.managers()[depth:]
 
     @staticmethod
     def create(prefix: str | None, params: ParameterDict | None, hint: str) -> tuple[str, ParameterDict]:
@@ -62,9 +62,9 @@ class NameScope(names.NameManager):
         prefix : from the user, used without a counter, or None; params : the dictionary to share weights with;
         hint : the class's name in lower case
         """
-        scope = next((item for item in reversed(names.managers()) if isinstance(item, NameScope)), None)
+        scope = next((item for item in reversed(scopes.managers()) if isinstance(item, NameScope)), None)
         if scope is None:
-            full = names.current().get(None, hint) + "_" if prefix is None else prefix
+            full = scopes.current().get(None, hint) + "_" if prefix is None else prefix
             return full, ParameterDict(full) if params is None else ParameterDict(params.prefix, params)
         if prefix is None:
             prefix = scope.next_prefix(hint)

@@ -15,7 +15,6 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 
-from .loading import load_parameters, plain_name, read_arrays
 from .parameter import Constant, Parameter, _normalized, merged_shape
 
 __all__ = ["ParameterDict"]
@@ -214,6 +213,8 @@ class ParameterDict:
         check_switches(
             "ParameterDict.load", allow_missing=allow_missing, ignore_extra=ignore_extra, cast_dtype=cast_dtype
         )
+        from .loading import read_arrays
+
         arrays, path = read_arrays(filename), fspath(filename)
         self.load_dict(arrays, ctx, allow_missing, ignore_extra, restore_prefix, path, cast_dtype, dtype_source)
 
@@ -232,6 +233,8 @@ class ParameterDict:
         check_switches(
             "ParameterDict.load_dict", allow_missing=allow_missing, ignore_extra=ignore_extra, cast_dtype=cast_dtype
         )
+        from .loading import load_parameters, plain_name
+
         targets = {name: [(name, parameter)] for name, parameter in self.items()}
         arrays = {
             restore_prefix + plain_name(name): value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)

@@ -46,6 +46,7 @@ def register(cls: BlockClass) -> BlockClass:
     """
     if not (isinstance(cls, type) and issubclass(cls, Block)):
         raise SettingError(f"gluon.register takes a class of Blocks, not {cls!r:.60}")
+    load_layers()
     known = registry.classes().get(cls.__name__)
     if known is not None and known.__module__.startswith("hybrid_lab.") and known is not cls:
         raise HybridLabError(f"{cls.__name__} is the name of a layer of this package; give your class another name")
@@ -72,6 +73,14 @@ def register(cls: BlockClass) -> BlockClass:
 
     target.__init__ = __init__
     return cls
+
+
+def load_layers() -> None:
+    """Register all layers of the package, whose modules otherwise load when they are used."""
+    from hybrid_lab.gluon import loss, rnn  # noqa: F401
+    from hybrid_lab.gluon.contrib import cnn as contrib_cnn  # noqa: F401
+    from hybrid_lab.gluon.contrib import nn as contrib_nn  # noqa: F401
+    from hybrid_lab.gluon.contrib import rnn as contrib_rnn  # noqa: F401
 
 
 def _names_file(value: object) -> bool:

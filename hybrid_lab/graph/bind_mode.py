@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hybrid_lab.graph.builder import Builder, Expr, make_node
+from hybrid_lab.graph.decompose import lower
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.lower import lower
 from hybrid_lab.graph.node import Node, Value
 
 

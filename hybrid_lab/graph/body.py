@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab import forks
-from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.bind_mode import bound, lowered_by_shapes
 from hybrid_lab.graph.differentiate import present_gradients
 from hybrid_lab.graph.graph import Graph, values_read
@@ -17,14 +17,15 @@ from hybrid_lab.graph.node import Input, Value, input_node
 from hybrid_lab.graph.partial import PartialShapes, located
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.framework.contract import read_dtypes, read_shapes
+from hybrid_lab.provided import Provided
 
 #: (arrays, (seed, first draw)) -> outputs in fresh memory.
 Run = Callable[[Sequence[np.ndarray], tuple[int, int]], list[np.ndarray]]
 #: (arrays, (seed, first draw)) -> gradients by the number of their input; none for what gets none.
 RunBackward = Callable[[Sequence[np.ndarray], tuple[int, int]], dict[int, np.ndarray]]
 
-compile_graph: Callable[[Graph], Run] | None = None
-"""Compiles an inferred graph whose mode is bound; registered by the NumPy engine."""
+compile_graph: Provided[[Graph], Run] = Provided("compile_body")
+"""Compiles an inferred graph whose mode is bound, with the NumPy engine."""
 
 #: How many programs a body keeps, forward and backward ones: those that ran last.
 KEPT = 16
@@ -109,7 +110,7 @@ class Body:
         key = tuple([(array.shape, array.dtype) for array in arrays])
         run = self._compiled.get(key)
         if run is None:
-            run = _compiled(simplify(self._lowered(arrays)))
+            run = compile_graph(simplify(self._lowered(arrays)))
             self.compiles += 1
         return self._keep(key, run)
 
@@ -142,7 +143,7 @@ class Body:
             graph = self._lowered(arrays)
             part = Graph(graph.inputs, [graph.outputs[index] for index in heads], (), graph.draws, graph.name)
             gradients, rows = present_gradients(part, [part.inputs[index] for index in wrt])
-            run = _compiled(simplify(gradients))
+            run = compile_graph(simplify(gradients))
 
             def found(inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> dict[int, np.ndarray]:
                 results = run(inputs, rng)
@@ -161,9 +162,3 @@ class Body:
             if len(self._compiled) > KEPT:
                 del self._compiled[next(iter(self._compiled))]
         return run
-
-
-def _compiled(graph: Graph) -> Run:
-    if compile_graph is None:
-        raise HybridLabError("no engine is loaded that compiles the bodies of loops; import hybrid_lab")
-    return compile_graph(graph)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import DTypeError, Unmappable
+from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph, reachable
-from hybrid_lab.graph.lower import is_composite, lower
 from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.ops.framework.operator import Operator
 
 Supported = Callable[[Node], bool]
 
@@ -107,3 +108,31 @@ def _part(part: Node, inputs: tuple[object, ...], supported: Supported | None) -
         return whole
     outputs = _expanded(part, inputs, supported) if is_composite(part.op) else None
     return outputs if outputs is not None or supported is not None else whole
+
+
+def lower_random(graph: Graph) -> Graph:
+    """Random operators that do more than draw become a draw and arithmetic, so that the arithmetic can be fused.
+
+    The drawing node keeps the draw number; numbers do not change. Recurrent layers stay whole: few engines have their
+    parts, and those take them apart with `decompose`.
+    """
+
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
+        taken = node.op.random and is_composite(node.op) and node.inputs and node.op.family != "rnn"
+        return lower(node, inputs) if taken else None
+
+    return graph.map(rewrite)
+
+
+def is_composite(op: Operator) -> bool:
+    """Whether the record says how to write the operator in others; else it is a primitive."""
+    return type(op).lower is not Operator.lower
+
+
+def lower(node: Node, inputs: Sequence[object]) -> tuple[Value, ...]:
+    """The outputs of `node` over new inputs, written in primitives by its record."""
+    builder = Builder()
+    with builder.origin(node):
+        results = node.op.lower(builder, *map(builder.expr, inputs))
+    results = results if isinstance(results, (tuple, list)) else (results,)
+    return tuple(item.value if isinstance(item, Expr) else item for item in results)

@@ -12,9 +12,8 @@ from itertools import count
 
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.graph.builder import Builder, Expr
-from hybrid_lab.graph.decompose import composite_names
+from hybrid_lab.graph.decompose import composite_names, is_composite, lower
 from hybrid_lab.graph.graph import Graph, ancestors, reachable, read_directly
-from hybrid_lab.graph.lower import is_composite, lower
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ops.framework.contract import check_gradient_type
 from hybrid_lab.ops.framework.dtypes import is_floating

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from hybrid_lab.graph.dump import Stage
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
-from hybrid_lab.graph.stages import Stage
 from hybrid_lab.ops.framework.sizes import binding_of
 from hybrid_lab.ops.framework.types import Shape
 
@@ -69,7 +69,7 @@ class Specialized:
     stages : the passes that ran, with the graphs before and after each; empty unless `keep` was asked for
     heads : numbers of the outputs that `backward` differentiates; None: all
     absent : indices from `wrt` at which no gradient arrives; `backward` returns zeros for them
-    needs_numbers : why some leading sizes of the data are no symbols (see graph.specializations)
+    needs_numbers : why some leading sizes of the data are no symbols (see graph.specialize)
     guards : where sizes are symbolic: how many guards the passes relied on, see `Guards.count`
     cutter : where sizes of a recorded call are symbolic: what cuts the joint graph for the sizes of another call
     """

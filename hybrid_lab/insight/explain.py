@@ -18,7 +18,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.recompiles import Compilation
+from hybrid_lab.gluon.hybridized.program_cache import Compilation
 from hybrid_lab.gluon.hybridized.structure import describe
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.printer import format_type

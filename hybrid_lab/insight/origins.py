@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines import Executable
+from hybrid_lab.graph.dump import Stage
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.graph.stages import Stage
 from hybrid_lab.insight.calls import Compiled
 from hybrid_lab.insight.eager import Operation
 from hybrid_lab.insight.reference import Values, all_values, difference, graph_values, nearness, tolerance

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hybrid_lab.graph.dump import Stage
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.stages import Stage
 from hybrid_lab.insight.table import Column, Row, Table, code, folded, frame
 
 

@@ -17,7 +17,7 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.failure import Failure
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.program import Program as CompiledProgram
-from hybrid_lab.gluon.hybridized.recompiles import Compilation
+from hybrid_lab.gluon.hybridized.program_cache import Compilation
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.graph import Graph

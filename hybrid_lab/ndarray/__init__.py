@@ -9,7 +9,7 @@ import importlib
 from typing import Any
 
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
-from hybrid_lab.ndarray import composed, control_flow, creation, functions, indexing, ndarray, random, update_lists
+from hybrid_lab.ndarray import composed, creation, functions, indexing, ndarray, random
 from hybrid_lab.ndarray.composed import Custom, cast_storage, histogram, reset_arrays, split_v2
 from hybrid_lab.ndarray.context import Context, cpu, current_context, gpu, num_gpus
 from hybrid_lab.ndarray.creation import (
@@ -36,16 +36,18 @@ from hybrid_lab.ndarray.storage import STORAGE_TYPES as _STORAGE_TYPE_STR_TO_ID 
 from hybrid_lab.ndarray.storage import load, load_frombuffer, save
 from hybrid_lab.provided import Provided as _Provided
 
-contrib = OperatorNamespace("nd.contrib", "_contrib_", "contrib_")
-contrib.foreach, contrib.while_loop, contrib.cond = control_flow.foreach, control_flow.while_loop, control_flow.cond
+_LATER = {
+    **dict.fromkeys(("foreach", "while_loop", "cond"), f"{__name__}.control_flow"),
+    **dict.fromkeys(
+        ("multi_adamw_update", "multi_mp_adamw_update", "multi_lamb_update", "multi_mp_lamb_update"),
+        f"{__name__}.update_lists",
+    ),
+}
+contrib = OperatorNamespace("nd.contrib", "_contrib_", "contrib_", later=_LATER)
 contrib.boolean_mask = composed.boolean_mask
 contrib.getnnz = composed.getnnz
 contrib.SyncBatchNorm = composed.sync_batch_norm
 contrib.rand_zipfian = composed.rand_zipfian
-contrib.multi_adamw_update = update_lists.multi_adamw_update
-contrib.multi_mp_adamw_update = update_lists.multi_mp_adamw_update
-contrib.multi_lamb_update = update_lists.multi_lamb_update
-contrib.multi_mp_lamb_update = update_lists.multi_mp_lamb_update
 linalg = OperatorNamespace("nd.linalg", "_linalg_", "linalg_")
 image = OperatorNamespace("nd.image", "_image_", "image_")
 op = OperatorNamespace("nd.op", "")
@@ -94,7 +96,7 @@ __all__ = [
 ]
 own_names = tuple(__all__)
 """Names that this module defines itself; the other functions are made from the records."""
-__all__ += sorted({*functions.function_names()} - {*own_names})  # for `from hybrid_lab.ndarray import *`
+del __all__  # `__getattr__` completes it
 
 
 numpy_room: _Provided[[str, bool], Any] = _Provided("numpy_room")
@@ -104,6 +106,9 @@ numpy_room: _Provided[[str, bool], Any] = _Provided("numpy_room")
 def __getattr__(name: str) -> Any:
     if name in ("np", "npx"):
         return numpy_room(name, False)
+    if name == "__all__":  # for `from hybrid_lab.ndarray import *`; it loads all records
+        globals()[name] = names = [*own_names, *sorted({*functions.function_names()} - {*own_names})]
+        return names
     if name == "sparse":
         return importlib.import_module("hybrid_lab.ndarray.sparse")
     function = functions.find_function(name)

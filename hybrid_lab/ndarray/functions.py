@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
-import hybrid_lab.ops  # noqa: F401  (registers all records)
+import hybrid_lab.ops  # noqa: F401  (declares the modules of records)
 from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.ndarray import creation
 from hybrid_lab.ndarray.invoke import invoke
@@ -55,6 +57,7 @@ class OperatorNamespace:
 
     find : the function of an operator by its full name, or None
     unknown : the error for a name that is not here, from title, name and the known names
+    later : names of functions written in Python -> the modules that have them, imported when they are asked for
     """
 
     def __init__(
@@ -63,11 +66,16 @@ class OperatorNamespace:
         *prefixes: str,
         find: Callable[[str], Callable[..., Any] | None] = find_function,
         unknown: Callable[[str, str, Iterable[str]], AttributeError] = unknown_name,
+        later: Mapping[str, str] = MappingProxyType({}),
     ):
-        self._title, self._prefixes, self._find, self._unknown = title, prefixes, find, unknown
+        self._title, self._prefixes, self._find, self._unknown, self._later = title, prefixes, find, unknown, later
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__"):
+            if name in self._later:
+                function = getattr(importlib.import_module(self._later[name]), name)
+                setattr(self, name, function)
+                return function
             for prefix in self._prefixes:
                 function = self._find(prefix + name)
                 if function is not None:
@@ -76,7 +84,7 @@ class OperatorNamespace:
         raise self._unknown(self._title, name, () if name.startswith("_") else dir(self))
 
     def __dir__(self) -> list[str]:
-        names = set(super().__dir__())
+        names = {*super().__dir__(), *self._later}
         for name in registered_names():
             names.update(name[len(prefix) :] for prefix in self._prefixes if prefix and name.startswith(prefix))
         return sorted(names)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-import hybrid_lab.ops  # noqa: F401  (registers all records)
+import hybrid_lab.ops  # noqa: F401  (declares the modules of records)
 from hybrid_lab.diagnostics.unknown_names import unknown_method
 from hybrid_lab.ndarray import calls
 from hybrid_lab.ops.framework.operator import Operator, find, get, registered_names
@@ -121,7 +121,7 @@ class Overloads:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        record = find(name)
+        record = None if name.startswith("_") else find(name)
         if record is None or not _is_method(name, record):
             raise unknown_method("NDArray", name)
         setattr(Overloads, name, _Method(make_function(record, _invoke, name)))  # found there the next time

@@ -18,7 +18,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.graph.custom import Custom
-from hybrid_lab.graph.lower import is_composite
+from hybrid_lab.graph.decompose import is_composite
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.ops.framework.dtypes import dtype_of, name_of
 from hybrid_lab.ops.framework.lowering import emit_lowering

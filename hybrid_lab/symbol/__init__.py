@@ -6,7 +6,6 @@ from typing import Any
 
 from hybrid_lab.ops.framework.operator import registered_names
 from hybrid_lab.provided import Provided as _Provided
-from hybrid_lab.symbol import control_flow as _control_flow
 from hybrid_lab.symbol import surface as _surface
 from hybrid_lab.symbol.surface import (
     _internal,  # noqa: F401  (MXNet's name of the functions that begin with an underscore)
@@ -31,7 +30,6 @@ from hybrid_lab.symbol.surface import custom as Custom  # noqa: N812 - MXNet's n
 from hybrid_lab.symbol.symbol import Group, Symbol, var
 
 Variable = var
-contrib.foreach, contrib.while_loop, contrib.cond = _control_flow.foreach, _control_flow.while_loop, _control_flow.cond
 
 __all__ = [
     "Custom",

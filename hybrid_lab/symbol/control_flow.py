@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from hybrid_lab import name as names
+from hybrid_lab import scopes
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.graph.body import Body
 from hybrid_lab.graph.composed import ControlFlow
@@ -20,9 +19,6 @@ from hybrid_lab.ndarray.nested import flatten, regroup
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, _operand, compose, free_draw, make_symbol
-
-#: The role of a body's own inputs: such a variable means nothing outside of its body.
-INSIDE = "inside"
 
 
 def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "foreach") -> tuple[Any, Any]:
@@ -105,7 +101,7 @@ class _Sketch:
     """
 
     def __init__(self, name: str):
-        self.name = names.current().get(None, name)
+        self.name = scopes.current().get(None, name)
         self.trace = tracing.current()
         self.first = input_node("").node.serial
         self.own: list[Value] = []
@@ -116,7 +112,7 @@ class _Sketch:
         """The variables that the bodies see for these Symbols: of the same types, or of the types of their entries."""
         symbols = []
         for index, item in enumerate(items):
-            value = input_node(f"{self.name}_{kind}{index}", INSIDE)
+            value = input_node(f"{self.name}_{kind}{index}", tracing.INSIDE)
             self.own.append(value)
             known = self.trace.types.get(_value(item)) if self.trace is not None else None
             if known is not None and self.trace is not None:
@@ -170,9 +166,9 @@ class _Sketch:
 
     def _is_outside(self, node: Node) -> bool:
         """Whether a body that reads the node captures it: earlier nodes, parameters and embedded arrays."""
-        if isinstance(node.op, Input) and node.op.role == INSIDE and node.serial > self.first:
+        if isinstance(node.op, Input) and node.op.role == tracing.INSIDE and node.serial > self.first:
             if node.outputs[0] not in self.own:
-                raise leaked(node)
+                raise tracing.leaked(node)
             return False
         return node.serial < self.first or isinstance(node.op, (Input, Constant))
 
@@ -199,7 +195,7 @@ class _Sketch:
         node = Node(
             op,
             [*(_operand(op, at, "data", item, self.name) for at, item in enumerate(inputs)), *captures],
-            name=names.current().get(None, op.name),
+            name=scopes.current().get(None, op.name),
             scope=trace.scope if trace else "",
             location=capture(),
             draw=trace.next_draw() if trace else free_draw(),
@@ -223,7 +219,7 @@ def _value(item: object) -> Value:
 def _variable(value: Value, taken: set[str]) -> Value:
     """The variable that stands for a value inside a body, under a name of its own."""
     source = value.node.op
-    if not isinstance(source, Input) or source.role == INSIDE:
+    if not isinstance(source, Input) or source.role == tracing.INSIDE:
         name = value.node.name if len(value.node.outputs) == 1 else f"{value.node.name}_output{value.index}"
         return input_node(_fresh(name or "value", taken), "data", shape=value.shape, dtype=value.dtype)
     name = _fresh(value.node.name, taken)
@@ -237,22 +233,3 @@ def _fresh(name: str, taken: set[str]) -> str:
         free = f"{name}_{count}"
     taken.add(free)
     return free
-
-
-def refuse_leaks(graph: Graph) -> None:
-    """Raise HybridizeError HL173 where a finished graph reads what exists inside a body only."""
-    for node in graph.nodes:
-        if isinstance(node.op, Input) and node.op.role == INSIDE:
-            raise leaked(node)
-
-
-def leaked(node: Node) -> Exception:
-    """The error for a tensor that was carried out of its body through a variable of Python."""
-    return hybridize_error(
-        "HL173",
-        None,
-        tensor=node.name,
-        message="A tensor of another body is used here.",
-        reason="A value that a body of foreach, while_loop or cond computes exists only inside that body.",
-        rewrite="return it as an output or as a state of the body",
-    )

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.graph.custom import Custom
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Input, Node, Value
@@ -235,6 +234,8 @@ def _states(nodes: Sequence[Node]) -> list[Value]:
 
 def _output_name(value: Value) -> str:
     op = value.node.op
+    from hybrid_lab.graph.custom import Custom
+
     if isinstance(op, Custom):
         return op.code.outputs[value.index]
     from hybrid_lab.formats.mxnet.operator_names import output_name

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def find_function(name: str) -> Callable[..., Any] | None:
     return None if record is None else symbol_function(record, name)
 
 
-def _namespace(title: str, *prefixes: str) -> OperatorNamespace:
+def _namespace(title: str, *prefixes: str, later: Mapping[str, str] = MappingProxyType({})) -> OperatorNamespace:
     """A namespace whose functions name nodes as users write them: `sym.contrib.box_nms` makes box_nms0. The functions
     of random are written in Python in MXNet, and call operators such as _random_uniform.
     """
@@ -60,11 +61,12 @@ def _namespace(title: str, *prefixes: str) -> OperatorNamespace:
         hint = f"_{name.lstrip('_')}" if title == "sym.random" else name[len(prefix) :]
         return None if record is None else symbol_function(record, name, hint.lower())
 
-    return OperatorNamespace(title, *prefixes, find=find_in_namespace, unknown=unknown)
+    return OperatorNamespace(title, *prefixes, find=find_in_namespace, unknown=unknown, later=later)
 
 
 random = _namespace("sym.random", "random_", "_random_", "_sample_", "_")
-contrib = _namespace("sym.contrib", "_contrib_", "contrib_", "")
+_LATER = dict.fromkeys(("foreach", "while_loop", "cond"), "hybrid_lab.symbol.control_flow")
+contrib = _namespace("sym.contrib", "_contrib_", "contrib_", "", later=_LATER)
 linalg = _namespace("sym.linalg", "linalg_", "_linalg_")
 image = _namespace("sym.image", "_image_", "image_")
 op = _namespace("sym.op", "")

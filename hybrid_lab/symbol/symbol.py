@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hybrid_lab import name as names
-from hybrid_lab.attribute import SHORT_NAMES, AttrScope, scoped, shown
+from hybrid_lab import scopes
 from hybrid_lab.diagnostics.errors import AttributeSpecError, UnknownNameError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.unknown_names import unknown_method
@@ -24,6 +23,7 @@ from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of, name_of
 from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.ops.framework.surface import MISSING, make_function, missing_input, no_arrays, no_input
 from hybrid_lab.provided import Provided
+from hybrid_lab.scopes import SHORT_NAMES, AttrScope, scoped, shown
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.composition import composed
 from hybrid_lab.symbol.indexing import index_operators
@@ -394,7 +394,7 @@ def Group(symbols: Sequence[Symbol]) -> Symbol:  # noqa: N802 - MXNet's name
 def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str | None = None) -> Symbol:
     """A new node on Symbols and immediates; inputs left out become variables `<name>_<input>`."""
     trace = tracing.current()
-    node_name = names.current().get(name, hint or op.name.lower())
+    node_name = scopes.current().get(name, hint or op.name.lower())
     drawing = op.random or op.subgraphs
     if trace is not None:
         op = trace.operator(op)
@@ -511,7 +511,7 @@ def constant(array: np.ndarray, name: str | None = None) -> Symbol:
     values = np.array(array, copy=True)
     values.flags.writeable = False
     value = constant_node(
-        values, name=names.current().get(name, "constant"), scope=trace.scope if trace else "", location=capture()
+        values, name=scopes.current().get(name, "constant"), scope=trace.scope if trace else "", location=capture()
     )
     return make_symbol(value.node)
 

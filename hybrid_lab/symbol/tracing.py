@@ -8,18 +8,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab import name as names
+from hybrid_lab import scopes
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location, capture, user_frame
-from hybrid_lab.diagnostics.source_facts import source_facts
-from hybrid_lab.graph.node import Node, Value, next_serial
+from hybrid_lab.graph.node import Input, Node, Value, next_serial
 from hybrid_lab.graph.scope import Scope
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.framework.operator import Operator, get
 
 if TYPE_CHECKING:
+    from hybrid_lab.graph.graph import Graph
     from hybrid_lab.symbol.symbol import Symbol
+
+#: The role of the inputs of a loop's body: such a variable means nothing outside of its body.
+INSIDE = "inside"
 
 
 class Trace:
@@ -177,7 +180,7 @@ class Trace:
         blocked = Node(
             get("BlockGrad").bind(),
             [value],
-            name=names.current().get(None, "blockgrad"),
+            name=scopes.current().get(None, "blockgrad"),
             scope=self.scope,
             location=capture(),
         ).outputs[0]
@@ -289,6 +292,8 @@ def refuse(code: str, tensor: Symbol | str | None = None, value: object = None, 
     name = tensor if tensor is None or isinstance(tensor, str) else tensor.name or "a group"
     if frame is not None:
         wanted = tensor if value is None else value
+        from hybrid_lab.diagnostics.source_facts import source_facts
+
         in_source = source_facts(code, frame, lambda other: _same(other, wanted), _holds_symbols)
         if in_source is not None:
             code, name, facts = in_source.code, in_source.tensor or name, {**facts, **in_source.facts}
@@ -326,3 +331,22 @@ def _holds_symbols(value: object) -> bool:
     if isinstance(value, dict):
         value = tuple(value.values())
     return _is_symbol(value) or (isinstance(value, list | tuple) and any(map(_is_symbol, value)))
+
+
+def refuse_leaks(graph: Graph) -> None:
+    """Raise HybridizeError HL173 where a finished graph reads what exists inside a body only."""
+    for node in graph.nodes:
+        if isinstance(node.op, Input) and node.op.role == INSIDE:
+            raise leaked(node)
+
+
+def leaked(node: Node) -> Exception:
+    """The error for a tensor that was carried out of its body through a variable of Python."""
+    return hybridize_error(
+        "HL173",
+        None,
+        tensor=node.name,
+        message="A tensor of another body is used here.",
+        reason="A value that a body of foreach, while_loop or cond computes exists only inside that body.",
+        rewrite="return it as an output or as a state of the body",
+    )

@@ -12,7 +12,7 @@ from hybrid_lab.engines.triton.plan import plans
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run.steps import KernelOperator
 from hybrid_lab.gluon import nn
-from hybrid_lab.graph.specializations import specialize_call
+from hybrid_lab.graph.specialize import specialize_call
 from tests.graph.test_specializations import call_of
 from tests.triton_device import use_triton
 

@@ -24,8 +24,7 @@ from hybrid_lab.engines.triton.write.reuse import Writing, choice, shown, writin
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.specializations import specialize_call
-from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.graph.specialize import specialize, specialize_call
 from hybrid_lab.ops.framework.sizes import Binding, BoundSize, Guards
 from tests.engines import test_random_graphs
 from tests.engines.random_graphs import random_case

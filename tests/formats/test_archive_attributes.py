@@ -14,8 +14,8 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, lr_scheduler, metric, nd
 from hybrid_lab.diagnostics import ArchiveError, LoadMismatchError
 from hybrid_lab.formats.archive import attributes
-from hybrid_lab.formats.archive.open import _load_library
 from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.registering import load_layers
 
 Sizes = namedtuple("Sizes", "height width")
 
@@ -169,7 +169,7 @@ def test_library_layers_and_containers(x, tmp_path):
 
 def test_what_this_package_keeps_on_blocks_is_no_attribute():
     """Every registered layer and every network of the zoo: the attributes that they set themselves are not written."""
-    _load_library()
+    load_layers()
     found = set()
 
     def collect(block):

@@ -10,10 +10,10 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.contrib.io import DataLoaderIter
-from hybrid_lab.formats.archive.open import _load_library
 from hybrid_lab.gluon import nn, rnn
+from hybrid_lab.gluon.registering import load_layers
 
-_load_library()
+load_layers()
 LAYERS = [
     cls
     for cls in nn.registry.classes().values()

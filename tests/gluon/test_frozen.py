@@ -15,7 +15,7 @@ import pytest
 from hybrid_lab import autograd, gluon, nd, sym
 from hybrid_lab.diagnostics import HybridizeError, HybridLabError
 from hybrid_lab.gluon.hybridized import frozen
-from hybrid_lab.gluon.hybridized.signs import any_sign
+from hybrid_lab.gluon.hybridized.frozen import any_sign
 
 
 class Noisy(gluon.HybridBlock):

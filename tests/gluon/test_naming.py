@@ -4,7 +4,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon
-from hybrid_lab import name as names
+from hybrid_lab import scopes as names
 from hybrid_lab.gluon import nn
 
 

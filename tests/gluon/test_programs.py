@@ -11,7 +11,7 @@ from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.diagnostics import AutogradError
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.hybridized import program_cache
-from hybrid_lab.gluon.hybridized.recompiles import MANY
+from hybrid_lab.gluon.hybridized.program_cache import MANY
 from hybrid_lab.logger import logger
 
 

@@ -9,10 +9,9 @@ from hybrid_lab import nd
 from hybrid_lab.gluon import HybridBlock, nn
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.bind_mode import bind_mode
-from hybrid_lab.graph.decompose import decompose
+from hybrid_lab.graph.decompose import decompose, lower_random
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.graph.infer import infer
-from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.split import split
 

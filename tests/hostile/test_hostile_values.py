@@ -429,7 +429,7 @@ def arguments_of(cls):
 
 
 def test_layers_are_made_or_refused_at_once_whatever_a_file_gives_them():
-    opening._load_library()
+    opening.load_layers()
     layers = {name: cls for name, cls in registry.classes().items() if cls.__module__.startswith("hybrid_lab.")}
     assert len(layers) > 80
     tried = 0

@@ -7,7 +7,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
-from hybrid_lab import name as names
+from hybrid_lab import scopes as names
 from hybrid_lab.gluon.naming import NameScope
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.states import hybrid_blocks

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab.diagnostics.errors import EngineError, HybridLabError, Unmappable
-from hybrid_lab.graph.lower import is_composite
+from hybrid_lab.graph.decompose import is_composite
 from hybrid_lab.onnx import opsets
 from hybrid_lab.ops.framework.onnx_emit import OPSET
 from hybrid_lab.ops.framework.run import run_kernel

@@ -23,6 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "adding-an-operator.md"
 @pytest.fixture
 def declared(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[type[Operator]]]:
     """The records of the page, which are gone after the test."""
+    operator.load_all()
     monkeypatch.setattr(operator, "_REGISTRY", dict(operator._REGISTRY))
     monkeypatch.setattr(operator, "_RECORDS", list(operator._RECORDS))
     known = len(operator._RECORDS)

@@ -25,6 +25,7 @@ from tests.graph.building import graph_of
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Records that a test declares are gone after it."""
+    operator.load_all()
     monkeypatch.setattr(operator, "_REGISTRY", dict(operator._REGISTRY))
     monkeypatch.setattr(operator, "_RECORDS", list(operator._RECORDS))
     yield

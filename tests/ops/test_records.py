@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from itertools import product
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from hybrid_lab import ops
 from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
+from hybrid_lab.ops.framework import operator
 from hybrid_lab.ops.framework.namespace import F
 from hybrid_lab.ops.framework.pointwise import Binary
 from hybrid_lab.ops.framework.run import infer, run_gradient, run_kernel
@@ -316,3 +319,11 @@ def test_no_output_is_larger_than_its_bound():
             bounded.add(case.record.name)
             assert largest(case.outputs(inputs)[0]) <= bound * (1 + 1e-3), case.id
     assert len(bounded) >= 25, "the rules of the records are not asked"
+
+
+def test_every_module_of_records_is_declared():
+    """The names of a module that is not would be unknown until something imports it."""
+    for module in pkgutil.walk_packages(ops.__path__, f"{ops.__name__}."):
+        importlib.import_module(module.name)
+    found = {record.__module__ for record in ops.records()}
+    assert {name for name in found if name.startswith(f"{ops.__name__}.")} <= operator._modules.keys()

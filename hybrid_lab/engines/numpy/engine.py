@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hybrid_lab.engines.planned.engine import PlannedEngine
+from hybrid_lab.engines.planned.build import PlannedEngine
 from hybrid_lab.engines.report import Report
-from hybrid_lab.graph import body
+from hybrid_lab.graph.body import Run
 from hybrid_lab.graph.graph import Graph
 
 
@@ -22,4 +22,7 @@ class NumPyEngine(PlannedEngine):
 
 ENGINE = NumPyEngine()
 
-body.compile_graph = lambda graph: ENGINE.compile(graph).run
+
+def compile_body(graph: Graph) -> Run:
+    """Compile an inferred graph whose mode is bound: the body of a loop."""
+    return ENGINE.compile(graph).run

@@ -14,11 +14,11 @@ from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.onnxruntime.loading import TooLong, native_errors
 from hybrid_lab.engines.onnxruntime.model import build_model, refusal, refusal_of_form
 from hybrid_lab.engines.onnxruntime.session import BoundSession, trim
-from hybrid_lab.engines.planned.engine import PlannedEngine
+from hybrid_lab.engines.planned.build import PlannedEngine
 from hybrid_lab.engines.regions import RegionOperator, contracted, refuse
 from hybrid_lab.engines.report import Report
+from hybrid_lab.graph.decompose import lower_random
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region, partition
 from hybrid_lab.graph.simplify import simplify

@@ -1,6 +1,5 @@
 """Planned programs, on which all engines build: an arena, and one generated Python function per graph."""
 
-from hybrid_lab.engines.planned.build import PlannedExecutable, build
-from hybrid_lab.engines.planned.engine import PlannedEngine
+from hybrid_lab.engines.planned.build import PlannedEngine, PlannedExecutable, build
 
 __all__ = ["PlannedEngine", "PlannedExecutable", "build"]

@@ -11,15 +11,15 @@ import numpy as np
 
 from hybrid_lab.engines.engine import Ready, Training
 from hybrid_lab.engines.libraries import import_library, is_begun, use
-from hybrid_lab.engines.planned.engine import PlannedEngine
+from hybrid_lab.engines.planned.build import PlannedEngine
 from hybrid_lab.engines.regions import RegionOperator, contracted, refuse
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.engines.torch_kernels.program import TorchProgram
 from hybrid_lab.engines.torch_kernels.rules import refusal, rule_of
 from hybrid_lab.engines.torch_kernels.workspace import WorkspaceTraining, rewritten
+from hybrid_lab.graph.decompose import lower_random
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.partition import Region, partition
 from hybrid_lab.graph.simplify import simplify

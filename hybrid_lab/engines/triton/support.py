@@ -20,9 +20,8 @@ from hybrid_lab.engines.triton.write.kinds import (
 )
 from hybrid_lab.engines.triton.write.words import TYPES
 from hybrid_lab.engines.triton.write.write import write_kernels
-from hybrid_lab.graph.decompose import decompose
+from hybrid_lab.graph.decompose import decompose, lower_random
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.simplify import simplify

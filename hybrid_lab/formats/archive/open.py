@@ -16,6 +16,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import registry
 from hybrid_lab.gluon.parameter import Constant, Parameter
+from hybrid_lab.gluon.registering import load_layers
 from hybrid_lab.gluon.saved import note_file
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.insight.states import class_name
@@ -254,7 +255,7 @@ class _Builder:
 
     def _make(self, record: BlockRecord) -> Block:
         if record.layer is not None and record.layer not in registry.classes():
-            _load_library()
+            load_layers()
         known = self.classes.get(record.class_)
         if known is not None or (record.layer is not None and record.layer in registry.classes()):
             try:
@@ -389,14 +390,6 @@ class _Builder:
         access.own_parameters(block)[name] = parameter
         if own is not None or (name.isidentifier() and not hasattr(type(block), name)):
             object.__setattr__(block, name, parameter)
-
-
-def _load_library() -> None:
-    """Register all layers of the package, whose modules otherwise load when they are used."""
-    from hybrid_lab.gluon import loss, rnn  # noqa: F401
-    from hybrid_lab.gluon.contrib import cnn as contrib_cnn  # noqa: F401
-    from hybrid_lab.gluon.contrib import nn as contrib_nn  # noqa: F401
-    from hybrid_lab.gluon.contrib import rnn as contrib_rnn  # noqa: F401
 
 
 def _check_function(config: dict[str, object]) -> None:

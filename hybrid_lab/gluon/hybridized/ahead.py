@@ -14,8 +14,7 @@ from hybrid_lab.engines.triton.plan.training import with_less_saved
 from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.specializations import specialize_call
-from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.graph.specialize import specialize, specialize_call
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.context import resolve

@@ -34,9 +34,8 @@ from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace
 from hybrid_lab.gluon.hybridized.own_call import Part
 from hybrid_lab.gluon.hybridized.passed import same_objects
 from hybrid_lab.gluon.hybridized.program import Program
-from hybrid_lab.gluon.hybridized.program_cache import ProgramCache
+from hybrid_lab.gluon.hybridized.program_cache import Call, Compilation, ProgramCache, Signature
 from hybrid_lab.gluon.hybridized.read_values import ClassSource, changed_values, class_source, is_plain, own_values
-from hybrid_lab.gluon.hybridized.recompiles import Call, Compilation, Signature
 from hybrid_lab.gluon.hybridized.structure import (
     LEAF,
     NUMPY_LEAF,
@@ -626,7 +625,8 @@ class GraphCache:
 
     def _tell_of_hooks(self, block: Any) -> None:
         """Warn once of hooks of a Block whose calls are part of this one's graphs."""
-        if block._graphs.variants and ("hooks", block.name) not in self._warned and has_hooks(block):
+        hooks = block._forward_pre_hooks or block._forward_hooks
+        if hooks and block._graphs.variants and ("hooks", block.name) not in self._warned and has_hooks(block):
             self._warned.add(("hooks", block.name))
             warn_of_hooks(block, self.block)
 

@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab import name as names
+from hybrid_lab import scopes
 from hybrid_lab.diagnostics.errors import HybridLabError, NestingError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.diagnostics.words import dimensions
 from hybrid_lab.gluon.hybridized.known_calls import KnownCall, Types
 from hybrid_lab.gluon.hybridized.own_call import NONE, Part
-from hybrid_lab.gluon.hybridized.partial import last_values
 from hybrid_lab.gluon.hybridized.passed import containers, contents, same_objects
 from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, is_named, outline, unflatten
 from hybrid_lab.graph.graph import Graph, extract, reachable
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.symbol import tracing
-from hybrid_lab.symbol.control_flow import refuse_leaks
 from hybrid_lab.symbol.symbol import Symbol
 
 if TYPE_CHECKING:
@@ -170,7 +168,7 @@ def trace_block(
     for value, (shape, dtype) in zip(inputs, types, strict=True):
         if shape is not None:
             trace.types[value] = (tuple(shape), dtype)
-    managers = names.managers()
+    managers = scopes.managers()
     depth = len(managers)
     try:
         with tracing.tracing(trace):
@@ -190,6 +188,8 @@ def trace_block(
         if salvage:
             _keep_nested(trace, training, recording)
         if isinstance(error, HybridizeError) and error.partial is None:
+            from hybrid_lab.gluon.hybridized.partial import last_values
+
             values = last_values(error.__traceback__)
             read = [node.outputs[0] for node in reachable(values) if node.outputs[0] in trace.owners]
             graph = Graph([*inputs, *read], values, draws=trace.draws, name=block.name)
@@ -200,7 +200,7 @@ def trace_block(
     values = [trace.outside_pause(symbol.outputs[0]) for symbol in outputs]
     variables = [symbol.outputs[0] for symbol in trace.parameters.values()]
     graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)
-    refuse_leaks(graph)
+    tracing.refuse_leaks(graph)
     observation = _observation(trace.observed, types, training, recording)
     known = known_types(types)
     if keep:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hybrid_lab import engines
-from hybrid_lab.engines.policy import engine_for
 from hybrid_lab.gluon.hybridized.compiled_entry import CompiledEntry
 from hybrid_lab.gluon.hybridized.head_sets import Heads, HeadSets
 from hybrid_lab.gluon.hybridized.higher_order import one_step
@@ -21,8 +20,7 @@ from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.graph.differentiate import leading_to, led_to
 from hybrid_lab.graph.graph import values_read
-from hybrid_lab.graph.specializations import specialize_call
-from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.graph.specialize import specialize, specialize_call
 from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray import invoke as invoking
@@ -36,6 +34,7 @@ from hybrid_lab.ops.framework.types import Shape
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Engine, Executable, ForwardState, Training
     from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+    from hybrid_lab.graph.graph import Graph
 
 MAX_PACKED = 4
 """How many programs of one Block may have packed parameters; the one packed first gives its copies up."""
@@ -48,6 +47,13 @@ _wrap = NDArray.wrap
 _link = tape.link
 _version, _buffer_version = attrgetter("version"), attrgetter("buffer.version")
 _NO_DRAWS = (0, 0)
+
+
+def _chosen_engine(graphs: Sequence[Graph], strict: bool) -> tuple[Engine, str]:
+    """The engine that the policy chooses, and why. The policy loads the engines that it chooses among."""
+    from hybrid_lab.engines.policy import engine_for
+
+    return engine_for(graphs, strict)
 
 
 class Program:
@@ -127,7 +133,7 @@ class Program:
     def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
         split = special.split
         graphs = [special.forward] if split is None else [split.forward, split.backward]
-        engine, choice = (self.asked, "") if self.asked else engine_for(graphs, bool(flags.get("strict")))
+        engine, choice = (self.asked, "") if self.asked else _chosen_engine(graphs, bool(flags.get("strict")))
         options = {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
         if flags.get("strict"):
             options["strict"] = True

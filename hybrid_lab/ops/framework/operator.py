@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 import sys
@@ -23,8 +24,13 @@ from hybrid_lab.ops.framework.sample import Sample
 from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import PartialShape, PartialShapes, PartialSizes, Shape
 
+_PACKAGE = f"{__name__.partition('.')[0]}."
 _REGISTRY: dict[str, type[Operator]] = {}
 _RECORDS: list[type[Operator]] = []
+_modules: dict[str, int] = {}
+"""The modules of records -> their place in the order of `records()`; see `declare_modules`."""
+_unloaded: list[str] = []
+"""Those of them that may not be imported yet."""
 
 
 class Operator:
@@ -126,6 +132,8 @@ class Operator:
         cls.aliases = tuple(aliases)
         if name is None:
             return  # an abstract base of a family
+        if not cls.__module__.startswith(_PACKAGE):
+            load_all()  # so that a name which is taken is an error here
         cls.name = name
         cls.family = cls.__module__.rsplit(".", 1)[-1]
         declared = dict(_read_fields(cls))
@@ -465,11 +473,28 @@ def unknown_attribute(cls: type[Operator], key: str) -> str:
     return f"{cls.name}: unknown attribute {key}{hint}"
 
 
+def declare_modules(names: Sequence[str]) -> None:
+    """Name all modules of records, in the order of `records()`. They are imported when a name is asked for that none
+    of the imported records has, or all of them are.
+    """
+    _modules.update((name, place) for place, name in enumerate(names))
+    _unloaded[:] = names
+
+
+def load_all() -> None:
+    """Import all modules of records."""
+    for name in tuple(_unloaded):
+        importlib.import_module(name)
+    _unloaded.clear()
+
+
 def get(name: str) -> type[Operator]:
     """The record of an operator by its name or alias. Raises HybridLabError with the nearest names."""
     try:
         return _REGISTRY[name]
     except KeyError:
+        if (record := find(name)) is not None:
+            return record
         import difflib
 
         near = difflib.get_close_matches(name, _REGISTRY, n=3)
@@ -485,14 +510,20 @@ def forward_shape(name: str, *shapes: Shape, **attributes: Any) -> Shape:
 
 def find(name: str) -> type[Operator] | None:
     """The record, or None."""
-    return _REGISTRY.get(name)
+    record = _REGISTRY.get(name)
+    if record is None and _unloaded and not name.startswith("__"):
+        load_all()
+        record = _REGISTRY.get(name)
+    return record
 
 
 def records() -> list[type[Operator]]:
     """All records, each once, in the order of declaration."""
-    return list(_RECORDS)
+    load_all()
+    return sorted(_RECORDS, key=lambda record: _modules.get(record.__module__, len(_modules)))
 
 
 def registered_names() -> dict[str, type[Operator]]:
     """Every name and alias with its record."""
+    load_all()
     return dict(_REGISTRY)

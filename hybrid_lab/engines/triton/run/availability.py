@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -146,6 +145,8 @@ _DISTRIBUTIONS = (
 
 def triton_distributions() -> dict[str, str]:
     """Those of them that are installed, with their versions. More than one is a mistake: they overwrite one another."""
+    import importlib.metadata  # loads a dozen modules, where most machines have no GPU
+
     versions = {}
     for name in _DISTRIBUTIONS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
