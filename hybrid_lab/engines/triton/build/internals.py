@@ -7,12 +7,14 @@ import functools
 import linecache
 import math
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import subprocess
 
 
 @functools.lru_cache
@@ -243,6 +245,8 @@ def version() -> str:
 @functools.cache
 def target_here() -> tuple[str, Any, int]:
     """(backend, architecture, threads per warp) of this machine's first GPU."""
+    import subprocess
+
     from triton.runtime.driver import driver
 
     try:
@@ -268,6 +272,8 @@ def _not_built(error: subprocess.CalledProcessError) -> Exception:
 
 def handles(compiled: Any) -> tuple[Any, Any, Any]:
     """What a launch of Triton's CompiledKernel takes: its launcher, the function on the device and its metadata."""
+    import subprocess
+
     try:
         run = compiled.run  # loads the binary
     except subprocess.CalledProcessError as error:
