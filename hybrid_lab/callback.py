@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab.distributed.worker_group import joined_workers
 from hybrid_lab.model import BatchEndParam, save_checkpoint
 
 if TYPE_CHECKING:
@@ -29,22 +30,26 @@ __all__ = [
 def module_checkpoint(
     mod: Any, prefix: str, period: int = 1, save_optimizer_states: bool = False
 ) -> Callable[..., None]:
-    """After each `period` epochs, `mod.save_checkpoint(prefix, epoch, save_optimizer_states)`."""
+    """After each `period` epochs, `mod.save_checkpoint(prefix, epoch, save_optimizer_states)`; of workers that train
+    together, on rank 0 alone. It waits for no other worker, so that rank 0 alone may have the callback.
+    """
     period = max(1, int(period))
 
     def save(epoch: int, sym: object = None, arg: object = None, aux: object = None) -> None:
-        if (epoch + 1) % period == 0:
+        if (epoch + 1) % period == 0 and joined_workers()[0] == 0:
             mod.save_checkpoint(prefix, epoch + 1, save_optimizer_states)
 
     return save
 
 
 def do_checkpoint(prefix: str, period: int = 1) -> Callable[..., None]:
-    """After each `period` epochs, write the checkpoint `prefix-EPOCH.params` with `prefix-symbol.json`."""
+    """After each `period` epochs, write the checkpoint `prefix-EPOCH.params` with `prefix-symbol.json`; of workers that
+    train together, on rank 0 alone, as `module_checkpoint`.
+    """
     period = max(1, int(period))
 
     def save(epoch: int, sym: Symbol, arg: Mapping[str, NDArray], aux: Mapping[str, NDArray]) -> None:
-        if (epoch + 1) % period == 0:
+        if (epoch + 1) % period == 0 and joined_workers()[0] == 0:
             save_checkpoint(prefix, epoch + 1, sym, arg, aux)
 
     return save

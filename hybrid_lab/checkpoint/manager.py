@@ -18,6 +18,7 @@ from hybrid_lab import temporary
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError, SettingError
 from hybrid_lab.diagnostics.file_errors import reading, writing
 from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.distributed.first import on_first
 from hybrid_lab.formats.archive import layout
 from hybrid_lab.formats.archive.archive import Archive, read_values
 from hybrid_lab.formats.archive.container import Container
@@ -173,7 +174,7 @@ class Manager:
             parts = {name: part for name, part in own.items() if name != "gradients"}
             everybody = workers.gathered(joined, {**parts, "values": workers.own_values(joined, self._net)})
             own["gradients"] = workers.summed(joined, own["gradients"])
-            return workers.on_first(joined, lambda: self._write(step, metric, aux, own, {"workers": everybody}))
+            return on_first(lambda: self._write(step, metric, aux, own, {"workers": everybody}))
 
     def _own_parts(self) -> dict[str, Any]:
         """What differs from worker to worker."""
@@ -273,7 +274,7 @@ class Manager:
             point = self._restore_newest(step)
             return None if point is None else os.path.basename(point.path)
 
-        name = workers.on_first(joined, choose)
+        name = on_first(choose)
         if name is not None and point is None:
             point = self._continue_from(os.path.join(self.folder, name))
         return point

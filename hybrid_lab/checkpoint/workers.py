@@ -5,13 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics import HybridLabError
-from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.distributed import Group, group
 from hybrid_lab.formats.archive.values import decode, encode
 from hybrid_lab.gluon import Block, access
@@ -19,8 +17,6 @@ from hybrid_lab.gluon.data import DataLoader
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import set_all_states, state
-
-Result = TypeVar("Result", bound=str | None)
 
 
 def workers() -> Group | None:
@@ -41,24 +37,6 @@ def gathered(joined: Group, part: Mapping[str, object]) -> list[dict[str, Any]]:
     data = encode(dict(part), tensors, "workers")
     everybody = joined.gather([data, {name: _text(array) for name, array in tensors.items()}])
     return [decode(data, {name: _array(text) for name, text in arrays.items()}) for data, arrays in everybody]
-
-
-def on_first(joined: Group, action: Callable[[], Result]) -> Result:
-    """Run an action on rank 0 alone, while the others wait; all of them get its result, or an error if it raises."""
-    result: Any = None
-    failure: Exception | None = None
-    if joined.rank == 0:
-        try:
-            result = action()
-        except Exception as error:
-            failure = error
-    told = joined.gather([result, "" if failure is None else f"{type(failure).__name__}: {first_line(failure)}"])
-    if failure is not None:
-        raise failure
-    result, why = told[0]
-    if why:
-        raise HybridLabError(f"rank 0 could not do it for all workers: {why}")
-    return result
 
 
 def summed(joined: Group, gradients: Mapping[str, list[NDArray]]) -> dict[str, list[NDArray]]:

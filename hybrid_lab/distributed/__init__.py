@@ -9,6 +9,7 @@ from hybrid_lab.provided import Provided
 
 from .agreement import check
 from .errors import WorkerLostError, WorkersDifferError, WorkersError, WorkerTimeoutError
+from .first import on_first
 from .totals import mean
 from .worker_group import Group, group, start
 
@@ -22,6 +23,7 @@ __all__ = [
     "group",
     "join",
     "mean",
+    "on_first",
     "start",
 ]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.file_errors import write_error
 from hybrid_lab.diagnostics.words import count, first_line
+from hybrid_lab.distributed.worker_group import joined_workers
 from hybrid_lab.formats.archive import layout, ledger, why_no_archive
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -88,6 +89,8 @@ class Autosave:
     def _save(self, net: Block) -> None:
         """Save, and keep what went wrong for the panel: a training never ends because of its autosave."""
         start, self._steps = time.perf_counter(), 0
+        if joined_workers()[0]:
+            return  # rank 0 saves the model of all workers
         try:
             reason = why_no_archive(self.path) if os.path.lexists(self.path) else None
             if reason is not None:
@@ -120,9 +123,10 @@ def autosave(
         its last five versions are kept in `.hybrid_lab_history` beside it
     trainer : also save its states and the random state, to resume exactly with `mx.load_cached_graphs(..., trainer=)`
 
-    A save happens in the thread that trains, right after the step, and writes nothing into the cell's output. One that
-    fails does not stop the training; the panel and the returned object say why. Raises HybridLabError for a bad
-    argument, or a path where something else than an archive is, FileError where its folder is missing.
+    A save happens in the training thread, right after the step, and writes nothing into the cell's output. Of workers
+    that train together, rank 0 saves. One that fails does not stop the training; the panel and the returned object say
+    why. Raises HybridLabError for a bad argument, or a path where something else than an archive is, FileError where
+    its folder is missing.
     """
     if not isinstance(net, Block):
         raise HybridLabError(f"autosave needs a Block, not {type(net).__name__}")

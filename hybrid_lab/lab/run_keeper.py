@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.words import count, visible
+from hybrid_lab.distributed.worker_group import joined_workers
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.saved import save_listeners
 from hybrid_lab.insight.states import class_name
@@ -97,6 +98,8 @@ class RunKeeper:
             alive.discard(self.kept.key)
         if not run.series or not (ended or time.monotonic() >= self._due):
             return
+        if joined_workers()[0]:
+            return  # rank 0 keeps the run of all workers
         self._due = time.monotonic() + EVERY
         try:
             self._look(run)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.switches import check_switches
+from hybrid_lab.distributed.first import on_first
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.metric import EvalMetric
 
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
-    """Saves parameters and Trainer every `epoch_period` epochs and `batch_period` batches; None: never.
+    """Saves parameters and Trainer every `epoch_period` epochs and `batch_period` batches; None: never. Of workers that
+    train together, rank 0 saves, and the others wait for it.
 
     model_dir : the folder of the files, made where it is missing; model_prefix : how their names begin
     monitor : the metric that decides what is best, with save_best; mode : as in EarlyStoppingHandler
@@ -79,7 +82,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
 
     def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
         if self.current_batch == 0:
-            self._save_symbol(estimator)
+            on_first(lambda: self._save_symbol(estimator))
         if self.batch_period and (self.current_batch + 1) % self.batch_period == 0:
             self._save_checkpoint(estimator)
         self.current_batch += 1
@@ -107,12 +110,10 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
             epoch += self.trained_epoch + 1
             batch += self.trained_batch + (0 if estimator.max_epoch else 1)
         name = f"{self.model_prefix}-epoch{epoch}batch{batch}"
-        self._save(estimator, name)
         self.saved_checkpoints.append(name)
-        while len(self.saved_checkpoints) > self.max_checkpoints:
-            oldest = self.saved_checkpoints.pop(0)
-            for ending in ("params", "states"):
-                self._path(f"{oldest}.{ending}").unlink(missing_ok=True)
+        count = max(len(self.saved_checkpoints) - self.max_checkpoints, 0)
+        old, self.saved_checkpoints = self.saved_checkpoints[:count], self.saved_checkpoints[count:]
+        self._save(estimator, name, old)
         self._log(estimator, f"trained total {self.current_batch + 1} batches, saved as {self._path(name)}")
         self._save_best(estimator)
 
@@ -134,9 +135,17 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         else:
             self._log(estimator, f"{name} did not improve from {self.best:.5f}")
 
-    def _save(self, estimator: Estimator, name: str) -> None:
-        estimator.net.save_parameters(str(self._path(f"{name}.params")))
-        estimator.trainer.save_states(str(self._path(f"{name}.states")))
+    def _save(self, estimator: Estimator, name: str, old: Sequence[str] = ()) -> None:
+        """Write a checkpoint and remove old ones; of workers that train together, rank 0 does."""
+
+        def write() -> None:
+            estimator.net.save_parameters(str(self._path(f"{name}.params")))
+            estimator.trainer.save_states(str(self._path(f"{name}.states")))
+            for each in old:
+                for ending in ("params", "states"):
+                    self._path(f"{each}.{ending}").unlink(missing_ok=True)
+
+        on_first(write)
 
     def _log(self, estimator: Estimator, text: str) -> None:
         if self.verbose > 0:
