@@ -43,10 +43,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export ORT_DISABLE_TELEMETRY ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
+.PHONY: help lab install check check-python test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
+	@echo 'make check       lint, types, TypeScript, unit tests, one sample of each operator on NumPy (4 minutes on two cores)'
 	@echo 'make test        everything: TypeScript, browser, Python, the wheel  (ARGS for pytest)'
 	@echo '     test-python | test-ts | test-browser | test-wheel | test-processors-short'
 	@echo 'make test-processors  all numeric tests as other processors run them (ARGS=--list shows which; an hour)'
@@ -162,6 +163,19 @@ $(STAMPS)/wheel: $(PACKAGE) pyproject.toml README.md LICENSE $(STAMPS)/build
 	@touch $@
 
 # ---------------------------------------------------------------- tests
+
+# What one runs while working: some four minutes on two cores. `make test` runs all of it again, with the rest.
+CHECKED := tests/ops tests/graph tests/ndarray tests/numpy_front tests/diagnostics tests/lint/test_rules.py tests/engines/test_numpy.py \
+  tests/engines/test_samples.py tests/formats/test_container.py tests/formats/test_symbol_json.py tests/formats/test_params.py \
+  tests/gluon/test_block.py tests/gluon/test_hybridize.py tests/gluon/test_parameter.py tests/gluon/test_trainer.py \
+  tests/test_failures.py tests/test_imports.py tests/test_initializer.py tests/test_metric.py tests/test_optimizer.py tests/test_words.py
+
+check: install
+	@$(MAKE) -j $(JOBS) -O --no-print-directory lint-style lint-types lint-ts test-ts
+	@$(MAKE) --no-print-directory check-python
+
+check-python: install
+	HYBRID_LAB_QUICK=1 $(PY) -m pytest $(CHECKED) -n $(JOBS) --dist worksteal --timeout 600 $(ARGS)
 
 # Python last, so that the log ends with pytest's closing line.
 test: test-ts test-browser test-wheel test-processors-short test-python

@@ -14,9 +14,10 @@ from collections import Counter
 
 import pytest
 
+from tests import quick
 from tests.seeds import same_random_numbers
 
-os.environ.setdefault("HYBRID_LAB_CPU", "onnxruntime")
+os.environ.setdefault("HYBRID_LAB_CPU", "numpy" if quick.QUICK else "onnxruntime")
 if os.environ.get("HYBRID_LAB_TEST_GPU"):  # kernels that were compiled before may be used on a real GPU
     os.environ.setdefault("HYBRID_LAB_CACHE", "")
 else:  # a measurement of the user's must not decide which engine a test runs on
@@ -29,8 +30,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _NEEDED = {"onnxruntime": ("onnxruntime",), "torch": ("torch",), "triton": ("torch", "triton")}
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """A test with an engine among its parameters is skipped where a module of that engine is not installed."""
+    left_out = [item for item in items if quick.is_left_out(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not quick.is_left_out(item)]
     missing = {
         engine: [name for name in modules if importlib.util.find_spec(name) is None]
         for engine, modules in _NEEDED.items()

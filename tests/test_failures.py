@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests import quick
 from tests.failures import Failures
-from tests.ops.cases import CASES, Contract
+from tests.ops.cases import CASES, Contract, by_record
 
 
 def test_all_failures_are_named():
@@ -74,3 +75,13 @@ def test_a_contract_runs_every_check_on_every_sample_and_names_what_fails():
         contract.run(chosen)
     assert ran == ["softmax", *(case.id for case in chosen)]
     assert contract.idle() == ["never"]
+
+
+def test_a_quick_check_has_one_sample_of_each_record_and_one_engine(monkeypatch):
+    monkeypatch.setattr(quick, "QUICK", False)
+    whole = by_record()
+    assert sum(map(len, whole.values())) == len(CASES) and quick.engines("numpy", "torch") == ["numpy", "torch"]
+    monkeypatch.setattr(quick, "QUICK", True)
+    few = by_record()
+    assert few.keys() == whole.keys() and {len(cases) for cases in few.values()} == {1}
+    assert quick.engines("numpy", "torch") == ["numpy"]

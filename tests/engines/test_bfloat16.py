@@ -12,13 +12,30 @@ from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.ops.framework.dtypes import bfloat16, is_bfloat16
 from hybrid_lab.ops.framework.run import run_kernel
 from tests.engines.bfloat16_case import is_float32, narrowed
-from tests.engines.test_samples import compare
+from tests.engines.test_samples import Wanted, compare
+from tests.failures import Failures
 from tests.ops.cases import RNG, Case, close, each_sample
 from tests.triton_device import use_triton
 
 
 @each_sample(is_float32)
-def test_the_kernel_computes_in_float32_and_rounds_once(case: Case):
+def test_records(case: Case, monkeypatch):
+    """The kernel; of the first sample the programs of NumPy and Triton's kernels, too."""
+    narrow, failures = narrowed(case), Failures()
+    with failures.of("the kernel"):
+        check_kernel(case)
+    if narrow is not None and case.number == 0:
+        wanted = Wanted(narrow)
+        with failures.of("numpy"):
+            wanted.compare("numpy")
+        with failures.of("triton"), monkeypatch.context() as patch:
+            use_triton(patch)
+            wanted.compare("triton")
+    failures.raise_all()
+
+
+def check_kernel(case: Case) -> None:
+    """It computes in float32 and rounds once."""
     narrow = narrowed(case)
     assert (narrow is None) == (narrowed(case, "float16") is None), "it takes one of the two narrow types only"
     if narrow is None:
@@ -40,27 +57,12 @@ def test_the_kernel_computes_in_float32_and_rounds_once(case: Case):
             close(y, expected)
 
 
-@each_sample(lambda case: case.number == 0 and is_float32(case))
-def test_forward_and_gradient_in_programs(case: Case):
-    narrow = narrowed(case)
-    if narrow is not None:
-        compare(narrow, "numpy")
-
-
 @pytest.mark.parametrize("engine", ["onnxruntime", "torch"])
 @each_sample(lambda case: case.record.name in ("Convolution", "dot", "softmax", "Cast", "BatchNorm", "sum", "take"))
 def test_other_engines_of_a_cpu_leave_it_to_numpy(case: Case, engine: str):
     narrow = narrowed(case)
     if narrow is not None and is_float32(case):
         assert all(program.report.fallbacks for program in compare(narrow, engine))
-
-
-@each_sample(lambda case: case.number == 0 and is_float32(case))
-def test_forward_and_gradient_in_kernels(case: Case, monkeypatch):
-    use_triton(monkeypatch)
-    narrow = narrowed(case)
-    if narrow is not None:
-        compare(narrow, "triton")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 end of a process.
 """
 
+import functools
 import os
 import subprocess
 import sys
@@ -59,6 +60,12 @@ def printed(code, **variables):
     return result.stdout.strip()
 
 
+@functools.cache
+def trained():
+    """What TRAIN prints in a process of its own."""
+    return printed(TRAIN)
+
+
 NEEDED = {
     "a net with convolutions": "net = convolutions(); net.hybridize(); trainer(net)",
     "in the other order": "net = convolutions(); trainer(net); net.hybridize()",
@@ -95,7 +102,7 @@ def test_a_variable_that_names_an_engine_is_obeyed(variables):
 
 
 def test_numbers_engine_and_threads_are_those_without_it():
-    early = printed(TRAIN)
+    early = trained()
     late = printed("early_import.trains = lambda shapes: None\n" + TRAIN)
     assert "torch True" in early
     assert early == late.replace("torch False", "torch True")
@@ -130,7 +137,7 @@ if not child:
 os.waitpid(child, 0)
 """
     lines = printed(f"TRAIN = {TRAIN!r}\n" + fork).splitlines()
-    assert lines == [printed(TRAIN), "set()"]
+    assert lines == [trained(), "set()"]
 
 
 def test_an_import_that_fails_is_told_where_torch_is_needed(tmp_path):

@@ -18,11 +18,13 @@ from hybrid_lab import autograd, engines, nd
 from hybrid_lab.gluon import HybridBlock, rnn
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.operator import get
+from tests.failures import Failures
 from tests.gluon.test_second_gradients import Call, Twice
 from tests.ops.cases import Case, each_sample
 
 VALUES = np.array([0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 2.5, 0.5])
-each_engine = pytest.mark.parametrize("engine", ["numpy", "onnxruntime", *(["torch"] if find_spec("torch") else [])])
+ENGINES = ("numpy", "onnxruntime", *(["torch"] if find_spec("torch") else []))
+each_engine = pytest.mark.parametrize("engine", ENGINES)
 
 #: Families of which engines compute by other sums: a weight of 0 takes part in one and not in the other, so that
 #: 0 * inf and inf - inf come up elsewhere. docs/differences.md says so.
@@ -93,15 +95,25 @@ def run(block: HybridBlock, arrays: list[np.ndarray], wrt: list[int], seed: int,
     return [y.asnumpy() for y in (*outputs, *(inputs[index].grad for index in wrt))]
 
 
-def check(block: HybridBlock, arrays: list[np.ndarray], wrt: list[int], engine: str) -> None:
-    for seed, (values, heads) in enumerate([(False, True), (True, True)]):
-        generator = np.random.RandomState(seed)
-        given = [spoiled(array, generator) if values and i in wrt else array for i, array in enumerate(arrays)]
-        block.hybridize(False)
-        eager = run(block, given, wrt, seed, heads)
-        block.hybridize(engine=engine)
-        for found, wanted in zip(run(block, given, wrt, seed, heads), eager, strict=True):
-            np.testing.assert_array_equal(kinds(found), kinds(wanted))
+def check(block: HybridBlock, arrays: list[np.ndarray], wrt: list[int], *engines: str) -> None:
+    """Outputs and gradients with special values in the head gradients, then in the inputs, too: each engine has NaN and
+    infinities where the eager call has them.
+    """
+    regimes = [
+        (seed, [spoiled(array, generator) if values and i in wrt else array for i, array in enumerate(arrays)], heads)
+        for seed, (values, heads) in enumerate([(False, True), (True, True)])
+        for generator in [np.random.RandomState(seed)]
+    ]
+    block.hybridize(False)
+    eager = [run(block, given, wrt, seed, heads) for seed, given, heads in regimes]
+    failures = Failures()
+    for engine in engines:
+        with failures.of(engine):
+            block.hybridize(engine=engine)
+            for (seed, given, heads), wanted in zip(regimes, eager, strict=True):
+                for one, other in zip(run(block, given, wrt, seed, heads), wanted, strict=True):
+                    np.testing.assert_array_equal(kinds(one), kinds(other))
+    failures.raise_all()
 
 
 def _is_checked(case: Case) -> bool:
@@ -110,38 +122,44 @@ def _is_checked(case: Case) -> bool:
     return case.record.differentiable and case.sample.gradient and case.sample.attributes.get("act_type") != "gelu"
 
 
-@each_engine
-@each_sample(_is_checked)
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_records(case: Case, engine: str):
-    twice = Twice(case)
-    if twice.wrt:
-        check(Call(case), twice.arrays, twice.wrt, engine)
-
-
 def _is_predicted(case: Case) -> bool:
     if case.record.family in SUMS or case.record.name in {*APART, "_histogram"} or case.number > 1:
         return False  # a histogram refuses such edges
     return bool(case.sample.inputs) and case.sample.dtype == "float32" and not case.record.random
 
 
-@pytest.mark.parametrize("engine", ["onnxruntime", *(["torch"] if find_spec("torch") else [])])
-@each_sample(_is_predicted)
+@each_sample(lambda case: _is_checked(case) or _is_predicted(case))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_records_in_prediction(case: Case, engine: str):
-    """Calls that are not recorded: engines have other kernels for them."""
-    block, twice = Call(case), Twice(case)
+def test_records(case: Case):
+    """Recorded calls, and those that are not recorded, for which engines have other kernels."""
+    twice, failures = Twice(case), Failures()
+    if _is_checked(case) and twice.wrt:
+        with failures.of("recorded"):
+            check(Call(case), twice.arrays, twice.wrt, *ENGINES)
+    if _is_predicted(case):
+        check_prediction(Call(case), twice, failures)
+    failures.raise_all()
+
+
+def check_prediction(block: Call, twice: Twice, failures: Failures) -> None:
+    inputs = []
     for seed in range(2):
         generator = np.random.RandomState(seed)
         arrays = [spoiled(array, generator) if i in twice.wrt else array for i, array in enumerate(twice.arrays)]
-        results = []
-        for options in ({"active": False}, {"engine": engine}):
-            block.hybridize(**options)
-            with np.errstate(all="ignore"):
-                made = block(*[nd.array(array, dtype=array.dtype) for array in arrays])
-            results.append([y.asnumpy() for y in (made if isinstance(made, list) else [made])])
-        for wanted, found in zip(*results, strict=True):
-            np.testing.assert_array_equal(kinds(found), kinds(wanted))
+        inputs.append(arrays)
+
+    def results(**options: Any) -> list[list[np.ndarray]]:
+        block.hybridize(**options)
+        with np.errstate(all="ignore"):
+            made = [block(*[nd.array(array, dtype=array.dtype) for array in arrays]) for arrays in inputs]
+        return [[y.asnumpy() for y in (each if isinstance(each, list) else [each])] for each in made]
+
+    eager = results(active=False)
+    for engine in ENGINES[1:]:
+        with failures.of(f"{engine}, not recorded"):
+            for found, wanted in zip(results(engine=engine), eager, strict=True):
+                for one, other in zip(found, wanted, strict=True):
+                    np.testing.assert_array_equal(kinds(one), kinds(other))
 
 
 class Function(HybridBlock):

@@ -24,7 +24,7 @@ from hybrid_lab.graph.node import input_node
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.run import run_kernel
-from tests.ops.cases import CASES, RNG, close
+from tests.ops.cases import CASES, RNG, close, each_sample
 from tests.triton_device import ON_GPU, use_triton
 from tests.tutorial_nets import Net, TrainingNet
 
@@ -47,15 +47,23 @@ def one_node(case):
     return Graph([item for item in inputs if not isinstance(item, (int, float))], node.outputs, draws=1), arrays, node
 
 
-SUPPORTED = [
-    case
-    for case in CASES
-    if not case.op.view and simplify(one_node(case)[0]).operators and refusal(one_node(case)[2]) is None
-]
+#: How many samples at least have kernels.
+MOST = 540
 
 
-@pytest.mark.parametrize("case", SUPPORTED, ids=[case.id for case in SUPPORTED])
+def _has_kernel(case):
+    graph, _, node = one_node(case)
+    return bool(not case.op.view and simplify(graph).operators and refusal(node) is None)
+
+
+def test_most_samples_have_a_kernel():
+    assert sum(map(_has_kernel, CASES)) >= MOST
+
+
+@each_sample(lambda case: not case.op.view)
 def test_kernel_equals_numpy(case):
+    if not _has_kernel(case):
+        return
     graph, arrays, _ = one_node(case)
     executable = engines.get("triton").compile(graph, products="own")
     assert executable.report.operators["triton"] == 1

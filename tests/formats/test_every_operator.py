@@ -15,11 +15,13 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, input_node
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.symbol.symbol import compose
+from tests.failures import Failures
 from tests.formats.doors import check
 from tests.numpy_front.test_functions import CASES as FUNCTIONS
 from tests.numpy_front.test_functions import OPEN, Calls
 from tests.numpy_front.test_golden import CALLS, SCRIPT
 from tests.ops.cases import CASES
+from tests.seeds import same_random_numbers
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -46,29 +48,34 @@ def arrays_of(case):
     return arrays or [nd.ones((2,))]
 
 
-@pytest.mark.parametrize("hybridized", [True, False])
 @pytest.mark.parametrize("name", SAMPLES)
-def test_operator(name, hybridized, tmp_path):
-    cases = SAMPLES[name]
-    arguments = [arrays_of(case) for case in cases]
+def test_operator(name, tmp_path):
+    cases, failures = SAMPLES[name], Failures()
     in_mxnet = cases[0].record.mxnet is not None
-    check(lambda: [OneOperator(case) for case in cases], arguments, tmp_path, hybridized, in_mxnet)
+    for hybridized in (True, False):
+        with failures.of("hybridized" if hybridized else "not hybridized"):
+            same_random_numbers()
+            arguments = [arrays_of(case) for case in cases]
+            folder = tmp_path / str(hybridized)
+            folder.mkdir()
+            check(lambda: [OneOperator(case) for case in cases], arguments, folder, hybridized, in_mxnet)
+    for case in cases:
+        with failures.of(f"the file's operator of {case.id}, {case!r}"):
+            check_file(case)
+    failures.raise_all()
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_an_operator_in_a_file_is_what_two_graphs_are_compared_by(name):
+def check_file(case):
     """`as_in_files`, by which a live graph and a file's graph are compared, keeps the attributes that files have."""
-    for case in SAMPLES[name]:
-        op = case.record.bind(**case.sample.attributes)
-        inputs = [
-            input_node(f"x{index}") if isinstance(item, numpy.ndarray) else item
-            for index, item in enumerate(case.inputs())
-        ]
-        node = Node(op, inputs, name="y", draw=0 if op.random else None)
-        variables = [item for item in inputs if not isinstance(item, (int, float, bool))]
-        graph = Graph(variables, node.outputs[:1], draws=1)
-        read = symbol_json.loads(symbol_json.dumps(graph, portable=False)).outputs[0].node.op
-        assert read is as_in_files(op)
+    op = case.record.bind(**case.sample.attributes)
+    inputs = [
+        input_node(f"x{index}") if isinstance(item, numpy.ndarray) else item for index, item in enumerate(case.inputs())
+    ]
+    node = Node(op, inputs, name="y", draw=0 if op.random else None)
+    variables = [item for item in inputs if not isinstance(item, (int, float, bool))]
+    graph = Graph(variables, node.outputs[:1], draws=1)
+    read = symbol_json.loads(symbol_json.dumps(graph, portable=False)).outputs[0].node.op
+    assert read is as_in_files(op)
 
 
 def numpy_calls():

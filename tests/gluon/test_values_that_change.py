@@ -6,8 +6,10 @@ Block, on `mx.nd` and `mx.np` arrays.
 """
 
 import builtins
+import contextlib
 import decimal
 import functools
+import itertools
 import linecache
 import sys
 import types
@@ -18,6 +20,8 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab.gluon import HybridBlock
 from hybrid_lab.ndarray import context
+from tests.failures import Failures
+from tests.seeds import same_random_numbers
 
 POW = pow
 
@@ -624,13 +628,22 @@ def _module(way, style):
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch):
+    with _clean(monkeypatch):
+        yield
+
+
+@contextlib.contextmanager
+def _clean(monkeypatch):
+    """What the ways change is as it was, and not changed afterwards."""
     monkeypatch.setitem(sys.modules, "settings_of_test", types.ModuleType("settings_of_test"))
     monkeypatch.setenv("RATE_OF_TEST", "2")
     monkeypatch.setattr(builtins, "RATE_OF_TEST", 2, raising=False)
     monkeypatch.setattr(builtins, "pow", pow)
     contexts = list(context._state.stack)
-    yield
-    context._state.stack[:] = contexts  # one way enters a context and stays in it
+    try:
+        yield
+    finally:
+        context._state.stack[:] = contexts  # one way enters a context and stays in it
 
 
 def _results(way, style, nested, arrays, hybrid):
@@ -661,14 +674,18 @@ def _results_in(way, style, nested, arrays, hybrid):
     return made
 
 
-@pytest.mark.parametrize("arrays", ["nd", "np"])
-@pytest.mark.parametrize("nested", [False, True], ids=["top", "below"])
-@pytest.mark.parametrize("style", ["1.x", "2.x"])
 @pytest.mark.parametrize(
     "way", [*WATCHED.values(), *STATEFUL.values()], ids=[*WATCHED, *(f"stateful {name}" for name in STATEFUL)]
 )
-def test_hybrid_calls_follow_the_values(way, style, nested, arrays):
-    assert _results(way, style, nested, arrays, True) == _results(way, style, nested, arrays, False)
+def test_hybrid_calls_follow_the_values(way):
+    failures = Failures()
+    for style, nested, arrays in itertools.product(["1.x", "2.x"], [False, True], ["nd", "np"]):
+        with failures.of(f"{style}, {'below another Block' if nested else 'at the top'}, mx.{arrays}"):
+            same_random_numbers()
+            with pytest.MonkeyPatch.context() as patch, _clean(patch):
+                hybrid = _results(way, style, nested, arrays, True)
+                assert hybrid == _results(way, style, nested, arrays, False)
+    failures.raise_all()
 
 
 @pytest.mark.parametrize("array", [

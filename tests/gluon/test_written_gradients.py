@@ -4,6 +4,7 @@ heads depend on gets zeros; any other keeps the gradient that it has. Gradients 
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from hybrid_lab import autograd, nd
 from hybrid_lab.gluon import HybridBlock, nn
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops.framework.dtypes import is_floating
+from tests.failures import Failures
 from tests.gluon.test_heads import ENGINES
 from tests.gluon.test_second_gradients import REFUSING, Twice, is_differentiable
-from tests.ops.cases import CASES, Case
+from tests.ops.cases import Case, by_record
+from tests.seeds import same_random_numbers
 from tests.triton_device import use_triton
 
 #: What stands behind a record: the gradient of a square reads the output, on which a sum does not depend.
@@ -58,15 +61,18 @@ def written(case: Case, behind: str, engine: str | None, target: int) -> list[bo
     return [leaf.tape_link.fresh for leaf in leaves]
 
 
-chosen = list(filter(is_differentiable, CASES))
+CHOSEN = by_record(lambda case: case.record.name not in REFUSING and is_differentiable(case))
 
 
-@pytest.mark.parametrize("behind", BEHIND)
-@pytest.mark.parametrize("record", sorted({case.record.name for case in chosen} - REFUSING))
-def test_gradients_of_gradients_write_the_same_arrays(record: str, behind: str):
-    for case in [case for case in chosen if case.record.name == record][:3]:
+@pytest.mark.parametrize("cases", CHOSEN.values(), ids=list(CHOSEN))
+def test_gradients_of_gradients_write_the_same_arrays(cases: list[Case]):
+    failures = Failures()
+    for behind, case in itertools.product(BEHIND, cases[:3]):
         for target in {0, len(Twice(case).wrt) - 1}:
-            assert written(case, behind, "numpy", target) == written(case, behind, None, target), (case, target)
+            with failures.of(f"{case.id}, {case!r}, with {behind} behind it, for leaf {target}"):
+                same_random_numbers()
+                assert written(case, behind, "numpy", target) == written(case, behind, None, target)
+    failures.raise_all()
 
 
 class Scaled(HybridBlock):

@@ -145,11 +145,10 @@ def test_walk_enters_shared_blocks_once():
 
 
 def test_a_very_deep_model_is_no_problem():
-    net = top = nn.Sequential()
-    for _ in range(3000):
-        inner = nn.Sequential()
-        net._children["0"] = inner  # as it is, without the walk to all ancestors
-        net = inner
+    top = nn.Sequential()
+    for _ in range(3000):  # from the innermost outwards: a Block that changes walks to all its ancestors
+        inner, top = top, nn.Sequential()
+        top._children["0"] = inner
     assert sum(1 for _ in walk(top)) == 3001
 
 
