@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from . import convert_model
 from .command import CommandError, Commands, block_in
 
 if TYPE_CHECKING:
     import numpy as np
 
-ENDINGS = ("-symbol.json", ".hlab", ".onnx", ".params", ".safetensors")
+    from ..gluon import HybridBlock
+
+ENDINGS = ("-symbol.json", ".hlab", ".onnx", ".params", ".safetensors", ".py")
 
 
 def add_commands(commands: Commands) -> None:
     """Register `convert`."""
     convert = commands.add_parser(
         "convert",
-        help="convert models and weights: .hlab, MXNet's -symbol.json with .params, .onnx, .safetensors",
-        description="The endings of SOURCE and TARGET decide. A model: .hlab <-> NAME-symbol.json with its .params "
-        "beside it; .hlab <-> .onnx. Weights only: .hlab, .onnx, .params, .safetensors -> .params, .safetensors. No "
-        "code is run.",
+        help="convert models and weights: .hlab, MXNet's -symbol.json with .params, .onnx, .safetensors, PyTorch's .py",
+        description="The endings of SOURCE and TARGET decide. A model: NAME-symbol.json, with its .params beside it, "
+        "-> .onnx, .hlab, or .py, the source of a PyTorch module; .hlab -> NAME-symbol.json, .onnx, .py; .onnx -> "
+        ".hlab. Weights only: all of them -> .params, .safetensors. Labels and losses of a -symbol.json are left out, "
+        "and the .onnx or .py is run beside this package on random inputs. No code of the source is run.",
         allow_abbrev=False,
     )
     convert.add_argument("source", type=Path)
     convert.add_argument("target", type=Path)
-    convert.add_argument("--params", type=Path, help="the .params of a -symbol.json; default: the last epoch beside it")
-    convert.add_argument("--inputs", help="names of the model's inputs, a,b; default: the variables without parameters")
+    convert_model.add_arguments(convert)
     convert.add_argument("--block", default="", help="path of the block whose graph to export, such as features.0")
-    convert.add_argument("--epoch", type=int, default=0, help="number in the name of the .params file")
+    convert.add_argument("--epoch", type=int, help="number in the name of the .params file; default: the last, or 0")
     convert.add_argument("--opset", type=int, help="of the .onnx file, from 13 on; default: the newest that runs")
     convert.add_argument("--flat", action="store_true", help="without functions for the blocks in the .onnx file")
     convert.add_argument("--force", action="store_true", help="overwrite the target")
@@ -59,7 +61,9 @@ def run_convert(arguments: Namespace) -> int:
     written = [arguments.target]
     if kinds[1] == "-symbol.json":
         prefix = str(arguments.target).removesuffix("-symbol.json")
-        written.append(Path(f"{prefix}-{arguments.epoch:04d}.params"))
+        written.append(Path(f"{prefix}-{arguments.epoch or 0:04d}.params"))
+    if kinds[1] == ".py":
+        written.append(arguments.target.with_suffix(".safetensors"))
     taken = [path for path in written if path.exists()]
     if taken and not arguments.force:
         raise CommandError(f"{', '.join(map(str, taken))}: exists already; --force overwrites it")
@@ -78,6 +82,7 @@ def _weights(arguments: Namespace) -> list[str]:
         ".safetensors": read_safetensors,
         ".hlab": _archive_weights,
         ".onnx": _onnx_weights,
+        "-symbol.json": lambda path: load_params(arguments.params or convert_model.of_epoch(path, arguments.epoch)),
     }
     arrays = readers[ending(arguments.source)](arguments.source)
     if ending(arguments.target) == ".params":
@@ -102,8 +107,8 @@ def _onnx_weights(path: Path) -> Mapping[str, np.ndarray]:
     return {parameter.name: parameter.data().asnumpy() for parameter in parameters.values()}
 
 
-def _archive_to_mxnet(arguments: Namespace) -> list[str]:
-    """One block's graph as MXNet's two files."""
+def _hybrid_block(arguments: Namespace) -> HybridBlock:
+    """The HybridBlock of an archive that --block names. Raises CommandError for another Block."""
     from ..formats.archive import load
     from ..gluon import HybridBlock
 
@@ -113,8 +118,14 @@ def _archive_to_mxnet(arguments: Namespace) -> list[str]:
             f"{arguments.source}: {arguments.block or 'the top-level block'} is not hybrid, so it has no graph; "
             "name a HybridBlock below it with --block (hybrid-lab inspect shows them)"
         )
+    return block
+
+
+def _archive_to_mxnet(arguments: Namespace) -> list[str]:
+    """One block's graph as MXNet's two files."""
+    block = _hybrid_block(arguments)
     prefix = str(arguments.target).removesuffix("-symbol.json")
-    return [f"{file} written" for file in block.export(prefix, arguments.epoch)]
+    return [f"{file} written" for file in block.export(prefix, arguments.epoch or 0)]
 
 
 def _archive_to_onnx(arguments: Namespace) -> list[str]:
@@ -126,6 +137,15 @@ def _archive_to_onnx(arguments: Namespace) -> list[str]:
     return str(export(block, arguments.target, opset=arguments.opset, flat=arguments.flat)).splitlines()
 
 
+def _archive_to_source(arguments: Namespace) -> list[str]:
+    """One block's network as the source of a PyTorch module, with its weights."""
+    from ..torch.source.write import write
+
+    block = _hybrid_block(arguments)
+    title = f"{arguments.source.name} as a PyTorch module, written by hybrid-lab."
+    return [f"{file} written" for file in write(block, arguments.target, title=title)]
+
+
 def _onnx_to_archive(arguments: Namespace) -> list[str]:
     """The network of an ONNX file as an archive, which opens without the package onnx."""
     from ..onnx.block import imports
@@ -135,44 +155,17 @@ def _onnx_to_archive(arguments: Namespace) -> list[str]:
     return [f"{arguments.target}: {len(block.collect_params())} parameters of {arguments.source}"]
 
 
-def _mxnet_to_archive(arguments: Namespace) -> list[str]:
-    """An exported model of MXNet as an archive with one graph."""
-    from ..formats.archive import save_cached_graphs
-    from ..formats.mxnet import load_params
-    from ..gluon import SymbolBlock
-    from ..symbol import load
-
-    symbol_file = str(arguments.source)
-    params = arguments.params or _last_epoch(symbol_file)
-    if arguments.inputs:
-        inputs = arguments.inputs.split(",")
-    else:
-        known = load_params(params)
-        inputs = [name for name in load(symbol_file).list_inputs() if name not in known]
-    block = SymbolBlock.imports(symbol_file, inputs, str(params))
-    save_cached_graphs(block, arguments.target, overwrite="fewer graphs")  # --force was checked
-    return [f"{arguments.target}: inputs {', '.join(inputs)}; parameters of {params}"]
-
-
-def _last_epoch(symbol_file: str) -> Path:
-    prefix = Path(symbol_file.removesuffix("-symbol.json"))
-    pattern = re.compile(re.escape(prefix.name) + r"-(\d{4,})\.params")
-    epochs = {int(m[1]): path for path in prefix.parent.iterdir() if (m := pattern.fullmatch(path.name))}
-    if not epochs:
-        raise CommandError(
-            f"{symbol_file}: there is no {prefix.name}-0000.params beside it; name the file with --params"
-        )
-    return epochs[max(epochs)]
-
-
 CONVERSIONS: dict[tuple[str, str], Callable[[Namespace], list[str]]] = {
     (".hlab", "-symbol.json"): _archive_to_mxnet,
     (".hlab", ".onnx"): _archive_to_onnx,
-    ("-symbol.json", ".hlab"): _mxnet_to_archive,
+    (".hlab", ".py"): _archive_to_source,
+    ("-symbol.json", ".hlab"): convert_model.symbol_to_archive,
+    ("-symbol.json", ".onnx"): convert_model.symbol_to_onnx,
+    ("-symbol.json", ".py"): convert_model.symbol_to_source,
     (".onnx", ".hlab"): _onnx_to_archive,
     **{
         (source, target): _weights
-        for source in (".hlab", ".onnx", ".params", ".safetensors")
+        for source in (".hlab", ".onnx", ".params", ".safetensors", "-symbol.json")
         for target in (".params", ".safetensors")
     },
 }

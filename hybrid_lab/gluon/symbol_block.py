@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from os import fspath
 from typing import Any
 
@@ -22,7 +22,7 @@ from hybrid_lab.ops.layers.norm import BatchNorm
 from hybrid_lab.progress import shows_work
 from hybrid_lab.symbol import Group, Symbol
 from hybrid_lab.symbol.composition import composed
-from hybrid_lab.symbol.predicting import labels_of, predicting
+from hybrid_lab.symbol.predicting import labels_of, without_labels
 
 from .hybrid import HybridBlock
 from .hybridized.cached_graph import GraphCache
@@ -149,9 +149,9 @@ class SymbolBlock(HybridBlock):
 
         symbol_file : `net-symbol.json`; input_names : its inputs, 'data' or ['data0', 'data1']
         param_file : `net-0000.params`, or None for uninitialized parameters
-        Labels of operators for training, such as the `softmax_label` of SoftmaxOutput, may be left out of input_names:
-        the block then predicts without them. Raises ArchiveError for damaged files, LoadMismatchError listing all
-        parameters that do not fit.
+        Labels, such as the `softmax_label` of SoftmaxOutput, may be left out of input_names: the block then predicts
+        without them, and without outputs such as losses that need one.
+        Raises ArchiveError for damaged files, LoadMismatchError listing all parameters that do not fit.
         """
         from hybrid_lab import symbol
 
@@ -165,10 +165,10 @@ class SymbolBlock(HybridBlock):
                 f"{symbol_file!r} has no input {', '.join(map(repr, unknown))}; its inputs are "
                 f"{', '.join(data_inputs(outputs, saved))}"
             )
-        labels = [name for name in labels_of(outputs) if name not in names and name not in saved]
+        outputs, labels, left_out = without_unknown_labels(outputs, {*names, *saved})
         if labels:
-            outputs = predicting(outputs, labels=labels)
-            logger.info(f"{symbol_file}: imported without {', '.join(labels)}, of which only training reads the values")
+            losses = f", and without the outputs {', '.join(left_out)}, which need them" if left_out else ""
+            logger.info(f"{symbol_file}: imported without {', '.join(labels)}, which only training reads{losses}")
         if param_file is not None and not allow_missing:
             _refuse_missing_inputs(outputs, names, saved, symbol_file, param_file)
         by_name = {value.node.name: Symbol((value,)) for value in outputs.graph().inputs}
@@ -210,6 +210,16 @@ class SymbolBlock(HybridBlock):
         inputs = [value.node.name for value in neutral.graph.inputs[: neutral.num_data]]
         outputs = [value.node.name for value in neutral.graph.outputs]
         return f"{type(self).__name__}(\n  {', '.join(inputs)} -> {', '.join(outputs)}\n)"
+
+
+def without_unknown_labels(outputs: Symbol, known: Container[str]) -> tuple[Symbol, list[str], list[str]]:
+    """The graph without the labels that are not known: those of operators for training, and variables named so. And
+    the names of these labels, and of the outputs, such as losses, that were left out with them.
+    """
+    ours = {*labels_of(outputs), *(name for name in data_inputs(outputs) if name.endswith("label"))}
+    labels = [name for name in outputs.list_inputs() if name in ours and name not in known]
+    predicted, left_out = without_labels(outputs, labels) if labels else (outputs, [])
+    return (outputs, [], []) if predicted is outputs else (predicted, labels, left_out)
 
 
 def _refuse_missing_inputs(

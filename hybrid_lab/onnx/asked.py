@@ -14,6 +14,7 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.graphs_of_calls import why_unknown
 from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, flatten
 from hybrid_lab.ndarray import NDArray, array
+from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ops.framework.dtypes import dtype_of
 
 from .open_sizes import Described
@@ -129,3 +130,8 @@ def _replaced(item: object, shapes: dict[int, tuple[Any, ...]]) -> Any:
     if isinstance(item, dict):
         return {key: _replaced(part, shapes) for key, part in item.items()}
     return item
+
+
+def untouched(shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
+    """An array of this shape that takes no memory."""
+    return NDArray.from_host(np.broadcast_to(np.zeros((), dtype_of(dtype)), shape), resolve(None))

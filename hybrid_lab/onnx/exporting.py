@@ -32,16 +32,13 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer as inferred_graph
 from hybrid_lab.insight.states import blocks_below
 from hybrid_lab.logger import logger
-from hybrid_lab.ndarray import NDArray
-from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.tape import Mode
-from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.progress import shows_work
 from hybrid_lab.symbol import Symbol, tracing
 from hybrid_lab.symbol.predicting import labels_of, predicting
 
 from . import file, opsets, own_graph, tree
-from .asked import Asked, asked_of
+from .asked import Asked, asked_of, untouched
 from .compose import METADATA
 from .network import Network, Writer, unused
 from .nodes import reads
@@ -233,7 +230,7 @@ def _prepared(
     net: HybridBlock, path: str, asked: Asked, opset: int | None, flat: bool, settings: Settings | None
 ) -> _Prepared:
     """The file of a HybridBlock."""
-    leaves = [_untouched(item.sizes, item.dtype) for item in asked.inputs]
+    leaves = [untouched(item.sizes, item.dtype) for item in asked.inputs]
     with Mode(False, False):
         neutral = access.graphs(net).twin(traces=True).neutral(asked.spec, leaves)
     access.complete_parameters(net, neutral, leaves)
@@ -363,11 +360,6 @@ def parameter_paths(net: Block) -> dict[int, str]:
 def _values(parameter: Parameter) -> np.ndarray:
     arrays = parameter.list_data()
     return arrays[0].raw() if len(arrays) == 1 else access.mean(parameter).raw()
-
-
-def _untouched(shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
-    """An array of this shape that takes no memory."""
-    return NDArray.from_host(np.broadcast_to(np.zeros((), dtype_of(dtype)), shape), resolve(None))
 
 
 def _class_name(block: Block) -> str:

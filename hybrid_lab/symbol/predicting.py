@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from hybrid_lab import symbol
+from hybrid_lab.graph.graph import reachable
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.symbol.symbol import Symbol
 
@@ -15,14 +16,14 @@ def predicting(
     """The Symbol with what its operators for training, such as SoftmaxOutput, predict: it reads no labels for them.
 
     shapes : of inputs, so that SoftmaxOutput becomes a plain softmax where the rank of its data follows from them
-    labels : names of variables; operators whose label is another one stay as they are. None takes all
+    labels : names of variables; operators whose label reads none of them stay as they are. None takes all
     """
 
     def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
         data = inputs[0] if inputs else None
         if node.op.name not in _PREDICTED or not isinstance(data, Value):
             return None
-        if labels is not None and _label(node) not in labels:
+        if labels is not None and not _label_variables(node).intersection(labels):
             return None
         return _PREDICTED[node.op.name](node, Symbol((data,)), shapes or {}).outputs
 
@@ -30,19 +31,33 @@ def predicting(
 
 
 def labels_of(net: Symbol) -> list[str]:
-    """The names of the variables that are read as labels of operators for training, and as nothing else."""
+    """The names of the variables that only the labels of operators for training read."""
     read = set(predicting(net).list_inputs())
-    return [name for name in net.list_inputs() if name not in read and name in _labels(net)]
+    labels = {name for node in net.graph().nodes if node.op.name in _PREDICTED for name in _label_variables(node)}
+    return [name for name in net.list_inputs() if name not in read and name in labels]
 
 
-def _labels(net: Symbol) -> set[str | None]:
-    return {_label(node) for node in net.graph().nodes if node.op.name in _PREDICTED}
+def without_labels(net: Symbol, labels: Collection[str]) -> tuple[Symbol, list[str]]:
+    """The Symbol as it predicts, without the outputs that need one of these labels, such as losses; and the names of
+    the outputs that were left out. The Symbol as it is where each output needs one.
+    """
+    whole = predicting(net, labels=labels)
+    kept, left_out = [], []
+    for value, name in zip(whole.outputs, whole.list_outputs(), strict=True):
+        needed = {node.name for node in reachable([value]) if node.outputs and node.outputs[0].is_input}
+        if needed.isdisjoint(labels):
+            kept.append(value)
+        else:
+            left_out.append(name)
+    return (type(net)(tuple(kept)), left_out) if kept else (net, [])
 
 
-def _label(node: Node) -> str | None:
-    """The name of the variable that is the label of an operator for training."""
+def _label_variables(node: Node) -> set[str]:
+    """The names of the variables that the label of an operator for training is computed from."""
     label = node.inputs[1] if len(node.inputs) > 1 else None
-    return label.node.name if isinstance(label, Value) and label.is_input else None
+    if not isinstance(label, Value):
+        return set()
+    return {read.name for read in reachable([label]) if read.outputs and read.outputs[0].is_input}
 
 
 def _softmax(node: Node, data: Symbol, shapes: Mapping[str, Sequence[int]]) -> Symbol:

@@ -1,0 +1,262 @@
+"""`hybrid-lab convert model-symbol.json ...`: MXNet's exported models to ONNX, archives, PyTorch source and weights."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .command import CommandError, has_module, install_hint
+
+if TYPE_CHECKING:
+    from ..gluon import HybridBlock, SymbolBlock
+
+CLOSE = 1e-4
+"""The largest difference, relative to the largest output, that a conversion may have."""
+
+
+def add_arguments(convert: Any) -> None:  # noqa: ANN401 - an ArgumentParser or a group of one
+    """The options that describe the inputs of a model."""
+    convert.add_argument("--params", type=Path, help="the .params of a -symbol.json; default: the last epoch beside it")
+    convert.add_argument("--inputs", help="names of the model's inputs, a,b; default: the variables without parameters")
+    convert.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="shape of an input of a -symbol.json, data=1,3,224,224; once for each input. A name in the place of a "
+        "size, data=batch,3,224,224, leaves it open in the .onnx file",
+    )
+    convert.add_argument("--dtype", help="dtype of the inputs, such as float16 or int32; default: float32")
+
+
+def symbol_to_onnx(arguments: Namespace) -> list[str]:
+    """One ONNX file, compared with this package's own run in ONNX Runtime."""
+    from ..onnx.exporting import export
+
+    block, shapes, lines = _model(arguments, needs_shapes=True)
+    inputs = _inputs(block, shapes, arguments.dtype)
+    _run(block, inputs)
+    given = [shapes[name] if any(isinstance(size, str) for size in shapes[name]) else array
+             for name, array in zip(shapes, inputs, strict=True)]  # fmt: skip
+    report = export(block, arguments.target, given, opset=arguments.opset, flat=arguments.flat)
+    lines += str(report).splitlines()
+    return [
+        *lines,
+        _compared(arguments.target, "ONNX Runtime", _run(block, inputs), _in_onnxruntime, report.path, inputs),
+    ]
+
+
+def symbol_to_source(arguments: Namespace) -> list[str]:
+    """A PyTorch module as source, and its weights; compared in torch where it is installed."""
+    from ..torch.source.write import write
+
+    block, shapes, lines = _model(arguments, needs_shapes=True)
+    inputs = _inputs(block, shapes, arguments.dtype)
+    source = arguments.source.name
+    files = write(block, arguments.target, inputs, title=f"{source} as a PyTorch module, written by hybrid-lab.")
+    lines += [f"{file} written" for file in files]
+    return [*lines, _compared(arguments.target, "torch", _run(block, inputs), _in_torch, files[0], inputs)]
+
+
+def symbol_to_archive(arguments: Namespace) -> list[str]:
+    """An archive with one graph. Where the shapes are known it is called once, so that it can be exported further."""
+    from ..formats.archive import save_cached_graphs
+
+    block, shapes, lines = _model(arguments, needs_shapes=False)
+    if shapes:
+        _run(block, _inputs(block, shapes, arguments.dtype))
+    save_cached_graphs(block, arguments.target, overwrite="fewer graphs")  # --force was checked
+    return [f"{arguments.target}: {line}" for line in lines]
+
+
+# -- the model and its inputs ----------------------------------------------------------------------------------------
+
+
+def _model(arguments: Namespace, needs_shapes: bool) -> tuple[SymbolBlock, dict[str, tuple[Any, ...]], list[str]]:
+    """The Block of MXNet's two files, the shapes of its inputs, {} if they are not known, and a line about both."""
+    from ..formats.mxnet import load_params
+    from ..gluon import SymbolBlock
+    from ..gluon.symbol_block import without_unknown_labels
+    from ..symbol import load
+
+    symbol_file = str(arguments.source)
+    params = arguments.params or of_epoch(symbol_file, arguments.epoch)
+    known = load_params(params)
+    asked = _shapes(arguments.shape)
+    outputs = load(symbol_file)
+    if arguments.inputs:
+        inputs = arguments.inputs.split(",")
+    else:
+        there = without_unknown_labels(outputs, {*known, *asked})[0]
+        inputs = [name for name in there.list_inputs() if name not in known]
+    unknown = [name for name in asked if name not in inputs]
+    if unknown:
+        raise CommandError(f"--shape {unknown[0]}=...: the inputs of {symbol_file} are {', '.join(inputs)}")
+    block = SymbolBlock.imports(symbol_file, inputs, str(params))
+    shapes = {name: asked.get(name) or _guessed(block, name, known) for name in inputs}
+    missing = [name for name, shape in shapes.items() if shape is None]
+    if missing and (needs_shapes or asked):
+        raise CommandError(
+            f"the shape of {' and '.join(missing)} does not follow from the parameters; "
+            + "give it: "
+            + " ".join(f"--shape {name}={_example(block, name, known)}" for name in missing)
+        )
+    line = f"inputs {', '.join(inputs)}; parameters of {params}"
+    return block, {} if missing else {name: shape for name, shape in shapes.items() if shape is not None}, [line]
+
+
+def _shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
+    """--shape data=1,3,224,224 as {"data": (1, 3, 224, 224)}. Raises CommandError."""
+    found: dict[str, tuple[int | str, ...]] = {}
+    for text in texts:
+        name, equals, sizes = text.partition("=")
+        parts = [part.strip() for part in sizes.strip("()[] ").split(",") if part.strip()]
+        if not equals or not name or not all(part.isdigit() or part.isidentifier() for part in parts):
+            raise CommandError(f"--shape {text}: NAME=SIZES is needed, such as --shape data=1,3,224,224")
+        found[name] = tuple(int(part) if part.isdigit() else part for part in parts)
+    return found
+
+
+def _readers(block: SymbolBlock, name: str) -> list[Any]:
+    """The nodes that read an input, behind those that keep its shape."""
+    from ..gluon import access
+
+    neutral = access.graphs(block).first()
+    assert neutral is not None
+    pending = [value for value in neutral.graph.inputs if value.node.name == name]
+    found = []
+    for value in pending:
+        for node in neutral.graph.users().get(value, []):
+            if node.op.name in ("Cast", "amp_cast", "identity", "BlockGrad", "Activation", "BatchNorm"):
+                pending.append(node.outputs[0])
+            found.append(node)
+    return found
+
+
+def _guessed(block: SymbolBlock, name: str, known: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The shape of an input where one parameter tells all of it: the columns of a fully connected layer's weight."""
+    for node in _readers(block, name):
+        if node.op.name == "FullyConnected" and node.op.flatten:
+            weight = known.get(node.inputs[1].node.name)
+            if weight is not None:
+                return (1, weight.shape[1])
+    return None
+
+
+def _example(block: SymbolBlock, name: str, known: Mapping[str, Any]) -> str:
+    """What a shape may look like, from the operator that reads the input."""
+    for node in _readers(block, name):
+        weight = (
+            known.get(node.inputs[1].node.name) if len(node.inputs) > 1 and hasattr(node.inputs[1], "node") else None
+        )
+        if node.op.name == "Convolution" and weight is not None:
+            sizes = ("DEPTH", "HEIGHT", "WIDTH")[-len(node.op.kernel) :]
+            return f"1,{weight.shape[1] * node.op.num_group},{','.join(sizes)}"
+        if node.op.name == "Embedding":
+            return "1,LENGTH"
+    return "1,..."
+
+
+def _inputs(block: HybridBlock, shapes: Mapping[str, Sequence[int | str]], dtype: str | None) -> list[Any]:
+    """Random inputs of these shapes, whole numbers where the network reads indices; 2 for an open size."""
+    from .. import ndarray as nd
+    from ..diagnostics import DTypeError
+    from ..gluon import access
+    from ..graph.infer import infer
+    from ..insight.random_inputs import random_inputs
+    from ..ops.framework.dtypes import dtype_of
+
+    try:
+        kind = dtype_of(dtype or "float32")
+    except (DTypeError, TypeError) as error:
+        raise CommandError(f"--dtype {dtype}: {error}") from None
+    neutral = access.graphs(block).first()
+    assert neutral is not None
+    sizes = [tuple(2 if isinstance(size, str) else size for size in shape) for shape in shapes.values()]
+    arrays = [parameter.data() for parameter in neutral.parameters]
+    graph = infer(
+        neutral.graph,
+        dict(zip(neutral.graph.inputs, [*sizes, *(array.shape for array in arrays)], strict=True)),
+        dict(
+            zip(neutral.graph.inputs, [*[kind] * len(sizes), *(dtype_of(array.dtype) for array in arrays)], strict=True)
+        ),
+    )
+    made = random_inputs(graph, [(size, kind) for size in sizes])
+    return [nd.array(array, dtype=array.dtype) for array in made]
+
+
+def of_epoch(symbol_file: str | Path, epoch: int | None) -> Path:
+    """The .params beside a -symbol.json: of this epoch, or of the last one."""
+    prefix = Path(str(symbol_file).removesuffix("-symbol.json"))
+    pattern = re.compile(re.escape(prefix.name) + r"-(\d{4,})\.params")
+    epochs = {int(m[1]): path for path in prefix.parent.iterdir() if (m := pattern.fullmatch(path.name))}
+    if epoch is not None and epoch not in epochs:
+        there = f"; there are the epochs {', '.join(map(str, sorted(epochs)))}" if epochs else ""
+        raise CommandError(f"{symbol_file}: there is no {prefix.name}-{epoch:04d}.params beside it{there}")
+    if not epochs:
+        raise CommandError(
+            f"{symbol_file}: there is no {prefix.name}-0000.params beside it; name the file with --params"
+        )
+    return epochs[max(epochs) if epoch is None else epoch]
+
+
+# -- comparing -------------------------------------------------------------------------------------------------------
+
+
+def _run(block: HybridBlock, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs as NumPy arrays."""
+    made = block(*inputs)
+    return [array.asnumpy() for array in (made if isinstance(made, (list, tuple)) else [made])]
+
+
+def _in_onnxruntime(path: str, inputs: Sequence[Any]) -> list[Any]:
+    from ..engines.libraries import import_library
+
+    session = import_library("onnxruntime").InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [item.name for item in session.get_inputs()]
+    return list(session.run(None, {name: array.asnumpy() for name, array in zip(names, inputs, strict=True)}))
+
+
+def _in_torch(path: str, inputs: Sequence[Any]) -> list[Any]:
+    import importlib.util
+
+    from ..engines.libraries import import_library
+
+    torch = import_library("torch")
+    spec = importlib.util.spec_from_file_location("_converted", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with torch.no_grad():
+        made = module.load(str(Path(path).with_suffix(".safetensors")))(*(torch.tensor(x.asnumpy()) for x in inputs))
+    return [tensor.numpy() for tensor in (made if isinstance(made, (list, tuple)) else [made])]
+
+
+def _compared(target: Path, name: str, wanted: Sequence[Any], run: Any, path: str, inputs: Sequence[Any]) -> str:  # noqa: ANN401
+    """A line with the largest difference. Raises CommandError, status 1, where it is larger than CLOSE."""
+    import numpy as np
+
+    needed = {"ONNX Runtime": ["onnxruntime"], "torch": ["torch", "safetensors"]}[name]
+    missing = [package for package in needed if not has_module(package)]
+    if missing:
+        extra = {"ONNX Runtime": "onnx", "torch": "torch"}[name]
+        return f"not compared: {missing[0]} is not installed; {install_hint(extra)}"
+    found = run(path, inputs)
+    largest = 0.0
+    for got, want in zip(found, wanted, strict=True):
+        if got.shape != want.shape:
+            raise CommandError(f"{target}: {name} gives the shape {got.shape}, this package {want.shape}", status=1)
+        with np.errstate(invalid="ignore"):
+            difference = np.where(got == want, 0, np.abs(got.astype(np.float64) - want.astype(np.float64)))
+        scale = max(1.0, float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0)))
+        largest = max(largest, float(np.max(difference, initial=0.0)) / scale)
+    if not largest <= CLOSE:
+        raise CommandError(
+            f"{target}: {name} differs from this package's own run by up to {largest:.2g}; do not use the file, and "
+            "please report the model",
+            status=1,
+        )
+    return f"compared in {name} with random inputs: the largest difference is {largest:.1e}"

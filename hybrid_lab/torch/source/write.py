@@ -1,0 +1,64 @@
+"""A HybridBlock as a file of PyTorch source, with its weights beside it."""
+
+from __future__ import annotations
+
+import os
+from os import PathLike, fspath
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.formats.atomic import atomic_write
+from hybrid_lab.formats.safetensors import write_safetensors
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.graph.infer import infer
+from hybrid_lab.ndarray.tape import Mode
+from hybrid_lab.onnx.asked import asked_of, untouched
+from hybrid_lab.symbol import Symbol
+from hybrid_lab.symbol.predicting import predicting
+
+from .writer import Source, Writer
+
+
+def source(net: HybridBlock, inputs: object = None, *, title: str = "", weights: str = "model.safetensors") -> Source:
+    """The network of a HybridBlock, as it predicts, as the source of a PyTorch module and its state_dict.
+
+    inputs : as of `mx.onnx.export`: an array, a shape, or a list of them. Default: those of the last call
+    title : first line of the file; weights : name of the file that `load()` reads
+
+    Raises Unmappable, naming the operator, if one has no PyTorch source.
+    """
+    if not isinstance(net, HybridBlock):
+        raise HybridLabError(f"PyTorch source is written for one HybridBlock, not {type(net).__name__}")
+    asked = asked_of(net, inputs)
+    leaves = [untouched(item.sizes, item.dtype) for item in asked.inputs]
+    with Mode(False, False):
+        neutral = access.graphs(net).twin(traces=True).neutral(asked.spec, leaves)
+    access.complete_parameters(net, neutral, leaves)
+    arrays = [parameter.data().asnumpy() for parameter in neutral.parameters]
+    shapes = [*(item.sizes for item in asked.inputs), *(array.shape for array in arrays)]
+    dtypes = [*(item.dtype for item in asked.inputs), *(array.dtype for array in arrays)]
+    names = [value.node.name for value in neutral.graph.inputs[: neutral.num_data]]
+    whole = Symbol(tuple(neutral.graph.outputs))
+    graph = predicting(whole, dict(zip(names, shapes, strict=False))).graph(neutral.graph.inputs)
+    graph = infer(graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True)))
+    own = {
+        value: (parameter.name, array)
+        for value, parameter, array in zip(graph.inputs[neutral.num_data :], neutral.parameters, arrays, strict=True)
+    }
+    return Writer(graph, names, own).source(title or f"{net.name} as a PyTorch module.", weights)
+
+
+def write(net: HybridBlock, path: str | PathLike[str], inputs: object = None, *, title: str = "") -> tuple[str, str]:
+    """Write `source` to a .py file, and its weights to a .safetensors file beside it; returns both paths.
+
+    files = write(net, "model.py", (1, 3, 224, 224))      # then, with torch alone:  import model; model.load()
+    """
+    target = os.path.abspath(fspath(path))
+    weights = f"{os.path.splitext(target)[0]}.safetensors"
+    made = source(net, inputs, title=title, weights=os.path.basename(weights))
+    write_safetensors(weights, {name: np.ascontiguousarray(array) for name, array in made.state.items()})
+    with atomic_write(target) as file:
+        file.write(made.text.encode())
+    return target, weights
