@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 from hybrid_lab.graph.node import Value
-from hybrid_lab.ops.framework.dtypes import name_of
+from hybrid_lab.ops.framework.dtypes import is_floating, name_of
 
 from .rules import each, infix, needs, rule, shape_of
 
@@ -41,14 +42,13 @@ _WRITTEN = {
     "BlockGrad": "{0}.detach()",
     "make_loss": "{0}",
     "MakeLoss": "{0}",
-    "rint": "{0}.round()",
+    "rint": "{0}.floor() + ({0} - {0}.floor() > 0.5)",
     "cbrt": "{0}.sign() * {0}.abs() ** (1 / 3)",
     "logical_not": "({0} == 0).to({0}.dtype)",
     "zeros_like": "torch.zeros_like({0})",
     "ones_like": "torch.ones_like({0})",
     "broadcast_like": "{0}.expand_as({1})",
     "_cast_like": "{0}.to({1}.dtype)",
-    "batch_take": "{0}.gather(1, {1}.long().unsqueeze(1)).squeeze(1)",
 }
 
 
@@ -69,9 +69,17 @@ def _hard_sigmoid(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[
     return f"({infix(inputs[0])} * {op.alpha!r} + {op.beta!r}).clamp(0, 1)"
 
 
+@rule("round")
+def _round(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+    """Halves go away from zero; torch rounds them to even numbers."""
+    data = infix(inputs[0])
+    if not is_floating(node.outputs[0].dtype):
+        return inputs[0]
+    return f"{data}.trunc() + ({data}.frac().abs() >= 0.5) * {data}.sign()"
+
+
 _INFIX = {
     "broadcast_add": "+", "broadcast_sub": "-", "broadcast_mul": "*", "broadcast_div": "/", "broadcast_power": "**",
-    "broadcast_mod": "%",
 }  # fmt: skip
 _COMPARED = {
     "broadcast_equal": "==", "broadcast_not_equal": "!=", "broadcast_greater": ">", "broadcast_greater_equal": ">=",
@@ -82,6 +90,8 @@ _LOGICAL = {"broadcast_logical_and": "&", "broadcast_logical_or": "|", "broadcas
 
 @rule(*_INFIX)
 def _infix(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+    floating = is_floating(node.outputs[0].dtype)
+    needs(floating or node.op.name not in ("broadcast_div", "broadcast_power"), node, "this of whole numbers")
     return f" {_INFIX[node.op.name]} ".join(map(infix, inputs))
 
 
@@ -108,6 +118,14 @@ def _extreme(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str])
     if numbers:
         return f"{_tensor(node, inputs)}.clamp({'min' if name == 'maximum' else 'max'}={numbers[0]})"
     return f"torch.{name}({', '.join(inputs)})"
+
+
+@rule("broadcast_mod")
+def _mod(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+    if not isinstance(node.inputs[1], Value) and node.inputs[1]:
+        return " % ".join(map(infix, inputs))
+    needs(isinstance(node.inputs[1], Value), node, "a remainder of 0")
+    return f"{writer.helper('mod')}({', '.join(inputs)})"
 
 
 @rule("broadcast_hypot")
@@ -183,7 +201,8 @@ def _reshape(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str])
 
 @rule("Flatten")
 def _flatten(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
-    return inputs[0] if len(shape_of(node, 0)) == 2 else f"{infix(inputs[0])}.flatten(1)"
+    rank = len(shape_of(node, 0))
+    return inputs[0] if rank == 2 else f"{infix(inputs[0])}.{'flatten' if rank > 2 else 'unsqueeze'}(1)"
 
 
 @rule("reshape_like")
@@ -206,6 +225,8 @@ def _expand_dims(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[s
 
 @rule("squeeze")
 def _squeeze(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+    if node.outputs[0].shape == (1,) and set(shape_of(node, 0)) == {1}:
+        return f"{infix(inputs[0])}.reshape(1)"
     axes = "" if op.axis is None else repr(op.axis)
     return f"{infix(inputs[0])}.squeeze({axes})"
 
@@ -326,6 +347,7 @@ def _reduced(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str])
     rank = len(shape_of(node, 0))
     axes = op.axes(rank)
     needs(bool(axes), node, "a reduction over nothing")
+    needs(node.op.name != "mean" or is_floating(node.outputs[0].dtype), node, "a mean of whole numbers")
     function = f"{infix(inputs[0])}.{_REDUCED[node.op.name]}"
     if len(axes) == rank and not op.keepdims:
         return f"{function}().reshape(1)"
@@ -345,27 +367,28 @@ def _norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) ->
 @rule("argmax", "argmin")
 def _place(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(op.axis is not None, node, "axis=None")
-    return f"{infix(inputs[0])}.{node.op.name}({op.axis}{', keepdim=True' if op.keepdims else ''}).float()"
+    whole = ".reshape(1)" if len(shape_of(node, 0)) == 1 else ""
+    return f"{infix(inputs[0])}.{node.op.name}({op.axis}{', keepdim=True' if op.keepdims else ''}).float(){whole}"
 
 
 @rule("argsort")
 def _argsort(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(op.axis is not None, node, "axis=None")
     down = "" if op.is_ascend else ", descending=True"
-    return f"{infix(inputs[0])}.argsort({op.axis}{down}, stable=True).to(torch.{name_of(node.outputs[0].dtype)})"
+    return f"{infix(inputs[0])}.argsort(dim={op.axis}{down}, stable=True).to(torch.{name_of(node.outputs[0].dtype)})"
 
 
 @rule("sort")
 def _sort(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(op.axis is not None, node, "axis=None")
-    return f"{infix(inputs[0])}.sort({op.axis}{'' if op.is_ascend else ', descending=True'}).values"
+    return f"{infix(inputs[0])}.sort(dim={op.axis}{'' if op.is_ascend else ', descending=True'}).values"
 
 
 @rule("topk")
 def _topk(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str | list[str]:
     needs(op.axis is not None and op.ret_typ != "mask" and op.k > 0, node, f"ret_typ={op.ret_typ!r}, k={op.k}")
     down = "" if op.is_ascend else ", descending=True"
-    order = f"{infix(inputs[0])}.sort({op.axis}{down}, stable=True)"
+    order = f"{infix(inputs[0])}.sort(dim={op.axis}{down}, stable=True)"
     places = f"{order}.indices.narrow({op.axis}, 0, {op.k}).to(torch.{name_of(node.outputs[-1].dtype)})"
     values = f"{order}.values.narrow({op.axis}, 0, {op.k})"
     return {"indices": [places], "value": [values], "both": [values, places]}[op.ret_typ]
@@ -390,9 +413,7 @@ def _softmax(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str])
 
 @rule("SoftmaxActivation")
 def _softmax_activation(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
-    if op.mode == "channel" or len(shape_of(node, 0)) == 2:
-        return f"F.softmax({inputs[0]}, 1)"
-    return f"F.softmax({infix(inputs[0])}.flatten(1), 1).reshape({infix(inputs[0])}.shape)"
+    return f"F.softmax({inputs[0]}, {op.axis})"
 
 
 @rule("dot")
@@ -458,8 +479,8 @@ def _pooling(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str])
         return f"F.lp_pool{rank}d({data}, {op.p_value}, {', '.join(settings[:2])}{flags})"
     padded = any(pad) and op.count_include_pad is False
     flags += ", count_include_pad=False" if padded else ""
-    if op.pool_type == "sum":
-        flags += ", divisor_override=1"
+    if op.pool_type == "sum" or node.op.name == "Pooling_v1":  # the first version divides by the whole window
+        flags += f", divisor_override={1 if op.pool_type == 'sum' else prod(kernel)}"
         needs(rank > 1, node, "a sum over one axis")
     while settings[-1] == "0":
         settings.pop()
@@ -507,6 +528,11 @@ def _wraps(op: AnyOperator) -> str:
     return ", wrap=True" if op.mode == "wrap" else ""
 
 
+@rule("batch_take")
+def _batch_take(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+    return f"{writer.helper('pick')}({inputs[0]}, {inputs[1]}, 1)"
+
+
 @rule("gather_nd")
 def _gather_nd(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])}[tuple({infix(inputs[1])}.long())]"
@@ -536,15 +562,15 @@ def _sequence(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]
 
 @rule("_zeros", "_ones", "_full")
 def _filled(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
-    shape, data = node.outputs[0].shape, writer.graph.inputs[0].shape
+    shape, data = node.outputs[0].shape, writer.graph.inputs[0].shape if writer.data else ()
     sizes = [str(size) for size in shape]
     if op.attributes.get("_open") and shape and shape[0] in data:  # the batch of a first state
         sizes[0] = f"{writer.data[0]}.shape[{data.index(shape[0])}]"
     dtype = name_of(node.outputs[0].dtype)
     kind = "" if dtype == "float32" else f", dtype=torch.{dtype}"
-    if node.op.name == "_full":
-        return f"torch.full(({', '.join(sizes)},), {op.value!r}{kind}, device={writer.data[0]}.device)"
-    return f"torch.{node.op.name[1:]}({', '.join(sizes)}{kind}, device={writer.data[0]}.device)"
+    kind += f", device={writer.data[0]}.device" if writer.data else ""
+    number = f", {op.value!r}" if node.op.name == "_full" else ""
+    return f"torch.{node.op.name[1:]}([{', '.join(sizes)}]{number}{kind})"
 
 
 @rule("full_like")
@@ -552,7 +578,16 @@ def _full_like(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str
     return f"torch.full_like({inputs[0]}, {op.fill_value!r})"
 
 
-@rule("_arange", "_contrib_arange_like", "_linspace", "_eye", "shape_array", "size_array", "_contrib_index_array")
+@rule(
+    "_arange",
+    "_contrib_arange_like",
+    "_linspace",
+    "_eye",
+    "shape_array",
+    "size_array",
+    "_contrib_index_array",
+    "_contrib_MultiBoxPrior",
+)
 def _known(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     """Numbers that follow from the shapes for which the source is written."""
     import numpy as np

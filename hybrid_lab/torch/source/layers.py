@@ -97,6 +97,7 @@ def _linear(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) 
 def _batch_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     shape = shape_of(node, 0)
     axis = op.axis % len(shape) if len(shape) else 0
+    needs(not op.output_mean_var, node, "output_mean_var")
     needs(2 <= len(shape) <= 5, node, f"data with {len(shape)} axes")
     needs(_all_weights(writer, node, range(1, 5)), node, "a statistic that is no parameter")
     gamma = np.ones_like(writer.array(node.inputs[1])) if op.fix_gamma else node.inputs[1]
@@ -120,6 +121,7 @@ def _batch_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[st
 def _layer_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     shape = shape_of(node, 0)
     axis = op.axis % len(shape)
+    needs(not op.output_mean_var, node, "output_mean_var")
     needs(_all_weights(writer, node, (1, 2)), node, "a scale that is no parameter")
     made = f"nn.LayerNorm({shape[axis]}{_arguments(eps=_unless(op.eps, 1e-5))})"
     path = writer.layer(node, made, _weight_and_bias(node))
@@ -131,6 +133,7 @@ def _layer_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[st
 @rule("GroupNorm")
 def _group_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     channels = shape_of(node, 0)[1]
+    needs(not op.output_mean_var, node, "output_mean_var")
     needs(_all_weights(writer, node, (1, 2)), node, "a scale that is no parameter")
     needs(shape_of(node, 1) == (channels,), node, "a scale for each group")
     made = f"nn.GroupNorm({op.num_groups}, {channels}{_arguments(eps=_unless(op.eps, 1e-5))})"
@@ -180,6 +183,7 @@ def _leaky_relu(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[st
 @rule("RNN")
 def _recurrent(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> list[str] | str:
     needs(not op.use_sequence_length, node, "use_sequence_length")
+    needs((op.projection_size or 0) < op.state_size, node, "projection_size as large as state_size")
     needs(op.lstm_state_clip_min is None and op.lstm_state_clip_max is None, node, "clipping of states")
     packed = [writer.array(item) for item in weights_of(node.inputs[1:2])]
     needs(bool(packed) and all(array is not None for array in packed), node, "a weight that is no parameter")

@@ -18,7 +18,7 @@ from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.ops.framework.dtypes import is_floating, name_of
 
 from . import detection, functions, layers  # noqa: F401 - they fill the table
-from .helpers import source_of
+from .helpers import needed_by, source_of
 from .paths import identifier, tree, unused
 from .rules import RULES, weights_of
 
@@ -109,6 +109,8 @@ class Writer:
 
     def helper(self, name: str) -> str:
         """The name of a function of helpers.py, which the file then has."""
+        for needed in needed_by(name):
+            self.helper(needed)
         self._helpers[name] = None
         return name
 
@@ -167,7 +169,13 @@ class Writer:
         visible = node.op.signature.visible
         if any(value in self._read for value in node.outputs[visible:]):
             raise Unmappable(f"{node.op.name} {node.name!r}: reading its hidden outputs has no PyTorch source")
-        inputs = [_key(item) if self._is_computed(item) else self._text(item) for item in node.inputs]
+        whole = any(isinstance(item, Value) and not is_floating(item.dtype) for item in node.inputs[:2])
+        inputs = [
+            _key(item)
+            if self._is_computed(item)
+            else self._text(item if isinstance(item, Value) or not whole else int(item))
+            for item in node.inputs
+        ]
         made = rule(self, node, node.op, inputs)
         texts = [made] if isinstance(made, str) else list(made)
         if visible == 1 and texts[0] in inputs:
