@@ -139,11 +139,11 @@ def _archive_to_onnx(arguments: Namespace) -> list[str]:
 
 def _archive_to_source(arguments: Namespace) -> list[str]:
     """One block's network as the source of a PyTorch module, with its weights."""
-    from ..torch.source.write import write
+    from ..torch.source.write import write_source
 
     block = _hybrid_block(arguments)
     title = f"{arguments.source.name} as a PyTorch module, written by hybrid-lab."
-    return [f"{file} written" for file in write(block, arguments.target, title=title)]
+    return [f"{file} written" for file in write_source(block, arguments.target, title=title)]
 
 
 def _onnx_to_archive(arguments: Namespace) -> list[str]:

@@ -6,7 +6,7 @@ form of its own, because a region of the ONNX Runtime engine holds no loops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: xmin, ymin, xmax, ymax, each (batch, boxes)
 Corners = tuple[str, str, str, str]
+#: Takes one box's own column, (batch, 1), out of an array (batch, boxes).
+Mine = Callable[[str], str]
 
 
 def emit(g: FileEmitter, node: Node, inputs: Sequence[Any]) -> tuple[str, ...]:
@@ -34,35 +36,35 @@ def emit(g: FileEmitter, node: Node, inputs: Sequence[Any]) -> tuple[str, ...]:
     most = count if op.topk < 0 else min(count, op.topk)
     batch = prod(shape[:-2])
     rows = g.Reshape(data, [-1, count, width])
-    valid = g.Greater(_column(g, rows, op.score_index), g.const(op.valid_thresh, dtype))
+    valid = g.Greater(column(g, rows, op.score_index), g.const(op.valid_thresh, dtype))
     if op.id_index >= 0:
-        background = g.Equal(_column(g, rows, op.id_index), g.const(op.background_id, dtype))
+        background = g.Equal(column(g, rows, op.id_index), g.const(op.background_id, dtype))
         valid = g.And(valid, g.Not(background))
-    key = g.Where(valid, _column(g, rows, op.score_index), g.const(-np.inf, dtype))
+    key = g.Where(valid, column(g, rows, op.score_index), g.const(-np.inf, dtype))
     _, order = g.TopK(key, [most], axis=1, outputs=2)
-    ranked = g.declare(_picked(g, rows, order), (batch, most, width), dtype)
+    ranked = g.declare(picked(g, rows, order), (batch, most, width), dtype)
     alive = g.GatherElements(valid, order, axis=1)
-    kept = _kept(g, op, ranked, alive, (batch, most))
-    _, place = g.TopK(g.cast(kept, "float32"), [most], axis=1, outputs=2)  # those that are kept first, in their order
-    found = g.Unsqueeze(g.GatherElements(kept, place, axis=1), [2])
-    result = g.Where(found, _picked(g, _converted(g, op, ranked, width), place), g.const(-1, dtype))
+    left = _kept(g, op, ranked, alive, (batch, most))
+    _, place = g.TopK(g.cast(left, "float32"), [most], axis=1, outputs=2)  # those that are kept first, in their order
+    found = g.Unsqueeze(g.GatherElements(left, place, axis=1), [2])
+    result = g.Where(found, picked(g, _converted(g, op, ranked, width), place), g.const(-1, dtype))
     if most is not count:
         result = g.Pad(result, [0, 0, 0, 0, count - most, 0], g.const(-1, dtype))
     return (g.declare(g.Reshape(result, shape), shape, dtype),)
 
 
-def _column(g: FileEmitter, rows: str, index: int) -> str:
+def column(g: FileEmitter, rows: str, index: int) -> str:
     """One number of each row: (batch, boxes)."""
     return str(g.Squeeze(g.Slice(rows, [index], [index + 1], [2]), [2]))
 
 
-def _picked(g: FileEmitter, rows: str, numbers: str) -> str:
+def picked(g: FileEmitter, rows: str, numbers: str) -> str:
     """Rows by number, each batch by its own numbers."""
     return str(g.GatherND(rows, g.Unsqueeze(numbers, [2]), batch_dims=1))
 
 
 def _corners(g: FileEmitter, op: Any, rows: str, dtype: np.dtype, given: str) -> Corners:
-    first, second, third, fourth = (_column(g, rows, op.coord_start + index) for index in range(4))
+    first, second, third, fourth = (column(g, rows, op.coord_start + index) for index in range(4))
     if given == "corner":
         return first, second, third, fourth
     half = g.const(2, dtype)
@@ -70,15 +72,15 @@ def _corners(g: FileEmitter, op: Any, rows: str, dtype: np.dtype, given: str) ->
     return g.Sub(first, width), g.Sub(second, height), g.Add(first, width), g.Add(second, height)
 
 
-def _kept(g: FileEmitter, op: Any, ranked: str, alive: str, shape: tuple[Any, Any]) -> str:
-    """Which of the boxes, best first, no better one covers: bools of (batch, boxes)."""
+def kept(g: FileEmitter, alive: str, shape: tuple[Any, Any], covered: Callable[[Mine], str]) -> str:
+    """Which of the boxes, best first, no better one covers: bools of (batch, boxes).
+
+    alive : which of them count; shape : (batch, boxes); covered : which boxes one covers, bools of (batch, boxes), from
+    a function that takes its own column, (batch, 1), out of an array (batch, boxes)
+    """
     batch, most = shape
-    dtype, flags = g.dtype(ranked), np.dtype("bool")
-    box = _corners(g, op, ranked, dtype, op.in_format)
-    areas = _area(g, box, dtype)
-    classes = _column(g, ranked, op.id_index) if op.id_index >= 0 and not op.force_suppress else None
+    flags = np.dtype("bool")
     numbers = g.arange(most)
-    zero = g.const(0, dtype)
     with g.inside() as nodes:
         number, state = g.unused("number"), g.unused("alive")
 
@@ -86,20 +88,38 @@ def _kept(g: FileEmitter, op: Any, ranked: str, alive: str, shape: tuple[Any, An
             return str(g.Unsqueeze(g.Gather(value, number, axis=1), [1]))
 
         there = g.Gather(state, number, axis=1)
-        own = [mine(item) for item in box]
-        width = g.Max(g.Sub(g.Min(own[2], box[2]), g.Max(own[0], box[0])), zero)
-        height = g.Max(g.Sub(g.Min(own[3], box[3]), g.Max(own[1], box[1])), zero)
-        shared = g.Mul(width, height)
-        union = g.Sub(g.Add(mine(areas), areas), shared)
-        overlap = g.Where(g.Greater(shared, zero), g.Div(shared, union), zero)
-        covered = g.Greater(overlap, g.const(op.overlap_thresh, dtype))
-        if classes is not None:
-            covered = g.And(covered, g.Equal(mine(classes), classes))
-        left = g.And(state, g.Not(g.And(covered, g.Unsqueeze(there, [1]))))
+        left = g.And(state, g.Not(g.And(covered(mine), g.Unsqueeze(there, [1]))))
         outputs = ((left, (batch, most), flags), (g.Identity(there), (batch,), flags))
     body = subgraph("suppress", nodes, ((state, (batch, most), flags), (number, (), np.dtype("int64"))), outputs)
-    _, kept = g.add("Scan", [alive, numbers], 2, {"body": body, "num_scan_inputs": 1})
-    return str(g.Transpose(kept, perm=[1, 0]))
+    _, found = g.add("Scan", [alive, numbers], 2, {"body": body, "num_scan_inputs": 1})
+    return str(g.Transpose(found, perm=[1, 0]))
+
+
+def shared_area(g: FileEmitter, box: Corners, mine: Mine, zero: str, extra: str | None = None) -> str:
+    """What one box shares with each: (batch, boxes). extra : 1 for boxes that count their last pixel, None for 0"""
+    own = [mine(item) for item in box]
+    sides = []
+    for low, high in ((0, 2), (1, 3)):
+        side = g.Sub(g.Min(own[high], box[high]), g.Max(own[low], box[low]))
+        sides.append(g.Max(side if extra is None else g.Add(side, extra), zero))
+    return str(g.Mul(*sides))
+
+
+def _kept(g: FileEmitter, op: Any, ranked: str, alive: str, shape: tuple[Any, Any]) -> str:
+    dtype = g.dtype(ranked)
+    box = _corners(g, op, ranked, dtype, op.in_format)
+    areas = _area(g, box, dtype)
+    classes = column(g, ranked, op.id_index) if op.id_index >= 0 and not op.force_suppress else None
+    zero = g.const(0, dtype)
+
+    def covered(mine: Mine) -> str:
+        shared = shared_area(g, box, mine, zero)
+        union = g.Sub(g.Add(mine(areas), areas), shared)
+        overlap = g.Where(g.Greater(shared, zero), g.Div(shared, union), zero)
+        found = g.Greater(overlap, g.const(op.overlap_thresh, dtype))
+        return str(found if classes is None else g.And(found, g.Equal(mine(classes), classes)))
+
+    return kept(g, alive, shape, covered)
 
 
 def _area(g: FileEmitter, box: Corners, dtype: np.dtype) -> str:

@@ -28,7 +28,7 @@ from hybrid_lab.ops.framework.run import infer
 from hybrid_lab.ops.framework.sizes import NeedsNumber, Size, SymbolicSize
 from hybrid_lab.ops.layers.norm import BatchNorm
 
-from . import batch_norm, box_nms, control_flow, samplers
+from . import batch_norm, control_flow, detection, samplers
 from .nodes import FunctionCall
 from .opsets import TYPES, output_types, translated
 
@@ -127,8 +127,8 @@ class FileEmitter(OnnxEmitter):
         operands = [self.operand(item, names) for item in node.inputs]
         if node.op.subgraphs:
             results = control_flow.emit(self, node, operands)
-        elif node.op.name == "_contrib_box_nms":
-            results = box_nms.emit(self, node, operands)
+        elif node.op.name in detection.FORMS:
+            results = detection.FORMS[node.op.name](self, node, operands)
         elif isinstance(node.op, BatchNorm):
             results = batch_norm.emit(self, node.op, operands)
         elif isinstance(node.op, Custom):

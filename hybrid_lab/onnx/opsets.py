@@ -39,7 +39,8 @@ TYPES = {name: TYPE_NAMES[number] for name, number in DATA_TYPES.items()}
 
 #: ONNX operator -> the opset from which on ONNX Runtime 1.32 has no kernel for it.
 WITHOUT_KERNEL = {
-    "RandomNormal": 22, "RandomNormalLike": 22, "RandomUniform": 22, "RandomUniformLike": 22, "RoiAlign": 22,
+    "MaxRoiPool": 22, "RandomNormal": 22, "RandomNormalLike": 22, "RandomUniform": 22, "RandomUniformLike": 22,
+    "RoiAlign": 22,
 }  # fmt: skip
 
 

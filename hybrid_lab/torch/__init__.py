@@ -11,6 +11,7 @@ _MODULES: dict[str, str] = {
     "UnsupportedOperatorError": "hybrid_lab.torch.errors",
     "imports": "hybrid_lab.torch.block",
     "module": "hybrid_lab.torch.wrapped",
+    "write_source": "hybrid_lab.torch.source.write",
 }
 """Public name -> the module that has it, which is imported when the name is first used. No module has the name of one
 of these: Python would take the module for it once that is imported."""

@@ -15,6 +15,7 @@ import pytest
 from hybrid_lab.diagnostics.errors import EngineError, HybridLabError, Unmappable
 from hybrid_lab.graph.decompose import is_composite
 from hybrid_lab.onnx import opsets
+from hybrid_lab.onnx.detection import FORMS
 from hybrid_lab.ops.framework.onnx_emit import OPSET
 from hybrid_lab.ops.framework.run import run_kernel
 from tests.ops.cases import CASES, RNG, Case, close
@@ -26,7 +27,7 @@ ALL = os.environ.get("HYBRID_LAB_ONNX") == "all"
 
 def _has_form(case: Case) -> bool:
     op = predicting(case)
-    return not op.random and (op.onnx is not None or is_composite(op) or op.name == "_contrib_box_nms")
+    return not op.random and (op.onnx is not None or is_composite(op) or op.name in FORMS)
 
 
 def predicting(case: Case) -> Any:
@@ -76,7 +77,7 @@ def _is_explained(refusal: Unmappable, op: Any, inputs: list[Any], opset: int) -
 def test_open_sizes_hold_for_others(case: Case):
     """The first two sizes of each input are tried out; what stays open holds for one more, for three more and for 1."""
     op, inputs = predicting(case), case.inputs()
-    newest = opsets.newest_that_runs(["RoiAlign"] if "ROIAlign" in op.name else [])
+    newest = opsets.newest_that_runs(["RoiAlign"] if "ROI" in op.name else [])
     try:
         model, sizes = one.write(op, inputs, newest, tried=True)
     except Unmappable:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-
 import numpy as np
 import pytest
 
-import hybrid_lab as mx
-from hybrid_lab import gluon, nd
-from hybrid_lab.diagnostics.errors import HybridLabError, Unmappable
-from hybrid_lab.gluon import nn, rnn
+from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.ops.framework.run import run_kernel
-from hybrid_lab.torch.source.paths import tree
 from hybrid_lab.torch.source.rules import RULES
-from hybrid_lab.torch.source.write import source, write
 from hybrid_lab.torch.source.writer import Writer
 from tests.onnx.one_operator import graph_of
 from tests.ops.cases import CASES, RNG, close

@@ -31,6 +31,8 @@ custom_of_file: Provided[[str, Mapping[str, str]], Operator] = Provided("custom_
 ATTRIBUTE_LIMIT = 4096
 """Longest attribute text of an operator that is parsed."""
 _HIDDEN = re.compile(r"__\w+__")
+_QUANTIZED = ("_contrib_quantized_", "_sg_mkldnn_")
+"""How the names of operators of quantized models begin; those that run here have records."""
 _OWN = (DRAW, SCOPE, CALLS, IMMEDIATES, EMPTY, control_flow.DRAWS)
 _LAYOUTS = {"NCHW", "NCW", "NCDHW", "None"}
 
@@ -216,6 +218,11 @@ class GraphReader:
     def _bind(self, name: str, kind: str, attributes: Mapping[str, str]) -> Operator:
         record = find(SCALAR_NAMES[kind][0] if kind in SCALAR_NAMES else kind)
         if record is None:
+            if kind.startswith(_QUANTIZED):
+                raise self.error(
+                    f"node {name!r}: {kind!r} belongs to a model that MXNet has quantized to 8 bits, whose "
+                    "operators are not supported here; load the float model that it was made from"
+                )
             near = difflib.get_close_matches(kind, registered_names(), n=3)
             hint = f"; near names: {', '.join(near)}" if near else ""
             raise self.error(f"node {name!r}: the operator {kind!r} is not known here{hint}")

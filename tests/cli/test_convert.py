@@ -1,0 +1,161 @@
+"""`hybrid-lab convert` of models that the real MXNet exported: to ONNX, PyTorch source, archives and weights."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hybrid_lab import gluon, nd
+from hybrid_lab.cli import main
+from hybrid_lab.formats.mxnet import read_params
+from hybrid_lab.formats.safetensors import read_safetensors
+
+FOLDER = Path(__file__).parent.parent / "golden" / "exported"
+MODELS = sorted(path.stem for path in FOLDER.glob("*.npz"))
+LABELS = ("softmax_label", "lin_label", "label")
+#: The outputs of a model for training that prediction has, too.
+KEPT = {"ssd_training": [0, 2]}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def arrays(name):
+    """The inputs but labels, and MXNet's outputs."""
+    kept = np.load(FOLDER / f"{name}.npz")
+    inputs = {key[3:]: kept[key] for key in kept if key.startswith("in_") and key[3:] not in LABELS}
+    outputs = [kept[key] for key in sorted(kept) if key.startswith("out_")]
+    return inputs, [outputs[index] for index in KEPT.get(name, range(len(outputs)))]
+
+
+def convert(name, target, *options):
+    shapes = [f"--shape={key}={','.join(map(str, array.shape))}" for key, array in arrays(name)[0].items()]
+    return main(["convert", str(FOLDER / f"{name}-symbol.json"), target, *shapes, *options])
+
+
+def check(found, wanted):
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_there_are_twelve_models():
+    assert len(MODELS) == 12
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_onnx_gives_what_mxnet_gave(name, capsys):
+    runtime = pytest.importorskip("onnxruntime")
+    assert convert(name, "model.onnx") == 0, capsys.readouterr().err
+    assert "compared in ONNX Runtime with random inputs: the largest difference is " in capsys.readouterr().out
+    inputs, outputs = arrays(name)
+    session = runtime.InferenceSession("model.onnx")
+    assert [item.name for item in session.get_inputs()] == list(inputs)
+    check(session.run(None, inputs), outputs)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_pytorch_source_gives_what_mxnet_gave(name, capsys):
+    torch = pytest.importorskip("torch")
+    assert convert(name, "model.py") == 0, capsys.readouterr().err
+    assert "compared in torch with random inputs: the largest difference is " in capsys.readouterr().out
+    spec = importlib.util.spec_from_file_location("converted", "model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert "hybrid_lab" not in Path("model.py").read_text()
+    inputs, outputs = arrays(name)
+    with torch.no_grad():
+        found = module.load()(*map(torch.from_numpy, inputs.values()))
+    check([item.numpy() for item in (found if isinstance(found, tuple) else [found])], outputs)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_archive_can_be_converted_further(name):
+    assert convert(name, "model.hlab") == 0
+    inputs, outputs = arrays(name)
+    found = gluon.load("model.hlab")(*map(nd.array, inputs.values()))
+    check([item.asnumpy() for item in (found if isinstance(found, (list, tuple)) else [found])], outputs)
+    assert main(["convert", "model.hlab", "again.onnx"]) == 0
+    assert main(["convert", "model.hlab", "again.py"]) == 0
+
+
+def test_source_is_a_tree_by_names_with_one_line_for_each_layer():
+    pytest.importorskip("torch")
+    assert convert("resnet", "model.py") == 0
+    text = Path("model.py").read_text()
+    assert "        self.stage2.unit1.conv1 = nn.Conv2d(4, 8, 3, stride=2, padding=1, bias=False)\n" in text
+    assert "        x = self.stage2.unit1.conv1(" in text
+    assert max(map(len, text.splitlines())) <= 120
+    assert "stage2.unit1.conv1.weight" in read_safetensors("model.safetensors")
+
+
+def test_labels_and_losses_are_told(caplog):
+    with caplog.at_level("INFO"):
+        assert convert("ssd_training", "model.onnx") == 0
+    assert "imported without label, which only training reads, and without the outputs loc_loss_output" in caplog.text
+
+
+def test_a_shape_that_follows_from_a_parameter_need_not_be_given():
+    pytest.importorskip("onnxruntime")
+    assert main(["convert", str(FOLDER / "regression-symbol.json"), "model.onnx"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("lenet", [], r"give it: --shape data=1,1,HEIGHT,WIDTH"),
+        ("lstm", [], r"give it: --shape data=1,LENGTH"),
+        ("lenet", ["--shape", "image=1,1,28,28"], r"the inputs of .* are data$"),
+        ("lenet", ["--shape", "data"], r"NAME=SIZES is needed, such as --shape data=1,3,224,224"),
+        (
+            "lenet",
+            ["--shape", "data=1,1,28,28", "--epoch", "9"],
+            r"no lenet-0009\.params .* the epochs 3",
+        ),
+        ("lenet", ["--shape", "data=1,1,28,28", "--dtype", "float7"], r"--dtype float7"),
+        ("quantized", ["--shape", "data=1,1,28,28"], r"has quantized to 8 bits.*load the float model"),
+    ],
+)
+@pytest.mark.parametrize("target", ["model.onnx", "model.py"])
+def test_what_cannot_be_converted_says_what_to_do(name, options, message, target, folder, capsys):
+    assert main(["convert", str(FOLDER / f"{name}-symbol.json"), target, *options]) == 2
+    error = capsys.readouterr().err
+    assert re.search(message, error.strip()), error
+    assert not list(folder.iterdir())
+
+
+def test_an_operator_without_source_is_named_and_nothing_is_written(folder, capsys):
+    from hybrid_lab import sym
+
+    net = gluon.SymbolBlock(sym.linalg.potrf(sym.var("data")), sym.var("data"))
+    net.hybridize()
+    net(nd.array(np.eye(3)))
+    net.export("net")
+    capsys.readouterr()
+    Path("net-0000.params").exists() or nd.save("net-0000.params", {})
+    assert main(["convert", "net-symbol.json", "model.py", "--shape", "data=3,3"]) == 2
+    assert "_linalg_potrf" in capsys.readouterr().err
+    assert not Path("model.py").exists() and not Path("model.safetensors").exists()
+
+
+def test_an_open_size_and_another_dtype():
+    runtime = pytest.importorskip("onnxruntime")
+    path = str(FOLDER / "attention-symbol.json")
+    assert main(["convert", path, "model.onnx", "--shape", "data=n,time,8", "--dtype", "float16"]) == 0
+    (item,) = runtime.InferenceSession("model.onnx").get_inputs()
+    assert (item.shape, item.type) == (["n", "time", 8], "tensor(float16)")
+
+
+def test_weights_alone():
+    source = str(FOLDER / "lenet-symbol.json")
+    assert main(["convert", source, "weights.safetensors"]) == 0
+    wanted = read_params(FOLDER / "lenet-0003.params")
+    found = read_safetensors("weights.safetensors")
+    assert sorted(found) == sorted(name.partition(":")[2] for name in wanted)
