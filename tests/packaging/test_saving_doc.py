@@ -32,9 +32,9 @@ def test_every_snippet_runs(tmp_path, monkeypatch, capsys):
 def test_the_table_names_calls_that_the_snippets_make():
     code = "".join(SNIPPETS)
     table = [line for line in TEXT.splitlines() if line.startswith("| ")][1:]
-    assert len(table) == 11
+    assert len(table) == 12
     for call in ("net.save(", ".load(", "gluon.load(", "MyModel(", "checkpoint.Manager(", "restore(", "save_states(",
                  "load_states(", "save_parameters(", "load_parameters(", "onnx.export(", "onnx.imports(", "net.export(",
-                 "onnx.imports_training(",
+                 "onnx.imports_training(", "torch.write_source(",
                  "SymbolBlock.imports("):  # fmt: skip
         assert call in code and any(call in line for line in table), call

@@ -50,10 +50,22 @@ def source(net: HybridBlock, inputs: object = None, *, title: str = "", weights:
     return Writer(graph, names, own).source(title or f"{net.name} as a PyTorch module.", weights)
 
 
-def write(net: HybridBlock, path: str | PathLike[str], inputs: object = None, *, title: str = "") -> tuple[str, str]:
-    """Write `source` to a .py file, and its weights to a .safetensors file beside it; returns both paths.
+def write_source(
+    net: HybridBlock, path: str | PathLike[str], inputs: object = None, *, title: str = ""
+) -> tuple[str, str]:
+    """Write a HybridBlock as the source of a PyTorch module, and its weights to a .safetensors file beside it.
 
-    files = write(net, "model.py", (1, 3, 224, 224))      # then, with torch alone:  import model; model.load()
+        mx.torch.write_source(net, "model.py", (1, 3, 224, 224))
+        # later, with torch and safetensors alone:
+        # import model; net = model.load()
+
+    path : of the .py file; it and the file of the weights are replaced if they exist
+    inputs : as of `mx.onnx.export`: an array, a shape, or a list of them. Default: those of the last call
+    title : the first line of the file
+
+    Layers are attributes of a tree that follows their names, one line each; `forward` has one line for each call. Needs
+    no torch. Returns both paths. Raises Unmappable, naming the operator, if one has no PyTorch source; then nothing is
+    written. Operators that need sizes as numbers, such as anchors, are written for those of `inputs`.
     """
     target = os.path.abspath(fspath(path))
     weights = f"{os.path.splitext(target)[0]}.safetensors"
