@@ -57,8 +57,8 @@ ORDER = (
     ("torch",),
     ("lint",),
     ("lab",),
-    ("cli",),
     ("compat",),
+    ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 LONG = 60

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from .. import _version
 from ..diagnostics.errors import HybridLabError
-from . import archive, compile, convert, environment, jupyter, lint, lsp
+from . import archive, compile, convert, environment, jupyter, lint, lsp, migrate
 from .command import CommandError
 
 __all__ = ["CommandError", "main", "parser"]
@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"hybrid-lab {_version.__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for subject in (jupyter, lint, lsp, archive, convert, compile, environment):
+    for subject in (jupyter, lint, lsp, archive, convert, migrate, compile, environment):
         subject.add_commands(commands)
     return top
 

@@ -1,26 +1,34 @@
-"""`hybrid-lab inspect`, `verify` and `diff`: looking at .hlab archives without loading a model."""
+"""`hybrid-lab inspect`, `verify` and `diff`: looking at .hlab archives without loading a model, and at other files."""
 
 from __future__ import annotations
 
 import json
 import math
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..diagnostics.words import count
+from . import model_files
 from .command import Commands, archive_file
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ..formats.archive.container import Container
     from ..formats.archive.tree import BlockRecord
 
 
 def add_commands(commands: Commands) -> None:
     """Register `inspect`, `verify` and `diff`."""
-    inspect = commands.add_parser("inspect", help="blocks, graphs and tensors of an archive", allow_abbrev=False)
-    inspect.add_argument("archive", type=Path)
+    inspect = commands.add_parser(
+        "inspect",
+        help="blocks, graphs and tensors of a .hlab, -symbol.json, .params, .onnx or .safetensors file",
+        allow_abbrev=False,
+    )
+    inspect.add_argument("archive", metavar="FILE", type=Path)
     inspect.add_argument("--tensors", action="store_true", help="also list every tensor")
     inspect.add_argument("--json", action="store_true", help="print manifest and tree as JSON")
     inspect.set_defaults(run=run_inspect)
@@ -33,9 +41,10 @@ def add_commands(commands: Commands) -> None:
 
     diff = commands.add_parser(
         "diff",
-        help="what differs between two archives",
-        description="Blocks, operators of their graphs, tensors with the size of their change, and training state. "
-        "Exit status: 0 equal, 1 different, 2 an archive that cannot be read.",
+        help="what differs between two model files",
+        description="Blocks, operators of their graphs, tensors with the size of their change, and training state of "
+        ".hlab archives; operators and tensors of -symbol.json with .params and of .onnx; arrays of .params and "
+        ".safetensors. Exit status: 0 equal, 1 different, 2 a file that cannot be read.",
         allow_abbrev=False,
     )
     diff.add_argument("first", type=Path)
@@ -54,6 +63,11 @@ def run_inspect(arguments: Namespace) -> int:
     from ..formats.archive import layout
     from ..formats.archive.container import Container
 
+    if model_files.is_other(arguments.archive):
+        found = model_files.described(arguments.archive)
+        text = [json.dumps(found, indent=2)] if arguments.json else model_files.lines(found, arguments.tensors)
+        print("\n".join(text) if arguments.json else "\n".join(map(printable, text)))
+        return 0
     archive = Container.open(archive_file(arguments.archive))
     if arguments.json:
         print(json.dumps({"manifest": archive.manifest, "tree": archive.read_json(layout.TREE)}, indent=2))
@@ -130,8 +144,16 @@ def run_diff(arguments: Namespace) -> int:
     from ..formats.archive.container import Container
     from ..formats.archive.difference import diff
 
-    first, second = map(archive_file, (arguments.first, arguments.second))
-    difference = diff(Container.open(first), Container.open(second))
+    paths = arguments.first, arguments.second
+    if any(path.suffix in (".params", ".safetensors") for path in paths):
+        return _diff_arrays(_arrays(paths[0]), _arrays(paths[1]), arguments.json)
+    sides = [
+        model_files.model_of(path) if model_files.is_other(path) else Container.open(archive_file(path))
+        for path in paths
+    ]
+    difference = diff(*sides)
+    if any(map(model_files.is_other, paths)):
+        difference = replace(difference, first=str(paths[0]), second=str(paths[1]))
     if arguments.json:
         print(json.dumps(difference.data(), indent=2))
     elif difference:
@@ -139,3 +161,27 @@ def run_diff(arguments: Namespace) -> int:
     else:
         print("\n".join(["no differences", *(printable(f"note: {note}") for note in difference.notes)]))
     return 1 if difference else 0
+
+
+def _arrays(path: Path) -> Mapping[str, np.ndarray]:
+    """The arrays of a model file of any kind, by name."""
+    from ..formats.archive import layout
+    from ..formats.archive.container import Container
+
+    if path.suffix in (".params", ".safetensors"):
+        return model_files.read_arrays(path)
+    if model_files.is_other(path):
+        parameters = model_files.model_of(path).collect_params()
+        return {parameter.name: parameter.data().asnumpy() for parameter in parameters.values()}
+    archive = Container.open(archive_file(path))
+    return archive.read_tensors(layout.WEIGHTS) if layout.WEIGHTS in archive else {}
+
+
+def _diff_arrays(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray], as_json: bool) -> int:
+    rows = model_files.array_differences(first, second)
+    if as_json:
+        print(json.dumps([{"name": row.name, "kind": row.kind, "text": row.text} for row in rows], indent=2))
+    else:
+        signs = {"added": "+", "removed": "-", "changed": "~"}
+        print("\n".join(printable(f"{signs[row.kind]} {row.name}: {row.text}") for row in rows) or "no differences")
+    return 1 if rows else 0

@@ -75,7 +75,7 @@ def run_lint(arguments: Namespace) -> int:
         try:
             text = read_file(str(file))
         except HybridLabError as error:
-            print(f"hybrid-lab lint: {_printable(str(error))}", file=sys.stderr)
+            print(f"hybrid-lab lint: {printable(str(error))}", file=sys.stderr)
             unreadable = True
             continue
         here = lint.check(text, arguments.target, file=str(file))
@@ -91,13 +91,13 @@ def run_lint(arguments: Namespace) -> int:
         report = json.dumps(lint.sarif(findings), indent=2, ensure_ascii=False)
     else:
         report = lint.text(findings, rewrites=arguments.rewrites)
-    print(_printable(report))
+    print(printable(report))
     if unreadable:
         return 2
     return 1 if any(finding.severity is lint.Severity.ERROR for finding in findings) else 0
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """A text as standard output can have it: a file's name need not be Unicode, nor a terminal know all of it."""
     encoding = sys.stdout.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

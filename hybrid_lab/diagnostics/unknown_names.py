@@ -25,6 +25,50 @@ _ABSENT: dict[str, dict[str, str]] = {
     "contrib.amp": {"convert_bucketing_module": "use amp.convert_hybrid_block"},
 }
 
+#: Module, as users write it -> names of MXNet 2, PyTorch and others -> what has their meaning here.
+ELSEWHERE: dict[str, dict[str, str]] = {
+    "mx": {
+        "Block": "gluon.Block",
+        "Device": "mx.Context",
+        "Sequential": "gluon.nn.HybridSequential",
+        "Tensor": "nd.NDArray",
+        "Trainer": "gluon.Trainer",
+        "array": "nd.array",
+        "device": "mx.context",
+        "layer": "gluon.nn",
+        "load": "gluon.load for models, nd.load for arrays",
+        "nn": "gluon.nn",
+        "opt": "mx.optimizer",
+        "save": "gluon.Block.save for models, nd.save for arrays",
+        "tensor": "nd.array",
+    },
+    "gluon": {"metric": "mx.metric"},
+    "gluon.nn": {
+        "AdaptiveAvgPool2d": "gluon.nn.GlobalAvgPool2D",
+        "BatchNorm1d": "gluon.nn.BatchNorm",
+        "BatchNorm2d": "gluon.nn.BatchNorm",
+        "BatchNorm3d": "gluon.nn.BatchNorm",
+        "ConvTranspose2d": "gluon.nn.Conv2DTranspose",
+        "CrossEntropyLoss": "gluon.loss.SoftmaxCrossEntropyLoss",
+        "GRU": "gluon.rnn.GRU",
+        "LSTM": "gluon.rnn.LSTM",
+        "LSTMCell": "gluon.rnn.LSTMCell",
+        "Linear": "gluon.nn.Dense",
+        "MSELoss": "gluon.loss.L2Loss",
+        "Module": "gluon.HybridBlock",
+        "ModuleList": "gluon.nn.HybridSequential",
+        "Parameter": "gluon.Parameter",
+        "PixelShuffle1D": "gluon.contrib.nn.PixelShuffle1D",
+        "PixelShuffle2D": "gluon.contrib.nn.PixelShuffle2D",
+        "PixelShuffle3D": "gluon.contrib.nn.PixelShuffle3D",
+        "RNN": "gluon.rnn.RNN",
+        "ReLU": "gluon.nn.Activation",
+        "Sigmoid": "gluon.nn.Activation",
+        "SyncBatchNorm": "gluon.contrib.nn.SyncBatchNorm",
+        "Tanh": "gluon.nn.Activation",
+    },
+}
+
 
 def unknown_name(
     where: str,
@@ -44,6 +88,9 @@ def unknown_name(
     instead = _ABSENT.get(where, {}).get(name)
     if instead is not None:
         advice = f"only MXNet has it, {_LIMITS}" + (f"; {instead}" if instead else "")
+    elsewhere = ELSEWHERE.get(where, {}).get(name)
+    if elsewhere is not None:
+        advice = f"use {elsewhere}"
     return UnknownNameError(where, name, known, advice, location=location, block=block)
 
 

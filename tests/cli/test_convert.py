@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -159,3 +160,29 @@ def test_weights_alone():
     wanted = read_params(FOLDER / "lenet-0003.params")
     found = read_safetensors("weights.safetensors")
     assert sorted(found) == sorted(name.partition(":")[2] for name in wanted)
+
+
+@pytest.mark.parametrize("name", ["lenet-symbol.json", "lenet-0003.params"])
+def test_inspect_and_diff_of_mxnets_files(name, capsys):
+    path = str(FOLDER / name)
+    assert main(["inspect", path, "--tensors"]) == 0
+    assert "conv1_weight" in capsys.readouterr().out
+    assert main(["inspect", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["format"].startswith("MXNet's ")
+    assert main(["diff", path, path]) == 0
+    assert capsys.readouterr().out == "no differences\n"
+    assert main(["diff", path, str(FOLDER / name.replace("lenet", "mlp"))]) == 1
+    assert "fc1_weight" in capsys.readouterr().out
+
+
+def test_inspect_and_diff_of_the_converted_files(capsys):
+    assert convert("lenet", "model.onnx") == 0
+    assert convert("lenet", "model.hlab") == 0
+    assert main(["convert", "model.hlab", "model.safetensors"]) == 0
+    capsys.readouterr()
+    assert main(["inspect", "model.onnx"]) == 0
+    assert "\ninputs: data\noutputs: output\n" in capsys.readouterr().out
+    assert main(["inspect", "model.safetensors"]) == 0
+    assert "8 tensors" in capsys.readouterr().out
+    for other in ("model.onnx", "model.hlab", str(FOLDER / "lenet-0003.params")):
+        assert main(["diff", "model.safetensors", other]) == 0, other

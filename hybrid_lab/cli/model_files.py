@@ -1,0 +1,149 @@
+"""`hybrid-lab inspect` and `diff` of files that are no archives: MXNet's, ONNX's, safetensors."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..diagnostics.words import count
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..gluon import Block
+
+ENDINGS = ("-symbol.json", ".params", ".onnx", ".safetensors")
+
+
+def is_other(path: Path) -> bool:
+    """Whether a file name has the ending of a model file that is no archive."""
+    return path.name.endswith(ENDINGS)
+
+
+def described(path: Path) -> dict[str, Any]:
+    """What a model file holds: format, size in bytes, inputs, outputs, operators by name, tensors with their types."""
+    size = path.stat().st_size
+    found: dict[str, Any] = {"path": str(path), "bytes": size}
+    if path.name.endswith("-symbol.json"):
+        return found | _symbol(path)
+    if path.name.endswith(".onnx"):
+        return found | _onnx(path)
+    arrays = read_arrays(path)
+    kind = "MXNet's arrays" if path.name.endswith(".params") else "safetensors"
+    return found | {"format": kind, "tensors": {name: _type(array) for name, array in arrays.items()}}
+
+
+def _symbol(path: Path) -> dict[str, Any]:
+    from ..gluon.symbol_block import data_inputs
+    from ..symbol import load
+    from ..symbol.predicting import labels_of
+
+    net = load(str(path))
+    labels = labels_of(net)
+    version = json.loads(path.read_text(encoding="utf-8")).get("attrs", {}).get("mxnet_version", [None, None])[1]
+    inputs = [name for name in data_inputs(net) if name not in labels]
+    return {
+        "format": "MXNet's symbol" + (f", version {_version(version)}" if isinstance(version, int) else ""),
+        "inputs": inputs,
+        "labels": labels,
+        "outputs": net.list_outputs(),
+        "parameters": [name for name in net.list_inputs() if name not in {*inputs, *labels}],
+        "operators": _counted(node.op.name for node in net.graph().operators),
+    }
+
+
+def _version(number: int) -> str:
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def _onnx(path: Path) -> dict[str, Any]:
+    from ..onnx.model_file import OnnxFile
+
+    model = OnnxFile(path).model
+    arrays = {tensor.name for tensor in model.graph.initializer}
+    return {
+        "format": f"ONNX, opset {', '.join(f'{item.domain} {item.version}'.strip() for item in model.opset_import)}",
+        "inputs": [item.name for item in model.graph.input if item.name not in arrays],
+        "outputs": [item.name for item in model.graph.output],
+        "operators": _counted(node.op_type for node in model.graph.node),
+        "tensors": {
+            tensor.name: f"{_data_type(tensor.data_type)}{list(tensor.dims)}" for tensor in model.graph.initializer
+        },
+    }
+
+
+def _data_type(number: int) -> str:
+    from onnx import TensorProto
+
+    return str(TensorProto.DataType.Name(number)).lower()
+
+
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(names).most_common())
+
+
+def _type(array: np.ndarray) -> str:
+    return f"{array.dtype.name}{list(array.shape)}"
+
+
+def lines(found: Mapping[str, Any], with_tensors: bool) -> list[str]:
+    """A description as text."""
+    from ..engines.report import format_bytes
+
+    text = [f"{found['path']}: {found['format']}, {format_bytes(found['bytes'])}"]
+    for key in ("inputs", "labels", "outputs"):
+        if found.get(key):
+            text.append(f"{key}: {', '.join(found[key])}")
+    if "parameters" in found:
+        text.append(count(len(found["parameters"]), "parameter"))
+        text += [f"  {name}" for name in found["parameters"]] if with_tensors else []
+    if "operators" in found:
+        text.append(count(sum(found["operators"].values()), "operator"))
+        text += [f"  {number} {name}" for name, number in found["operators"].items()]
+    if "tensors" in found:
+        text.append(count(len(found["tensors"]), "tensor"))
+        text += [f"  {name}  {kind}" for name, kind in found["tensors"].items()] if with_tensors else []
+    return text
+
+
+# -- diff ------------------------------------------------------------------------------------------------------------
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a .params or .safetensors file, by name."""
+    from ..formats.mxnet import read_params
+    from ..formats.safetensors import read_safetensors
+
+    if path.name.endswith(".safetensors"):
+        return read_safetensors(path)
+    arrays = read_params(path)
+    named = arrays if isinstance(arrays, Mapping) else {str(place): array for place, array in enumerate(arrays)}
+    return {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in named.items() if array is not None}
+
+
+def model_of(path: Path) -> Block:
+    """The model of a -symbol.json, with the parameters of its last epoch, or of an .onnx file."""
+    from ..formats.mxnet import load_params
+    from ..gluon import SymbolBlock
+    from ..onnx.block import imports
+    from ..symbol import load
+    from .convert_model import of_epoch
+
+    if path.name.endswith(".onnx"):
+        return imports(path)
+    params = of_epoch(path, None)
+    known = load_params(params)
+    inputs = [name for name in load(str(path)).list_inputs() if name not in known]
+    return SymbolBlock.imports(str(path), inputs, str(params))
+
+
+def array_differences(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> Sequence[Any]:
+    """What differs between two files of arrays: one TensorDifference for each array that does."""
+    from ..insight.difference import diff_tensors
+
+    names = dict.fromkeys([*first, *second])
+    rows = [diff_tensors(name, first.get(name), second.get(name)) for name in names]
+    return [row for row in rows if row is not None]

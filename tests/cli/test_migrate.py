@@ -1,0 +1,139 @@
+"""`hybrid-lab migrate`: what scripts and notebooks written for MXNet need."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hybrid_lab.cli import main
+
+RUNS = '''"""Trains."""
+from __future__ import annotations
+
+import numpy as np
+import mxnet as mx
+from mxnet import gluon, nd
+from mxnet.gluon import nn
+
+
+def train():
+    net = nn.Dense(2)
+    net.initialize(mx.init.Xavier())
+    return net(nd.ones((1, 3))), gluon.Trainer(net.collect_params(), "sgd"), nd.gather_nd
+'''
+MISSING = """import mxnet as mx
+from mxnet.contrib import quantization
+x = mx.nd.nosuch(3)
+y = mx.gluon.metric.Accuracy()
+z = mx.gluon.nn.Dense.anything
+"""
+OTHER = "import torch\n"
+
+
+def notebook(*sources):
+    cells = [{"cell_type": "code", "source": text.splitlines(keepends=True), "metadata": {}, "outputs": [],
+              "execution_count": None} for text in sources]  # fmt: skip
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"runs.py": RUNS, "missing.py": MISSING, "other.py": OTHER, "broken.py": "import mxnet as (",
+                       "book.ipynb": notebook("%matplotlib inline\nx = 1", "import mxnet as mx\n", "mx.nd.nosuch()"),
+                       }.items():  # fmt: skip
+        Path(name).write_text(text)
+    return tmp_path
+
+
+def reports(capsys, *paths):
+    """The status and the reports by file name."""
+    status = main(["migrate", "--format", "json", *paths])
+    return status, {Path(each["path"]).name: each for each in json.loads(capsys.readouterr().out)}
+
+
+def test_each_file_that_imports_mxnet_has_a_report(folder, capsys):
+    status, found = reports(capsys, ".")
+    assert status == 2
+    assert sorted(found) == ["book.ipynb", "broken.py", "missing.py", "runs.py"]
+    assert found["runs.py"]["runs"] and not found["runs.py"]["missing"]
+    assert found["runs.py"]["uses"]["mxnet.gluon.nn.Dense"] == 1
+    assert "here: an error on the CPU" in found["runs.py"]["differences"]["mxnet.nd.gather_nd"]
+    assert [(each["name"], each["place"]["line"]) for each in found["missing.py"]["missing"]] == [
+        ("mxnet.contrib.quantization", 2), ("mxnet.nd.nosuch", 3), ("mxnet.gluon.metric", 4),
+    ]  # fmt: skip
+    assert "use mx.metric" in found["missing.py"]["missing"][2]["advice"]
+    assert found["book.ipynb"]["missing"][0]["place"] == {"line": 1, "cell": 2}
+    assert "it is no Python" in found["broken.py"]["error"]
+
+
+def test_text_and_html_say_the_same(folder, capsys):
+    assert main(["migrate", "runs.py", "missing.py"]) == 1
+    text = capsys.readouterr().out
+    assert "runs.py: all names are here" in text and "missing.py: 3 names missing" in text
+    assert "line 4: mxnet.gluon.metric: gluon has no 'metric'; use mx.metric" in text
+    assert text.splitlines()[-1] == "2 files with MXNet, 1 of them with all names here"
+    assert main(["migrate", "--format", "html", "runs.py", "missing.py"]) == 1
+    page = capsys.readouterr().out
+    assert page.startswith("<!doctype html>") and "mxnet.gluon.metric" in page and "<script" not in page
+
+
+def test_names_in_a_page_are_text(folder, capsys):
+    Path("<b>.py").write_text("import mxnet as mx\nmx.nd.nosuch\n")
+    main(["migrate", "--format", "html", "<b>.py"])
+    assert "&lt;b&gt;.py" in capsys.readouterr().out
+
+
+def test_write_puts_one_line_in_and_the_script_runs(folder, capsys):
+    assert main(["migrate", "--write", "runs.py"]) == 0
+    changed = Path("runs.py").read_text()
+    assert changed == RUNS.replace("import mxnet as mx\n", "import hybrid_lab.compat\nimport mxnet as mx\n")
+    assert "runs.py: all names are here; runs as it is" in capsys.readouterr().out
+    assert main(["migrate", "--write", "runs.py"]) == 0
+    assert Path("runs.py").read_text() == changed
+    done = subprocess.run(
+        [sys.executable, "-c", "import runs; print(runs.train()[0].shape)"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "(1, 2)\n", done.stderr
+
+
+def test_write_changes_one_cell_of_a_notebook(folder):
+    before = json.loads(Path("book.ipynb").read_text())
+    main(["migrate", "--write", "book.ipynb"])
+    after = json.loads(Path("book.ipynb").read_text())
+    assert after["cells"][1]["source"] == ["import hybrid_lab.compat\n", "import mxnet as mx\n"]
+    after["cells"][1]["source"] = before["cells"][1]["source"]
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("def f():\n    import mxnet\n", "def f():\n    import hybrid_lab.compat\n    import mxnet\n"),
+        ("import os\r\nfrom mxnet import nd\r\n", "import os\r\nimport hybrid_lab.compat\r\nfrom mxnet import nd\r\n"),
+        ("import mxnet", "import hybrid_lab.compat\nimport mxnet"),
+        ("x = 1; import mxnet\n", None),
+        ("import hybrid_lab.compat\nimport mxnet\n", None),
+        ("from .mxnet import x\n", None),
+        ("import mxnetx\n", None),
+    ],
+)
+def test_where_the_line_goes(text, changed):
+    from hybrid_lab.compat.migration import prepared_text
+
+    assert prepared_text(text) == changed
+
+
+def test_differences_are_those_of_the_page():
+    import importlib.util
+
+    root = Path(__file__).parent.parent.parent
+    spec = importlib.util.spec_from_file_location("write_differences", root / "scripts" / "write_differences.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.TARGET.read_text(encoding="utf-8") == module.text(), "run python scripts/write_differences.py"
+    assert len(module.differences()) > 200
