@@ -27,7 +27,7 @@ LINE = "import hybrid_lab.compat"
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a file. line : from 1; cell : the number of the cell in a notebook, from 0, or None"""
+    """A place in a file. line : from 1; cell : the number of the cell in a notebook, from 1, or None"""
 
     line: int
     cell: int | None = None

@@ -67,7 +67,7 @@ def test_each_file_that_imports_mxnet_has_a_report(folder, capsys):
         ("mxnet.contrib.quantization", 2), ("mxnet.nd.nosuch", 3), ("mxnet.gluon.metric", 4),
     ]  # fmt: skip
     assert "use mx.metric" in found["missing.py"]["missing"][2]["advice"]
-    assert found["book.ipynb"]["missing"][0]["place"] == {"line": 1, "cell": 2}
+    assert found["book.ipynb"]["missing"][0]["place"] == {"line": 1, "cell": 3}
     assert "it is no Python" in found["broken.py"]["error"]
 
 
