@@ -48,6 +48,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
 	@echo 'make check       lint, types, TypeScript, unit tests, one sample of each operator on NumPy (4 minutes on two cores)'
+	@echo 'make check-python  the Python tests of make check alone'
 	@echo 'make test        everything: TypeScript, browser, Python, the wheel  (ARGS for pytest)'
 	@echo '     test-python | test-ts | test-browser | test-wheel | test-processors-short'
 	@echo 'make test-processors  all numeric tests as other processors run them (ARGS=--list shows which; an hour)'
