@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.looks import looks_count as looks_count
+from hybrid_lab.gluon.members import parents as parents
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.ndarray.tape import Leaf
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from hybrid_lab.gluon.block import Block
-    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.hybridized.block import Hybrid, Tree
     from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
     from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
     from hybrid_lab.gluon.parameter import DeferredInit, Parameter
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
 def children(block: Block) -> OrderedDict[str, Block]:
     """The children of a Block by attribute name, in order; the dict itself."""
     return block._children
-
-
-def parents(block: Block) -> list[Block]:
-    """The Blocks that hold this one as a child."""
-    found = (reference() for reference in block._parents)
-    return [each for each in found if each is not None and any(child is block for child in each._children.values())]
 
 
 def own_parameters(block: Block) -> dict[str, Parameter]:
@@ -60,7 +55,7 @@ def last_change(block: Block) -> int:
     return block._last_change
 
 
-def structure_changed(block: Block) -> None:
+def structure_changed(block: Tree) -> None:
     """Drop the graphs of the Block and of all Blocks above it: they are stale."""
     block._structure_changed()
 
@@ -75,44 +70,43 @@ def last_outputs(block: Block) -> tuple[tuple[Any, Any], ...]:
     return block._last_outputs
 
 
-def graphs(block: HybridBlock) -> GraphCache:
+def graphs(block: Hybrid) -> GraphCache:
     """The traced graphs and compiled programs of a HybridBlock."""
     return block._graphs
 
 
-def is_active(block: HybridBlock) -> bool:
+def is_active(block: Hybrid) -> bool:
     """Whether `hybridize()` is on, also while a tool lets the Block run its code."""
     return block._active or block._set_aside
 
 
-def set_active(block: HybridBlock, active: bool) -> None:
+def set_active(block: Hybrid, active: bool) -> None:
     """Switch between eager calls and graphs, without dropping graphs as `hybridize()` does."""
     object.__setattr__(block, "_active", active)
     looks.changed(block)
 
 
-def runs_graphs(block: HybridBlock) -> bool:
+def runs_graphs(block: Hybrid) -> bool:
     """Whether calls run graphs: `hybridize()` is on, and no tool has set that aside."""
     return block._active
 
 
-def set_aside(block: HybridBlock, aside: bool) -> None:
+def set_aside(block: Hybrid, aside: bool) -> None:
     """Let an active Block run its code for a while, or its graphs again; the lab shows it as active all the time."""
-    object.__setattr__(block, "_set_aside", aside)
-    object.__setattr__(block, "_active", not aside)
+    block._let_code_run(aside)
 
 
-def flags(block: HybridBlock) -> dict[str, Any]:
+def flags(block: Hybrid) -> dict[str, Any]:
     """The flags given to `hybridize()`."""
     return block._flags
 
 
-def set_flags(block: HybridBlock, flags: dict[str, object]) -> None:
+def set_flags(block: Hybrid, flags: dict[str, object]) -> None:
     """Replace the flags, without dropping graphs as `hybridize()` does."""
     object.__setattr__(block, "_flags", flags)
 
 
-def style(block: HybridBlock) -> str:
+def style(block: Hybrid) -> str:
     """ "1.x" where a call begins with `hybrid_forward`, "2.x" where it begins with another method of the user's."""
     return block._code_style
 
@@ -122,7 +116,7 @@ def is_its_graph(block: Block) -> bool:
     return getattr(block, "_is_its_graph", False)
 
 
-def entry(block: HybridBlock) -> tuple[Any, int]:
+def entry(block: Hybrid) -> tuple[Any, int]:
     """The method that gets the arguments of a call, and how many others come before them (F)."""
     return block._entry_of_calls
 
@@ -156,7 +150,7 @@ def load_values(parameter: Parameter, values: NDArray, ctx: Context | Sequence[C
     parameter._load_init(values, ctx, True)
 
 
-def complete_parameters(block: HybridBlock, neutral: NeutralGraph, leaves: Sequence[NDArray]) -> None:
+def complete_parameters(block: Hybrid, neutral: NeutralGraph, leaves: Sequence[NDArray]) -> None:
     """Finish the deferred initialization of the parameters of a graph that gets these arrays."""
     if any(parameter._array is None for parameter in neutral.parameters):
         block._complete_from(neutral, leaves)

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING
 
-from . import access
-
 if TYPE_CHECKING:
     from .block import Block
+    from .hybridized.block import Tree
 
 CALLS: set[CodeType] = set()
 """The code of `Block.__call__` and of `HybridBlock.__call__`, which these modules add."""
 
 
-def note_block(error: Exception, block: Block) -> None:
+def note_block(error: Exception, block: Tree) -> None:
     """Note on an exception that leaves this Block in which Block it was raised: `in block net0.features.3 (Dense)`.
 
     Each Block that the exception leaves makes the path longer. Errors that name their Block get no note.
@@ -26,10 +25,11 @@ def note_block(error: Exception, block: Block) -> None:
     before = error.__dict__.pop("_block_note", None)
     if before in notes:
         notes.remove(before)
-    path, inner = block.name, block
+    path: str = block.name
+    inner: Tree = block
     for each in called_blocks(error.__traceback__):
         if each is not inner:
-            key = next((key for key, child in access.children(inner).items() if child is each), None)
+            key = next((key for key, child in inner._children.items() if child is each), None)
             path, inner = each.name if key is None else f"{path}.{key}", each
     if f"block {path}" not in str(error):
         note = error.__dict__["_block_note"] = f"in block {path} ({type(inner).__name__})"

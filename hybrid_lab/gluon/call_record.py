@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from hybrid_lab import forks
 from hybrid_lab.diagnostics import location
 from hybrid_lab.diagnostics.location import Location, capture
-from hybrid_lab.gluon import access, looks
+from hybrid_lab.gluon import looks
+from hybrid_lab.gluon.members import parents
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
@@ -25,6 +26,7 @@ from hybrid_lab.symbol.tracing import local
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block
+    from hybrid_lab.gluon.hybridized.block import Tree
     from hybrid_lab.ops.framework.operator import Operator
 
 _SETTLED = 8
@@ -335,7 +337,7 @@ class Records:
         """Whether the Block that these are the records of has a Block below it, and so keeps it alive."""
         owner, seen = self._owner(), 0
         while block is not None and block is not owner and seen < _DEPTH:
-            block, seen = next(iter(access.parents(block)), None), seen + 1
+            block, seen = next(iter(parents(block)), None), seen + 1
         return block is owner and owner is not None
 
     def forget(self) -> None:
@@ -421,12 +423,12 @@ def records_for(block: Block) -> Records:
 
 # -- Blocks that were called by nobody's code but the user's -----------------------------------------------------------
 
-_called: dict[int, tuple[weakref.ref[Block], int]] = {}
+_called: dict[int, tuple[weakref.ref[Any], int]] = {}
 
 
-def called(block: Block) -> None:
+def called(block: Tree) -> None:
     """Note that a Block was called in a cell; kept weakly, unless another Block has it as a child."""
-    if cell.runs and not access.parents(block):
+    if cell.runs and not parents(block):
         key = id(block)
         _called[key] = weakref.ref(block, lambda reference: _forget(key, reference)), cell.owner
 

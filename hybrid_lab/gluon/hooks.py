@@ -12,7 +12,7 @@ from hybrid_lab.gluon.hybridized.code import of_user
 from hybrid_lab.logger import logger
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon.block import Block
+    from hybrid_lab.gluon.hybridized.block import Tree
 
 _numbers = itertools.count()
 
@@ -53,13 +53,13 @@ class HookHandle:
         self.detach()
 
 
-def has_hooks(block: Block) -> bool:
+def has_hooks(block: Tree) -> bool:
     """Whether the user registered hooks on this Block; hooks of this package do not count."""
     hooks = (*block._forward_pre_hooks.values(), *block._forward_hooks.values())
     return any(of_user(getattr(hook, "__module__", None)) for hook in hooks)
 
 
-def warn_of_hooks(block: Block, outer: Block) -> None:
+def warn_of_hooks(block: Tree, outer: Tree) -> None:
     """Warn that the hooks of a Block do not run while the Block is a part of the graph of `outer`."""
     logger.warning(
         f"the forward hooks of {block.name} ({type(block).__name__}) run once, on Symbols, while {outer.name} is "

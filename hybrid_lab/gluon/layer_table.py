@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.gluon import access, looks
+from hybrid_lab.gluon import looks
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.symbol import tracing
 
@@ -90,13 +90,13 @@ def _eager(blocks: list[Block]) -> Iterator[None]:
     """Run hybridized blocks layer by layer, so that the inner hooks fire."""
     active: list[Any] = [block for block in blocks if getattr(block, "_active", False)]
     for block in active:
-        access.set_aside(block, True)
+        block._let_code_run(True)
     try:
         with looks.tool_runs():
             yield
     finally:
         for block in active:
-            access.set_aside(block, False)
+            block._let_code_run(False)
 
 
 def _runs_a_file(block: Block) -> bool:

@@ -11,7 +11,7 @@ from hybrid_lab import forks
 from hybrid_lab.ndarray import changes
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon.block import Block
+    from hybrid_lab.gluon.hybridized.block import Tree
 
 _count = 0
 _lock = forks.lock()
@@ -41,7 +41,7 @@ def is_tool_running() -> bool:
     return _tools.running > 0
 
 
-def changed(block: Block) -> None:
+def changed(block: Tree) -> None:
     """Record a change of a Block, after it: the Block gets the change's number."""
     global _count
     with _lock:

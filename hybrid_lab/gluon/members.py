@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block
+    from hybrid_lab.gluon.hybridized.block import Tree
 
 Member = TypeVar("Member")
 
@@ -89,3 +90,9 @@ class Children(Members["Block"]):
             block._check_child(member, name)
             block._adopt(member)
         super().__setitem__(name, member)
+
+
+def parents(block: Tree) -> list[Block]:
+    """The Blocks that hold this one as a child."""
+    found = (reference() for reference in block._parents)
+    return [each for each in found if each is not None and any(child is block for child in each._children.values())]

@@ -18,7 +18,6 @@ from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context, resolve
 
-from . import access
 from .loading import load_parameters
 from .parameter import Parameter, _contexts
 
@@ -53,7 +52,7 @@ class Renamed:
 
 def parameters_of(block: Block, learned_only: bool) -> dict[str, Parameter]:
     """The Parameters by path, 'features.0.weight'; without those that no training updates where `learned_only`."""
-    found = access.parameters_by_path(block)
+    found = block._collect_params_with_prefix()
     return {path: each for path, each in found.items() if not (learned_only and each.grad_req == "null")}
 
 
@@ -133,13 +132,13 @@ def _renamed(block: Block, path: str = "") -> Iterator[Renamed]:
     """
     kind = type(block).__name__
     if kind in ("RNN", "LSTM"):
-        yield from _recurrent(kind, path, [*access.parameters_by_path(block)])
+        yield from _recurrent(kind, path, [*block._collect_params_with_prefix()])
         return
     for attribute, (name, transposed) in _SINGA.get(kind, {}).items():
-        if attribute in access.own_parameters(block) and name != attribute:
+        if attribute in block._reg_params and name != attribute:
             turn = _transposed if transposed else list
             yield Renamed((path + attribute,), (path + name,), turn, turn)
-    for child_name, child in access.children(block).items():
+    for child_name, child in block._children.items():
         yield from _renamed(child, f"{path}{child_name}.")
 
 

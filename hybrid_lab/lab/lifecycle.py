@@ -10,8 +10,8 @@ from typing import Any
 
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized import cached_graph
+from hybrid_lab.gluon.hybridized.block import Hybrid
 from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
 from hybrid_lab.gluon.hybridized.code import Reads, code_of, reads_of
 from hybrid_lab.gluon.hybridized.read_values import ClassSource, class_source
@@ -45,7 +45,7 @@ def drop_stale(values: bool = True) -> list[str]:
             # inside a list or an object does not, nor does one in `vars(net)`: the Block may then have more or fewer.
             suspects += [item for item in caches if item.holds_values or len(vars(item.block)) != item.attributes]
     recoded = [cache for cache in recoded if access.graphs(cache.block) is cache]
-    changed: list[tuple[HybridBlock, list[str]]] = []
+    changed: list[tuple[Hybrid, list[str]]] = []
     for cache in suspects if values else ():
         if access.graphs(cache.block) is cache and (names := cache.changed(*kinds[type(cache.block)])):
             changed.append((cache.block, names))

@@ -25,14 +25,11 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from hybrid_lab.engines.triton.plan.by_vendor import VendorRule
-    from hybrid_lab.gluon.block import Block
-    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.hybridized.block import Hybrid, Tree
     from hybrid_lab.gluon.parameter import Parameter
 
 
-def graphs_of(
-    net: HybridBlock, inputs: object, train: bool = False, rule: VendorRule | None = None
-) -> dict[str, Graph]:
+def graphs_of(net: Hybrid, inputs: object, train: bool = False, rule: VendorRule | None = None) -> dict[str, Graph]:
     """The graphs of a call by what they are: "forward", in prediction also "parameters" where something depends on
     parameters alone; in training "forward", "backward" and "update".
 
@@ -83,7 +80,7 @@ def arguments(inputs: object, dtype: DTypeLike = "float32") -> tuple[Any, ...]:
     return tuple(_array(item, dtype) for item in inputs)
 
 
-def weight_dtype(block: Block) -> Any:
+def weight_dtype(block: Tree) -> Any:
     """The dtype of the first weight of a model, with which it takes floating inputs; float32 where there is none."""
     first: Any = None
     has_weights = False
@@ -97,9 +94,9 @@ def weight_dtype(block: Block) -> Any:
     return "float32" if first is None or has_weights else first
 
 
-def _parameters(block: Block) -> Iterator[Parameter]:
+def _parameters(block: Tree) -> Iterator[Parameter]:
     """The parameters of a Block and of those below it, in their order."""
-    seen: set[Block] = set()
+    seen: set[Tree] = set()
     stack = [block]
     while stack:
         each = stack.pop()

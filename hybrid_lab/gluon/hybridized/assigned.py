@@ -13,8 +13,7 @@ from hybrid_lab.graph.node import Value
 from hybrid_lab.symbol.symbol import Group, Symbol
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon.block import Block
-    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.hybridized.block import Hybrid, Tree
     from hybrid_lab.gluon.parameter import Parameter
 
 _DATA = re.compile(r"data(\d*)")
@@ -28,7 +27,7 @@ def as_symbols(neutral: NeutralGraph | None) -> tuple[Any, ...]:
     return inputs, Symbol(tuple(neutral.graph.outputs))
 
 
-def graph_of_symbols(block: HybridBlock, assigned: object, known: NeutralGraph | None) -> NeutralGraph | None:
+def graph_of_symbols(block: Hybrid, assigned: object, known: NeutralGraph | None) -> NeutralGraph | None:
     """The graph that a Symbol, or a tuple of input Symbols and Symbol, stands for; None for an empty tuple.
 
     known : a graph of the Block, whose structure of arguments and results is taken over
@@ -75,7 +74,7 @@ def _structure(known: NeutralGraph | None, inputs: int, outputs: int) -> tuple[S
     return ("tuple", (LEAF,) * inputs), LEAF if outputs == 1 else ("list", (LEAF,) * outputs)
 
 
-def _names_of_inputs(block: HybridBlock, inputs: object) -> list[str]:
+def _names_of_inputs(block: Hybrid, inputs: object) -> list[str]:
     symbols = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
     names = [each.name for each in symbols if isinstance(each, Symbol) and len(each.outputs) == 1]
     if len(names) != len(symbols) or len(set(names)) != len(names):
@@ -101,7 +100,7 @@ def _place_of_data(name: str) -> tuple[int, int]:
     return (1, 0) if found is None else (0, int(found[1] or 0))
 
 
-def parameters_by_names(block: Block, names: Sequence[str]) -> dict[str, Parameter]:
+def parameters_by_names(block: Tree, names: Sequence[str]) -> dict[str, Parameter]:
     """The parameters of a Block that variables of a graph mean, by the variables' names.
 
     A process that makes a model again may give its Blocks other numbers: `dense0_weight` is `dense4_weight` there. So a

@@ -58,8 +58,7 @@ from hybrid_lab.progress import working
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-    from hybrid_lab.gluon.block import Block
-    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.hybridized.block import Hybrid, Tree
 
 _modes = tape.state
 _link = tape.link
@@ -109,14 +108,14 @@ def _inputs_of(neutral: NeutralGraph) -> str:
     return f"{describe(neutral.in_spec)}{', named ' + ', '.join(names) if len(names) > 1 else ''}"
 
 
-def _below(block: Block) -> Iterator[Block]:
+def _below(block: Tree) -> Iterator[Tree]:
     """All blocks below `block`, in order; a shared one as often as it occurs."""
     for child in block._children.values():
         yield child
         yield from _below(child)
 
 
-def drop_for_values(block: Block, changed: str) -> None:
+def drop_for_values(block: Tree, changed: str) -> None:
     """Drop the graphs of a Block, and those of all Blocks above it, because of a changed value that the code reads.
 
     changed : what changed, in words: the reason of the compiles that follow
@@ -144,14 +143,14 @@ class GraphCache:
     compiled : the programs
     """
 
-    def __init__(self, block: HybridBlock):
+    def __init__(self, block: Hybrid):
         self.block = block
         self._lock = forks.rlock()
         self.variants: dict[Spec, list[NeutralGraph]] = {}
         self._used: dict[NeutralGraph, int] = {}
         self.pinned: dict[Any, NeutralGraph] = {}
         self._for_numpy: dict[int, NeutralGraph] = {}  # graphs of files, by id, for calls with `mx.np` arrays
-        self._pinned_tree: list[weakref.ref[Block]] = []
+        self._pinned_tree: list[weakref.ref[Tree]] = []
         self.compiled = ProgramCache(self._lock)
         self.calls = KnownCalls()
         self.source: ClassSource | None = None  # what the graphs were traced from, and with which values of the Block
@@ -380,7 +379,7 @@ class GraphCache:
                 cache.pinned, cache._pinned_tree = dict(self.pinned), list(self._pinned_tree)
         return cache
 
-    def _live_pinned_tree(self) -> list[Block]:
+    def _live_pinned_tree(self) -> list[Tree]:
         return [block for block in (reference() for reference in self._pinned_tree) if block is not None]
 
     def pinned_for(self, spec: Spec, types: tuple[object, ...] | None, training: bool) -> NeutralGraph:

@@ -13,8 +13,7 @@ from hybrid_lab.diagnostics.location import Location, is_own
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, run_traced
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon.block import Block
-    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.hybridized.block import Hybrid, Tree
 
 
 @dataclass(eq=False)
@@ -33,24 +32,24 @@ class Failure:
     finding: Finding | None
     location: Location | None
     partial: NeutralGraph | None
-    paths: list[tuple[weakref.ref[HybridBlock], str]]
+    paths: list[tuple[weakref.ref[Hybrid], str]]
 
     @property
-    def blocks(self) -> list[HybridBlock]:
+    def blocks(self) -> list[Hybrid]:
         return [block for reference, _ in self.paths if (block := reference()) is not None]
 
     @property
-    def top(self) -> HybridBlock | None:
+    def top(self) -> Hybrid | None:
         """The Block that began the trace."""
         return self.paths[0][0]()
 
-    def path_below(self, block: Block) -> str:
+    def path_below(self, block: Tree) -> str:
         """The path from this Block to the one whose code failed; "" where that is the same."""
         start = next((path for reference, path in self.paths if reference() is block), "")
         return self.paths[-1][1].removeprefix(start).removeprefix(".")
 
 
-def failure_of(error: Exception, block: HybridBlock) -> Failure:
+def failure_of(error: Exception, block: Hybrid) -> Failure:
     """Describe the exception of a trace or compile of this Block, while it is handled."""
     name = type(error).__name__
     text = next(iter(str(error).splitlines()), "")

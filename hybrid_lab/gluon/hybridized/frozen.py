@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, cast
 
 from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
-from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybridized.code import cell_content, code_of, functions_of, loaded_names, of_user
 from hybrid_lab.gluon.hybridized.user_state import Name, UserState
 from hybrid_lab.logger import logger
@@ -27,7 +26,7 @@ from hybrid_lab.provided import Provided
 
 if TYPE_CHECKING:
     from hybrid_lab.diagnostics.location import Location
-    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.hybridized.block import Hybrid, Tree
 
 #: Rules about what hybrid code would silently do otherwise than eager code.
 FROZEN = frozenset({"HL172", "HL173", "HL176", "HL178"})
@@ -44,7 +43,7 @@ _told: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
 @contextmanager
-def warning_of_changes(block: Block) -> Iterator[UserState]:
+def warning_of_changes(block: Tree) -> Iterator[UserState]:
     """Around the trace of a Block's code: warn of each thing that the trace froze or changed, once per class.
 
     Raises HybridizeError HL173 where the code left a tensor in an attribute, a global or a container in one. After a
@@ -72,7 +71,7 @@ def warning_of_changes(block: Block) -> Iterator[UserState]:
 
 
 @contextmanager
-def undoing_changes(block: Block, refuse_tensors: bool = False) -> Iterator[UserState]:
+def undoing_changes(block: Tree, refuse_tensors: bool = False) -> Iterator[UserState]:
     """Around the trace of a Block's code: whatever it changes outside the graph is undone at the end. Gives the state
     before.
 
@@ -88,7 +87,7 @@ def undoing_changes(block: Block, refuse_tensors: bool = False) -> Iterator[User
         state.restore()
 
 
-def keeps_tensors(block: Block) -> bool:
+def keeps_tensors(block: Tree) -> bool:
     """Whether code of the Block, or of one below it, keeps tensors on it: as a trace saw, or as the source says."""
     kinds = {type(each) for each in _user_blocks(block, {})}
     if any(kind in seen_to_keep for kind in kinds):
@@ -122,7 +121,7 @@ def _change(name: Name) -> Finding | None:
     return Finding(record.code, record.name, Severity.WARNING, message, file, line, 0, line, 0, rewrite=rewrite)
 
 
-def _log(block: Block, finding: Finding) -> None:
+def _log(block: Tree, finding: Finding) -> None:
     logger.warning(f"{block.name}: {finding}\n  Instead:  {finding.rewrite}")
 
 
@@ -149,7 +148,7 @@ def _is_about(finding: Finding, code: str, name: str) -> bool:
     return finding.code == code and name in re.findall(r"\w+", finding.message.split("` ")[0])
 
 
-def _user_blocks(block: Block, seen: dict[int, bool]) -> list[Block]:
+def _user_blocks(block: Tree, seen: dict[int, bool]) -> list[Tree]:
     """The block and those below it, those of the package's own classes left out."""
     if id(block) in seen:
         return []
@@ -160,10 +159,10 @@ def _user_blocks(block: Block, seen: dict[int, bool]) -> list[Block]:
     return blocks
 
 
-def _location(block: Block) -> Location | None:
+def _location(block: Tree) -> Location | None:
     from hybrid_lab.gluon.hybridized.neutral import place_of
 
-    return place_of(cast("HybridBlock", block)) if hasattr(block, "_code_style") else None
+    return place_of(cast("Hybrid", block)) if hasattr(block, "_code_style") else None
 
 
 # -- signs in the bytecode ---------------------------------------------------------------------------------------------

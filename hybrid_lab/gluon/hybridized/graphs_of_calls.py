@@ -18,10 +18,10 @@ from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import Mode
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.hybridized.block import Hybrid
 
 
-def trace(block: HybridBlock, call: KnownCall, keep: bool = True) -> NeutralGraph:
+def trace(block: Hybrid, call: KnownCall, keep: bool = True) -> NeutralGraph:
     """Trace the Block's code for a call; what the code changes outside the graph is undone.
 
     keep : the Block, and the HybridBlocks that it calls, keep their graphs; those called before a failure, too
@@ -36,7 +36,7 @@ def trace(block: HybridBlock, call: KnownCall, keep: bool = True) -> NeutralGrap
     return neutral
 
 
-def trace_calls(block: HybridBlock) -> str | None:
+def trace_calls(block: Hybrid) -> str | None:
     """Trace the graph of every call that the Block had, and of the same call in prediction mode, if it is not there.
 
     Returns why there is no graph, if there is none of the latest call, or none of all calls of another form.
@@ -72,13 +72,13 @@ def _has_form(neutral: NeutralGraph, call: KnownCall) -> bool:
     return all(mine is None or mine == wanted for mine, wanted in zip(neutral.form, call.form, strict=True))
 
 
-def why_unknown(block: HybridBlock) -> str | None:
+def why_unknown(block: Hybrid) -> str | None:
     """Why no call is known of a Block that was called; None if it was never called."""
     refused = access.graphs(block).calls.refused
     return f"{block.name}, which was called with {refused}; no graph takes such arguments" if refused else None
 
 
-def _why_untraced(block: HybridBlock, call: KnownCall) -> str | None:
+def _why_untraced(block: Hybrid, call: KnownCall) -> str | None:
     """Trace the call if there is no graph for it; returns why that is not possible."""
     cache = access.graphs(block)
     if cache.graph_of(call) is not None:
@@ -94,14 +94,14 @@ def _why_untraced(block: HybridBlock, call: KnownCall) -> str | None:
     return None
 
 
-def described(error: Exception, block: HybridBlock) -> str:
+def described(error: Exception, block: Hybrid) -> str:
     """The error of a trace in one line, with the user's line."""
     failure = failure_of(error, block)
     where = f" ({failure.location.describe()})" if failure.location is not None else ""
     return f"{block.name}: {failure.text}{where}"
 
 
-def predicting(block: HybridBlock) -> NeutralGraph:
+def predicting(block: Hybrid) -> NeutralGraph:
     """The graph that the latest known call would run in prediction mode: what every file of one graph holds.
 
     A Block that has none is traced now, and keeps the graph only if it is hybridized. Raises MissingGraphError.

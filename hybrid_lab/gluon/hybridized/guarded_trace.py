@@ -20,14 +20,14 @@ from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.tape import state as modes
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.hybridized.block import Hybrid
 
 Types = Sequence[tuple[Any, Any]]
-Watching = Callable[["HybridBlock"], AbstractContextManager[UserState]]
+Watching = Callable[["Hybrid"], AbstractContextManager[UserState]]
 
 
 def trace_guarded(
-    block: HybridBlock, spec: Spec, types: Types, watching: Watching = warning_of_changes, keep: bool = True,
+    block: Hybrid, spec: Spec, types: Types, watching: Watching = warning_of_changes, keep: bool = True,
     salvage: bool = False,
 ) -> tuple[NeutralGraph, ValueGuard | None]:  # fmt: skip
     """The graph of a call in the mode of now, and a guard of what the code read.
@@ -58,7 +58,7 @@ def _changed_what_it_reads(state: UserState) -> bool:
 
 
 def _after_changes(
-    block: HybridBlock, graph: NeutralGraph, types: Types, before: ValueGuard, state: UserState
+    block: Hybrid, graph: NeutralGraph, types: Types, before: ValueGuard, state: UserState
 ) -> ValueGuard:
     """The guard without what every trace changes. Raises HybridizeError where a second trace gives another graph."""
     now = guard_of(block) or ValueGuard()
@@ -93,13 +93,13 @@ def _blocks_below(block: Any) -> list[Any]:
     return found
 
 
-def _drop_graphs_below(block: HybridBlock) -> None:
+def _drop_graphs_below(block: Hybrid) -> None:
     """Of Blocks below, one may be that whose code changes what it reads: their next calls trace them alone."""
     for each in _blocks_below(block):
         each._graphs.clear()
 
 
-def _error_of_iterator(block: HybridBlock, name: str, place: Location | None) -> HybridizeError:
+def _error_of_iterator(block: Hybrid, name: str, place: Location | None) -> HybridizeError:
     error = hybridize_error(
         "HL178",
         place,
@@ -112,7 +112,7 @@ def _error_of_iterator(block: HybridBlock, name: str, place: Location | None) ->
     return error
 
 
-def _error_of_changes(block: HybridBlock, name: str, place: Location | None) -> HybridizeError:
+def _error_of_changes(block: Hybrid, name: str, place: Location | None) -> HybridizeError:
     error = hybridize_error(
         "HL173",
         place,
@@ -125,7 +125,7 @@ def _error_of_changes(block: HybridBlock, name: str, place: Location | None) -> 
     return error
 
 
-def tell_of_unwatched(block: HybridBlock, guard: ValueGuard | None, told: set[Any]) -> None:
+def tell_of_unwatched(block: Hybrid, guard: ValueGuard | None, told: set[Any]) -> None:
     """Warn once, in one message, of what the code reads and no call compares. told : where it is noted"""
     new = {} if guard is None else {name: why for name, why in guard.unwatched.items() if name not in told}
     told.update(new)

@@ -27,7 +27,7 @@ from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.gluon.hybridized.block import Hybrid
     from hybrid_lab.gluon.parameter import Parameter
 
 
@@ -148,7 +148,7 @@ def data_names(count: int) -> list[str]:
 
 
 def trace_block(
-    block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]], training: bool, keep: bool = True,
+    block: Hybrid, spec: Spec, types: Sequence[tuple[Any, Any]], training: bool, keep: bool = True,
     for_shapes: bool = False, part: Part = "call", salvage: bool = False,
 ) -> NeutralGraph:  # fmt: skip
     """Run the block's code once on Symbols.
@@ -225,7 +225,7 @@ def known_types(types: Sequence[tuple[Any, Any]]) -> Types | None:
 
 
 def run_traced(
-    block: HybridBlock, trace: tracing.Trace, args: Sequence[object], path: str, part: Part = "call",
+    block: Hybrid, trace: tracing.Trace, args: Sequence[object], path: str, part: Part = "call",
     keywords: Mapping[str, Any] = NONE,
 ) -> tuple[Any, bool]:  # fmt: skip
     """The result of the block's own code on Symbols, inside its scopes; and whether a graph can stand for the call: no
@@ -240,7 +240,7 @@ def run_traced(
     return result, unchanged and len({*map(id, passed)}) == len(passed)
 
 
-def _refused_change(block: HybridBlock, spec: Spec, args: object) -> HybridizeError:
+def _refused_change(block: Hybrid, spec: Spec, args: object) -> HybridizeError:
     """For code that changes a list or dict which the compiled call cannot reach; the Block runs eagerly then."""
     try:
         became = describe(flatten(args)[1])
@@ -260,7 +260,7 @@ def _refused_change(block: HybridBlock, spec: Spec, args: object) -> HybridizeEr
     return error
 
 
-def flatten_outputs(result: object, block: HybridBlock) -> tuple[list[Symbol], Spec]:
+def flatten_outputs(result: object, block: Hybrid) -> tuple[list[Symbol], Spec]:
     """The Symbols of a result and its structure; a Symbol with several outputs counts as a list of them."""
     leaves, spec = flatten(spread(result), f"the output of {block.name}")
     if any(not isinstance(leaf, Symbol) for leaf in leaves):
@@ -277,7 +277,7 @@ def flatten_outputs(result: object, block: HybridBlock) -> tuple[list[Symbol], S
     return leaves, spec
 
 
-def place_of(block: HybridBlock) -> Location | None:
+def place_of(block: Hybrid) -> Location | None:
     """Where the code that is traced begins."""
     code = getattr(inspect.unwrap(block._entry_of_calls[0]), "__code__", None)
     return None if code is None else Location.known(code.co_filename, code.co_firstlineno, function=code.co_qualname)
@@ -338,7 +338,7 @@ def _unused(
 
 
 def extract_nested(
-    trace: tracing.Trace, block: HybridBlock, spec: Spec, inputs: Sequence[Symbol], result: object, observed: int,
+    trace: tracing.Trace, block: Hybrid, spec: Spec, inputs: Sequence[Symbol], result: object, observed: int,
     nodes: Sequence[Node],
 ) -> NeutralGraph | None:  # fmt: skip
     """The graph of a nested block, cut out of the trace it was called in; None where it reads tensors that are not

@@ -11,12 +11,15 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybridized.code import ANY, Reads, cell_content, code_of, of_user, reads_of
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.hybridized.block import Tree
 
 _MANY = 250
 """Parts of one container or object that are looked at."""
@@ -60,7 +63,7 @@ def class_source(kind: type) -> ClassSource:
     return known
 
 
-def own_values(block: Block, reads: Reads) -> dict[str, Any]:
+def own_values(block: Tree, reads: Reads) -> dict[str, Any]:
     """`self.name` -> what an attribute of the Block itself holds, by value; None for what is not compared.
 
     Containers, objects and small NumPy arrays are looked into. Not compared are Blocks, Parameters and arrays of this

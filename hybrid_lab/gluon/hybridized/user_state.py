@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from hybrid_lab.gluon.hybridized.code import globals_of, of_user
 from hybrid_lab.gluon.hybridized.passed import contents, same_objects
 from hybrid_lab.gluon.hybridized.read_values import OWN
 from hybrid_lab.symbol import tracing
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.hybridized.block import Tree
 
 _ABSENT = object()
 
@@ -28,7 +31,7 @@ class Name(NamedTuple):
     owner : the class that has a class attribute
     """
 
-    block: Block
+    block: Tree
     sort: Literal["attribute", "class", "global"]
     text: str
     owner: type = object
@@ -54,7 +57,7 @@ class UserState:
     blocks : Blocks of the user's own classes
     """
 
-    def __init__(self, blocks: list[Block]) -> None:
+    def __init__(self, blocks: list[Tree]) -> None:
         self._blocks = blocks
         self._before = self._now()
         values = [content[0] for content in self._before.values()]

@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,6 +40,9 @@ from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.symbol.symbol import Symbol
 from hybrid_lab.util import is_np_array, is_np_shape
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.hybridized.block import Tree
 
 MAX_PARTS = 300
 """Values that one guard compares. Comparing them takes some microseconds."""
@@ -77,7 +80,7 @@ _STATES: dict[str, Callable[[], Any]] = {
 _ENVIRONMENT = frozenset({"environ", "getenv", "os"})
 
 
-def guard_of(block: Block) -> ValueGuard | None:
+def guard_of(block: Tree) -> ValueGuard | None:
     """A guard of the values that the code of a Block and of those below it reads now; None if it reads none."""
     blocks = list(_tree(block, {}).values())
     kinds = {type(each) for each in blocks}
@@ -89,7 +92,7 @@ def guard_of(block: Block) -> ValueGuard | None:
     return guard or None
 
 
-def _code_held(block: Block) -> dict[str, Any]:
+def _code_held(block: Tree) -> dict[str, Any]:
     """The attributes of a Block that are code of the user's, as of nn.HybridLambda(lambda F, x: x * RATE)."""
     return {
         name: held
@@ -102,7 +105,7 @@ def _is_of_user(code: Any) -> bool:
     return isinstance(code, (FunctionType, MethodType, functools.partial)) or of_user(type(code).__module__)
 
 
-def _tree(block: Block, blocks: dict[int, Block]) -> dict[int, Block]:
+def _tree(block: Tree, blocks: dict[int, Tree]) -> dict[int, Tree]:
     if id(block) not in blocks:
         blocks[id(block)] = block
         for child in block._children.values():
@@ -128,7 +131,7 @@ class _Walk:
     reached : these functions, with the names of attributes that they read
     """
 
-    def __init__(self, blocks: list[Block], reached: Reached):
+    def __init__(self, blocks: list[Tree], reached: Reached):
         self.guard, self.reached = ValueGuard(), reached
         self.parts = 0
         self.places: set[tuple[int, Any]] = set()
@@ -147,7 +150,7 @@ class _Walk:
 
     # -- where values begin ----------------------------------------------------------------------------------
 
-    def _block(self, block: Block) -> None:
+    def _block(self, block: Tree) -> None:
         kind: Any = type(block)
         held = vars(block)
         names, is_users = self.reached.names_of(kind), of_user(kind.__module__)
@@ -386,7 +389,7 @@ class _Walk:
         else:
             self._object(value, name, depth)
 
-    def _held_block(self, block: Block) -> None:
+    def _held_block(self, block: Tree) -> None:
         """A Block that is no child: no Block above hears of its changes."""
         blocks = _tree(block, {})
         for each in blocks.values():
