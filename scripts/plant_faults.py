@@ -183,43 +183,41 @@ class Suite:
         if revision:
             packed = subprocess.run(["git", "archive", revision, "tests"], cwd=ROOT, capture_output=True, check=True)
             subprocess.run(["tar", "x"], cwd=folder, input=packed.stdout, check=True)
-        self.failing: dict[tuple[str, ...], list[str]] = {}
+        #: Tests that fail without a fault.
+        self.failing: list[str] = []
 
-    def run(self, tests: Sequence[str], words: str, seconds: int, *more: str) -> tuple[int, str]:
+    def failed(self, tests: Sequence[str], words: str, seconds: int) -> str:
+        """The first test that fails now; "" where none does."""
         # What the tree no longer has is passed over.
-        there = [name for name in tests if (self.folder / name).exists()]
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "--timeout", "120", *more]
+        there = [name for name in tests if (self.folder / name.partition("::")[0]).exists()]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no", "--timeout", "120"]
+        command += [f"--deselect={name}" for name in self.failing]
         environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        for name in self.failing.get((*tests, words), ()):
-            command += ["--deselect", name]
         try:
             done = subprocess.run(
                 [*command, *(["-k", words] if words else []), *there],
                 cwd=self.folder, env=environment, capture_output=True, text=True, timeout=seconds,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return 1, "FAILED the time limit"
-        return done.returncode, done.stdout
-
-    def prepare(self, tests: Sequence[str], words: str, seconds: int) -> None:
-        """Find out which tests fail without a fault."""
-        if (*tests, words) not in self.failing:
-            _, output = self.run(tests, words, seconds)
-            self.failing[*tests, words] = re.findall(r"^(?:FAILED|ERROR) (\S+(?: \S+\])?)", output, re.MULTILINE)
+            return "the time limit"
+        if done.returncode in (0, 5):
+            return ""
+        first = re.search(r"^(?:FAILED|ERROR) ([^\n]*)", done.stdout, re.MULTILINE)
+        return first[1].split(" - ")[0] if first else f"status {done.returncode}"
 
     def kills(self, fault: Fault, tests: Sequence[str], words: str, seconds: int) -> str:
-        """The first test that fails with the fault; "" where none does."""
+        """The first test that fails with the fault and passes without it; "" where none does."""
         path = self.folder / fault.path
         source = path.read_bytes()
-        path.write_bytes(fault.planted(source))
-        try:
-            status, output = self.run(tests, words, seconds, "-x")
-        finally:
-            path.write_bytes(source)
-        if status in (0, 5):
-            return ""
-        failed = re.search(r"^(?:FAILED|ERROR) ([^\n]*)", output, re.MULTILINE)
-        return failed[1].split(" - ")[0] if failed else f"status {status}"
+        while True:
+            path.write_bytes(fault.planted(source))
+            try:
+                killer = self.failed(tests, words, seconds)
+            finally:
+                path.write_bytes(source)
+            if "::" not in killer or not self.failed([killer], "", seconds):
+                return killer
+            self.failing.append(killer)
 
 
 def main() -> int:
@@ -248,7 +246,6 @@ def main() -> int:
             tests = options.tests or near(fault)
             words = " or ".join(records_of(fault.path)) if fault.path.startswith("hybrid_lab/ops/") else ""
             for suite in suites:
-                suite.prepare(tests, words, options.seconds)
                 killer = suite.kills(fault, tests, words, options.seconds)
                 killed[suite] += bool(killer)
                 print(f"    {suite.name}: {'killed by ' + killer if killer else 'SURVIVES'}", flush=True)
