@@ -290,6 +290,7 @@ lint: lint-style lint-types lint-ts
 
 lint-style: install
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 
 lint-types: install
 	$(BIN)/mypy
