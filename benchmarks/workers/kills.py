@@ -33,6 +33,7 @@ from tests.distributed.workers import environment, free_port  # noqa: E402
 
 PLACES = {"start": 0.15, "step": 0.5, "checkpoint": 0.35}
 """Where a worker is killed -> how often."""
+IN = {"start": "in a start", "step": "in a step", "checkpoint": "in a checkpoint", "end": "after its last step"}
 WORDS = {"start": "started", "step": "step", "checkpoint": "save"}
 """Where a worker is killed -> what it tells there first."""
 NOTICE = 10.0
@@ -98,11 +99,12 @@ class Campaign:
     lasts : what the training does -> how many seconds it has taken lately
     """
 
-    def __init__(self, size, steps, seed):
-        self.size, self.steps, self.draws = size, steps, random.Random(seed)
+    def __init__(self, size, steps, seed, places):
+        self.size, self.steps, self.draws, self.places = size, steps, random.Random(seed), places
         self.lasts = {"start": [4.0], "step": [0.02], "checkpoint": [0.02]}
         self.kills, self.problems, self.alone = Counter(), [], 0
-        self.notices, self.ends, self.resumes = [], [], []
+        self.notices, self.ends = [], []
+        self.phases = {"import": [0.0], "join": [0.0], "restore": [0.0]}
         self.left = self.trainings = 0
 
     def start(self, folder, victim=None, kill=()):
@@ -139,10 +141,9 @@ class Campaign:
 
     def run_until_killed(self, folder, kills):
         """Start the training, and kill one worker at a moment that is drawn; whether one was, before the end."""
-        victim, place = self.draws.randrange(self.size), self.draws.choices([*PLACES], PLACES.values())[0]
+        victim, place = self.draws.randrange(self.size), self.draws.choices([*self.places], self.places.values())[0]
         number = 1 if place == "start" else self.draws.randint(1, MOST)
         seconds = self.draws.uniform(0, statistics.median(self.lasts[place][-50:]))
-        began = time.time()
         workers = self.start(folder, victim if kills else None, (WORDS[place], number, max(seconds, 1e-6)))
         self.wait(workers, lambda: workers[victim].killed or all(each.ended for each in workers))
         moment = workers[victim].killed
@@ -152,13 +153,10 @@ class Campaign:
             self.end_others(others, lost, moment)
             noticed = [told - moment for each in others if (told := each.has_told("lost"))]
             print(
-                f"{sum(self.kills.values())}: rank {victim} in a {lost.place} ({' '.join(lost.last)})"
+                f"{sum(self.kills.values())}: rank {victim} {IN[lost.place]} ({' '.join(lost.last)})"
                 + (f", noticed after {max(noticed):.2f} s" if noticed else ""),
                 flush=True,
             )
-        resumed = [told for each in workers if (told := each.has_told("restored"))]
-        if resumed:
-            self.resumes.append(max(resumed) - began)
         self.learn(workers)
         for each in workers:
             each.process.kill()
@@ -220,6 +218,10 @@ class Campaign:
             joined = each.has_told("joined")
             if joined is not None:
                 self.lasts["start"].append(joined - told[0][0])
+            words = ["started", "imported", "joined", "restored"]
+            for name, first, then in zip(self.phases, words, words[1:], strict=False):
+                if each.has_told(then):
+                    self.phases[name].append(each.has_told(then) - each.has_told(first))
 
     def problem(self, text):
         self.problems.append(text)
@@ -230,12 +232,13 @@ class Campaign:
         return [
             ("kills", str(sum(self.kills.values()))),
             *((f"in a {place}", str(self.kills[place])) for place in ("step", "checkpoint", "start")),
-            ("of these before the others had joined: the launcher ends them", str(self.alone)),
+            ("after its last step", str(self.kills["end"])),
+            ("of those in a start, before the others had joined: the launcher ends them", str(self.alone)),
             ("longest time to WorkerLostError", f"{max(self.notices, default=0.0):.2f} s"),
             ("median time to WorkerLostError", f"{statistics.median(self.notices or [0.0]):.2f} s"),
             ("longest time to the end of all processes", f"{max(self.ends, default=0.0):.2f} s"),
             ("processes left", str(self.left)),
-            ("longest start, to the end of the restore", f"{max(self.resumes, default=0.0):.1f} s"),
+            *((f"longest time to {name}", f"{max(times):.1f} s") for name, times in self.phases.items()),
             ("trainings, each resumed until its end", str(self.trainings)),
             ("trainings that ended with other bits", str(sum("other values" in text for text in self.problems))),
             ("other problems", str(sum("other values" not in text for text in self.problems))),
@@ -261,9 +264,9 @@ def show_stacks(workers):
             print(shown.stdout[-12_000:], flush=True)
 
 
-def campaign(count, size, steps, seed):
+def campaign(count, size, steps, seed, places=PLACES):
     """Kill `count` workers."""
-    each = Campaign(size, steps, seed)
+    each = Campaign(size, steps, seed, places)
     with tempfile.TemporaryDirectory() as home:
         whole = Path(home) / "whole"
         whole.mkdir()

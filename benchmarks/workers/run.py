@@ -33,7 +33,7 @@ class Pair:
         self.processes = [
             subprocess.Popen(
                 command,
-                env={**os.environ, **environment(rank, 2, port)},
+                env={**os.environ, **environment(rank, 2, port), "HYBRID_LAB_EARLY_SUMS": ""},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

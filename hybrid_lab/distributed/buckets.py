@@ -143,10 +143,11 @@ class Buckets:
     All but the last are summed while the backward pass still runs, as an EarlySum: one sum of each bucket in each
     step, in the same order in all workers. What a worker changed after its sum had begun, as a second backward pass
     does, is summed once more by all of them.
+    early : whether sums begin in the backward pass, equal in all workers; else all of them begin in the step
     """
 
-    def __init__(self, group: Group) -> None:
-        self._group = group
+    def __init__(self, group: Group, early: bool = True) -> None:
+        self._group, self.early = group, early
         self._count = -1
         self._known: list[NDArray] = []
         self._dense: list[Bucket] = []
@@ -210,7 +211,7 @@ class Buckets:
             self._dense = [Bucket(each) for each in divided(arrays)]
             self._known, self._misses = [array for _, array in gradients], 0
             adding = {id(array) for leaf, array in gradients if leaf.req != "write"}
-            if not any(id(array) in adding for bucket in self._dense for array in bucket.gradients):
+            if self.early and not any(id(array) in adding for bucket in self._dense for array in bucket.gradients):
                 self._early = [EarlySum(bucket) for bucket in self._dense[:-1]]
         places = {
             id(array): (each, number) for each in self._early for number, array in enumerate(each.bucket.gradients)

@@ -13,6 +13,7 @@ import numpy as np
 
 from hybrid_lab.distributed.agreement import agree
 from hybrid_lab.distributed.buckets import Buckets, Gradient
+from hybrid_lab.distributed.early import begin_early
 from hybrid_lab.distributed.store import DistributedStore, memory_of, written
 from hybrid_lab.ndarray import NDArray, backward, tape
 from hybrid_lab.ndarray.random_state import state as random_state
@@ -44,6 +45,7 @@ class WorkerGradients:
             self._complete(agree(self._group, "parameter", list(map(_described, params))))
             self._broadcast()
             self._part_random_states()
+            self._buckets.early = all(self._group.gather(begin_early(self._group.place, self._group.backend)))
             # Of this object, as long as it is alive: the lists are of the process.
             backward.watchers.append(_Heads(self))
             tape.listeners.append(_Stored(self))

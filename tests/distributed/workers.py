@@ -52,6 +52,7 @@ def environment(rank: int, size: int, port: int) -> dict[str, str]:
     """What torchrun sets."""
     places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_PORT": port}
     settings = {"MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
+    settings["HYBRID_LAB_EARLY_SUMS"] = "1"  # on a machine of any size
     own = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "SLURM_", "PMI_"))}
     return {**own, **settings, **{name: str(value) for name, value in places.items()}}
 

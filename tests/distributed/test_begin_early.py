@@ -1,0 +1,38 @@
+"""Where sums begin in the backward pass: by the processors, machines and devices of the workers."""
+
+import pytest
+
+from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.distributed import early
+from hybrid_lab.distributed.launchers import Place
+
+
+@pytest.mark.parametrize(
+    ("size", "local_size", "backend", "processors", "threads", "wanted"),
+    [
+        (2, 2, "gloo", 2, "1", False),  # all compute
+        (2, 2, "gloo", 3, "1", False),
+        (2, 2, "gloo", 4, "1", True),  # one more for each
+        (2, 2, "gloo", 4, "2", False),
+        (2, 2, "gloo", 64, "", False),  # each computes with all of them
+        (2, 2, "gloo", 64, "4,2", True),
+        (8, 8, "gloo", 8, "1", False),
+        (4, 2, "gloo", 2, "1", True),  # two machines
+        (2, 2, "cpu:gloo,cuda:nccl", 2, "1", True),
+    ],
+)
+def test_rule(monkeypatch, size, local_size, backend, processors, threads, wanted):
+    monkeypatch.delenv(early.SETTING, raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    monkeypatch.setattr(early, "processor_count", lambda: processors)
+    assert early.begin_early(Place(0, size, 0, local_size, "", 0, ""), backend) is wanted
+
+
+def test_setting(monkeypatch):
+    place = Place(0, 2, 0, 2, "", 0, "")
+    for text, wanted in (("1", True), ("0", False)):
+        monkeypatch.setenv(early.SETTING, text)
+        assert early.begin_early(place, "gloo") is wanted
+    monkeypatch.setenv(early.SETTING, "yes")
+    with pytest.raises(SettingError, match="it is 1 or 0"):
+        early.begin_early(place, "gloo")
