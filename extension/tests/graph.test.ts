@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { anchored, fitted, kept, revealed, started, zoomed } from '../src/graph/camera';
+import { anchored, cleared, fitted, kept, revealed, started, zoomed } from '../src/graph/camera';
 import { HEADER, cut, measuredX, nodeCard, typeText } from '../src/graph/card';
 import { Composer, Picture } from '../src/graph/compose';
 import { family } from '../src/graph/draw';
@@ -315,4 +315,21 @@ test('texts are cut to their room; types are written as graphs are printed', () 
     ].map(typeText),
     ['f32[1,?]', 'i64[]', 'bf16']
   );
+});
+
+test('a rectangle comes out from under what lies over the pane by the least movement', () => {
+  const pane = { width: 400, height: 300 };
+  const camera = { x: 0, y: 0, scale: 2 };
+  const map = { x: 300, y: 200, width: 90, height: 90 };
+  const zoom = { x: 6, y: 270, width: 90, height: 24 };
+  const at = (x: number, y: number) => {
+    const moved = cleared(camera, { x, y, width: 40, height: 20 }, pane, [map, zoom]);
+    return [moved.x, moved.y, moved.scale];
+  };
+  assert.deepEqual(at(20, 20), [0, 0, 2], 'nothing lies over it');
+  assert.deepEqual(at(150, 82), [0, -12, 2], 'above the map');
+  assert.deepEqual(at(115, 120), [-18, 0, 2], 'beside the map');
+  assert.deepEqual(at(5, 129), [0, -36, 2], 'above the buttons');
+  const wide = cleared(camera, { x: 0, y: 0, width: 190, height: 140 }, pane, [map]);
+  assert.deepEqual(wide, camera, 'there is no room for it');
 });

@@ -52,12 +52,12 @@ const reply = (changes: Partial<HistogramsReply> = {}): HistogramsReply => ({
   ...changes
 });
 
-async function shown(answer: HistogramsReply = reply()) {
+async function shown(answer: HistogramsReply = reply(), now: () => HistogramsReply = () => answer) {
   const asked: object[] = [];
   const kernel = new TableKernel({
     histograms: body => {
       asked.push(body);
-      return { ...answer, name: body.name || answer.name };
+      return { ...now(), name: body.name || answer.name };
     }
   });
   const done: string[] = [];
@@ -179,4 +179,22 @@ test('what is said of the age of a save is true when the values are asked for ag
   } finally {
     Date.now = now;
   }
+});
+
+test('what a resting pointer reads stays when the rows are drawn again', async () => {
+  let answer = reply();
+  const { part, rows, readout } = await shown(answer, () => answer);
+  const at = (row: Element | undefined, type: string): void =>
+    void row?.dispatchEvent(new MouseEvent(type, { bubbles: type !== 'pointerleave', clientX: 10 }));
+  at(rows()[3], 'pointermove');
+  assert.match(readout(), /^now: 0: 1,280 of 1,280 values/);
+  const before = rows()[3];
+  answer = reply({ live: histogram({ bins: [640, 640], looked: 1280 }) });
+  await part.load();
+  assert.notEqual(rows()[3], before, 'it was drawn again');
+  assert.match(readout(), /^now: min -1 · max 1/);
+  at(before, 'pointerleave'); // of what is in the page no longer
+  assert.match(readout(), /^now: /);
+  at(rows()[3], 'pointerleave');
+  assert.match(readout(), /^Point at a row/);
 });

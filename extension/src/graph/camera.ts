@@ -83,6 +83,39 @@ export function revealed(camera: Camera, rect: Rect, pane: Size, margin = 24): C
   );
 }
 
+/** As little movement as brings the rectangle out from under what lies over the pane; none where there is no room. */
+export function cleared(camera: Camera, rect: Rect, pane: Size, over: readonly Rect[], margin = 8): Camera {
+  const { scale } = camera;
+  const box = {
+    x: camera.x + rect.x * scale,
+    y: camera.y + rect.y * scale,
+    width: rect.width * scale,
+    height: rect.height * scale
+  };
+  if (!over.some(each => intersects(each, box))) {
+    return camera;
+  }
+  const ways = (at: 'x' | 'y', length: 'width' | 'height'): number[] => [
+    0,
+    ...over.flatMap(each => [
+      each[at] - margin - box[length] - box[at],
+      each[at] + each[length] + margin - box[at]
+    ])
+  ];
+  const room = { x: 0, y: 0, ...pane };
+  let best: Point | null = null;
+  for (const x of ways('x', 'width')) {
+    for (const y of ways('y', 'height')) {
+      const there = { ...box, x: box.x + x, y: box.y + y };
+      const isFree = contains(room, there) && !over.some(each => intersects(each, there));
+      if (isFree && (!best || Math.abs(x) + Math.abs(y) < Math.abs(best.x) + Math.abs(best.y))) {
+        best = { x, y };
+      }
+    }
+  }
+  return best ? panned(camera, best.x, best.y) : camera;
+}
+
 /** The rectangle in the middle of the pane, the top of it where it is higher; larger where its text is too small to read. */
 export function centred(camera: Camera, rect: Rect, pane: Size, margin = 24): Camera {
   const scale = camera.scale < SCALES.legible ? SCALES.readable : camera.scale;

@@ -6,6 +6,7 @@ import {
   SCALES,
   Size,
   centred,
+  cleared,
   contains,
   fitted,
   intersects,
@@ -72,6 +73,12 @@ const AHEAD = 240;
 const SIDES = ['x', 'y', 'width', 'height'] as const;
 const DOUBLE = { milliseconds: 450, pixels: 8 } as const;
 
+/** Pixels of the pane that something lies over. */
+export interface Covered {
+  right: number;
+  bottom: number;
+}
+
 /** The elements of one layer that are in the document. */
 interface Shown {
   layer: DrawnLayer;
@@ -85,8 +92,8 @@ export class Canvas {
   readonly element: HTMLElement;
   readonly root: SVGSVGElement;
   camera: Camera = { x: 0, y: 0, scale: 1 };
-  /** Pixels of the pane that something lies over. */
-  covered = { right: 0, bottom: 0 };
+  /** What lies over the picture in places. */
+  readonly over: HTMLElement[];
 
   constructor(private readonly events: CanvasEvents) {
     const prefix = uniqueId('graph');
@@ -105,10 +112,11 @@ export class Canvas {
       this.world
     );
     this.map = new Minimap(middle => {
-      const { width, height } = this.pane;
+      const { width, height } = this.free;
       const { scale } = this.camera;
       this.look({ scale, x: width / 2 - middle.x * scale, y: height / 2 - middle.y * scale });
     });
+    this.over = [this.map.element, this.legend.element];
     this.element = h('div', { class: 'hl-canvas' }, this.root, this.legend.element, this.map.element);
     this.root.addEventListener('wheel', event => this.onWheel(event), { passive: false });
     this.root.addEventListener('pointerdown', event => this.onDown(event));
@@ -211,6 +219,69 @@ export class Canvas {
     return { width: clientWidth || 640, height: clientHeight || 360 };
   }
 
+  /** Pixels of the pane at its right and its lower edge that something lies over. */
+  get covered(): Readonly<Covered> {
+    return this.edges;
+  }
+
+  /**
+   * Something lies over an edge of the pane, or no longer. What is selected comes out from under it, and goes back when
+   * it has gone; else the picture stays where it is.
+   */
+  cover(covered: Readonly<Covered>): void {
+    const { right, bottom } = this.edges;
+    if (covered.right === right && covered.bottom === bottom) {
+      return;
+    }
+    this.edges = covered;
+    const { uncovered } = this;
+    this.uncovered = null;
+    if (!this.picture || this.element.clientWidth === 0) {
+      return;
+    }
+    if (uncovered?.camera === this.camera) {
+      this.look(uncovered.before);
+    }
+    this.uncover();
+  }
+
+  /** Bring what is selected out from under what lies over it. */
+  uncover(): void {
+    const item = this.picture?.items.get(this.marks.selected ?? '');
+    if (!item || !intersects(item, visible(this.camera, this.pane))) {
+      return;
+    }
+    const { free, pane, camera: before } = this;
+    const { x, y, scale } = before;
+    const isUnder =
+      (free.width < pane.width && x + (item.x + item.width) * scale > free.width) ||
+      (free.height < pane.height && y + (item.y + item.height) * scale > free.height);
+    this.look(this.freed(isUnder ? revealed(before, item, free) : before, item));
+    if (this.camera.x !== before.x || this.camera.y !== before.y) {
+      this.uncovered = { before, camera: this.camera };
+    }
+  }
+
+  /** The camera, moved where the item would be under something else. */
+  private freed(camera: Camera, item: DrawnItem): Camera {
+    const { picture } = this;
+    if (!picture) {
+      return camera;
+    }
+    this.map.follow(camera, this.pane); // which is hidden, or not, by what the pane shows
+    return cleared(camera, item.isOpen ? { ...item, height: HEADER } : item, this.free, this.rectsOver());
+  }
+
+  /** Where things lie over the pane. */
+  private rectsOver(): Rect[] {
+    const ground = this.element.getBoundingClientRect();
+    const rects = this.over
+      .map(element => element.getBoundingClientRect())
+      .filter(({ width, height }) => width > 0 && height > 0)
+      .map(({ left, top, width, height }) => ({ x: left - ground.left, y: top - ground.top, width, height }));
+    return this.card ? [...rects, this.card] : rects;
+  }
+
   /** The part of the pane that is seen. */
   private get free(): Size {
     const { width, height } = this.pane;
@@ -239,7 +310,7 @@ export class Canvas {
       this.look(panned(this.camera, 0, -pushed.by));
     }
     const top = this.camera.y;
-    if (card && top >= 0 && this.hides(this.camera, picture)) {
+    if (card && top >= 0 && hides(card, this.camera, picture)) {
       const by = card.y + card.height - top;
       this.look(panned(this.camera, 0, by));
       this.pushed = { camera: this.camera, by };
@@ -262,6 +333,7 @@ export class Canvas {
       const rect = first ?? { x: 0, y: 0, width: picture.width, height: 0 };
       this.moved = false;
       this.look(this.beside(picture, room => started(picture, rect, room, this.chosen)));
+      this.uncover();
     }
   }
 
@@ -274,11 +346,33 @@ export class Canvas {
     }
   }
 
-  /** The camera for all of the pane that is seen, where the card hides nothing then; else beside or below the card. */
+  /** The camera for all of the pane that is seen; where that puts nodes under something, for what is left of it. */
   private beside(picture: Picture, place: (room: Size) => Camera): Camera {
-    const { free, card } = this;
+    const { free } = this;
+    const camera = this.besideCard(picture, place, free);
+    const isWhole = ({ x, y, scale }: Camera): boolean =>
+      x >= 0 &&
+      y >= 0 &&
+      x + picture.width * scale <= free.width &&
+      y + picture.height * scale <= free.height;
+    const low = this.rectsOver().filter(rect => rect.y > free.height / 2 && rect !== this.card);
+    if (!isWhole(camera) || !low.some(rect => hides(rect, camera, picture))) {
+      return camera;
+    }
+    const height = Math.min(...low.map(rect => rect.y));
+    const above = { width: free.width, height };
+    const whole = { x: 0, y: 0, width: picture.width, height: picture.height };
+    const ways = [
+      this.besideCard(picture, place, above),
+      this.besideCard(picture, room => fitted(whole, room), above)
+    ];
+    return ways.find(way => isWhole(way) && way.scale >= READABLE.detail) ?? camera;
+  }
+
+  private besideCard(picture: Picture, place: (room: Size) => Camera, free: Size): Camera {
+    const { card } = this;
     const camera = place(free);
-    if (!card || !this.hides(camera, picture)) {
+    if (!card || !hides(card, camera, picture)) {
       return camera;
     }
     const right = card.x + card.width;
@@ -293,34 +387,14 @@ export class Canvas {
         );
   }
 
-  /** Whether the card lies over a node, or over the name of an open box. */
-  private hides({ x, y, scale }: Camera, picture: Picture): boolean {
-    const { card } = this;
-    if (!card) {
-      return false;
-    }
-    const below = {
-      x: (card.x - x) / scale,
-      y: (card.y - y) / scale,
-      width: card.width / scale,
-      height: card.height / scale
-    };
-    for (const item of picture.items.values()) {
-      if (intersects(below, item.isOpen ? { ...item, height: HEADER } : item)) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  zoom(factor: number, at: Point = { x: this.pane.width / 2, y: this.pane.height / 2 }): void {
+  zoom(factor: number, at: Point = { x: this.free.width / 2, y: this.free.height / 2 }): void {
     this.moved = true;
     this.look(zoomed(this.camera, factor, at), at);
   }
 
   /** The closed member nearest to the middle of the pane. */
   get middle(): string | null {
-    const { width, height } = this.pane;
+    const { width, height } = this.free;
     const { x, y, scale } = this.camera;
     const middle = { x: (width / 2 - x) / scale, y: (height / 2 - y) / scale };
     let nearest: string | null = null;
@@ -339,7 +413,7 @@ export class Canvas {
     const item = this.picture?.items.get(id);
     if (item) {
       this.moved = true;
-      this.look(revealed(this.camera, item, this.free));
+      this.look(this.freed(revealed(this.camera, item, this.free), item));
     }
   }
 
@@ -348,7 +422,7 @@ export class Canvas {
     const item = this.picture?.items.get(id);
     if (item) {
       this.moved = true;
-      this.look(centred(this.camera, item, this.free));
+      this.look(this.freed(centred(this.camera, item, this.free), item));
     }
   }
 
@@ -619,9 +693,28 @@ export class Canvas {
   private moved = false;
   private chosen: number | null = null;
   private card: Rect | null = null;
+  private edges: Readonly<Covered> = { right: 0, bottom: 0 };
+  /** Where the camera was before what is selected came out from under something, and where it is since then. */
+  private uncovered: { before: Camera; camera: Camera } | null = null;
   /** How far the card has moved the picture, and where the camera was then. */
   private pushed: { camera: Camera; by: number } | null = null;
   private last: { id: string | null; at: Point; time: number } | null = null;
+}
+
+/** Whether something, in pixels of the pane, lies over a node, or over the name of an open box. */
+function hides(rect: Rect, { x, y, scale }: Camera, picture: Picture): boolean {
+  const below = {
+    x: (rect.x - x) / scale,
+    y: (rect.y - y) / scale,
+    width: rect.width / scale,
+    height: rect.height / scale
+  };
+  for (const item of picture.items.values()) {
+    if (intersects(below, item.isOpen ? { ...item, height: HEADER } : item)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 function withStrip(item: DrawnItem): Rect {

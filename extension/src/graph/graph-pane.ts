@@ -112,6 +112,7 @@ export class GraphPane {
       this.bar.zoom,
       this.said
     );
+    this.canvas.over.push(this.failed, this.bar.caption, this.bar.zoom);
     this.element = h('div', { class: 'hl-graph-part' }, this.bar.element, this.bar.menu.panel, this.area);
     this.message('Select a Block to see its graph.');
   }
@@ -481,6 +482,7 @@ export class GraphPane {
     } else {
       this.events.onNothing?.();
     }
+    this.canvas.uncover(); // the drawer may have opened
   }
 
   private setTracing(isTracing: boolean): void {

@@ -1,5 +1,6 @@
 // A drawer over the edge of the graph, and the line of tabs that opens it: at the right where there is room, else below.
 
+import type { Covered } from '../graph/canvas';
 import { button, h, replace, uniqueId } from './dom';
 import type { PaneMemory } from './panes';
 
@@ -10,18 +11,17 @@ export interface DrawerEvents {
   onCover(covered: Covered): void;
 }
 
-/** Pixels of the graph that the drawer covers. */
-export interface Covered {
-  right: number;
-  bottom: number;
-}
-
 /** The view in pixels: its size, and the place in it where the graph begins. */
 export interface Room {
   width: number;
   height: number;
   left: number;
   top: number;
+}
+
+/** `graph`: its size; 0 where there is none. */
+interface RoomOfDrawer extends Room {
+  graph: { width: number; height: number };
 }
 
 interface Tab {
@@ -35,6 +35,8 @@ const LEAST = { right: 240, below: 90 } as const;
 /** Pixels of the graph's width from which the drawer is at the right, and the largest part of the room that it has. */
 const WIDE = 540;
 const MOST = 0.9;
+/** The part of the graph that stays to be seen. */
+const SEEN = 0.4;
 /** Pixels that an arrow key moves the edge. */
 const STEP = 24;
 
@@ -155,7 +157,7 @@ export class Drawer {
   }
 
   /** The view has another size, or its parts stand elsewhere. */
-  place(room: Room): void {
+  place(room: RoomOfDrawer): void {
     this.room = room;
     this.side = room.width - room.left >= WIDE ? 'right' : 'below';
     this.resize();
@@ -245,7 +247,7 @@ export class Drawer {
   private resize(): void {
     const { side, room, all } = this;
     const share = this.memory.read()[side] ?? FIRST[side];
-    const size = Math.round(Math.min(all * MOST, Math.max(LEAST[side], all * share)));
+    const size = Math.round(Math.max(LEAST[side], Math.min(this.most, all * share)));
     this.element.classList.toggle('hl-drawer-right', side === 'right');
     this.element.style.setProperty('--hl-drawer-size', `${size}px`);
     this.element.style.setProperty('--hl-drawer-left', `${room.left}px`);
@@ -262,7 +264,7 @@ export class Drawer {
   private setSize(size: number): void {
     const { all } = this;
     if (all > 0) {
-      this.memory.write({ [this.side]: Math.min(MOST, Math.max(LEAST[this.side], size) / all) });
+      this.memory.write({ [this.side]: Math.max(LEAST[this.side], Math.min(this.most, size)) / all });
       this.resize();
     }
   }
@@ -271,6 +273,13 @@ export class Drawer {
   private get all(): number {
     const { width, height, left } = this.room;
     return this.side === 'right' ? width - left : height;
+  }
+
+  /** The most pixels that it may have. */
+  private get most(): number {
+    const { graph } = this.room;
+    const seen = this.side === 'right' ? graph.width : graph.height;
+    return Math.min(this.all * MOST, seen > 0 ? seen * (1 - SEEN) : Infinity);
   }
 
   private get size(): number {
@@ -332,7 +341,7 @@ export class Drawer {
   private readonly edge: HTMLElement;
   private readonly body: HTMLElement;
   private readonly tabs = new Map<string, Tab>();
-  private room: Room = { width: 0, height: 0, left: 0, top: 0 };
+  private room: RoomOfDrawer = { width: 0, height: 0, left: 0, top: 0, graph: { width: 0, height: 0 } };
   private side: 'right' | 'below' = 'below';
   private shown: string | null = null;
   private stop = '';

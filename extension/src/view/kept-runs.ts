@@ -138,7 +138,14 @@ export class KeptRuns {
       this.shown.set(name, chart);
       chart.show(curves, []);
     }
-    replace(this.charts, ...[...groups.keys()].map(name => this.shown.get(name)?.element));
+    // Moving a chart that is in its place would take its focus, and what it reads.
+    const elements = [...groups.keys()].flatMap(name => this.shown.get(name)?.element ?? []);
+    if (
+      elements.length !== this.charts.children.length ||
+      elements.some((element, i) => this.charts.children[i] !== element)
+    ) {
+      replace(this.charts, ...elements);
+    }
   }
 
   private requester: Requester | null = null;

@@ -222,8 +222,8 @@ export class ModelView {
         this.showPeek();
       },
       onCover: covered => {
-        this.graph.canvas.covered = covered;
-        this.placeOver();
+        this.placeOver(covered);
+        this.graph.canvas.cover(covered);
       }
     });
     this.saved = options.saves ? new SavedValuesPart(options.saves) : null;
@@ -238,6 +238,7 @@ export class ModelView {
     });
     this.peek.hidden = true;
     this.graph.area.append(this.overlays.element, this.peek);
+    this.graph.canvas.over.push(this.peek, this.works.element);
     const graphPane = h('div', { class: 'hl-graph-pane' }, this.graph.element);
     const treePane = h('div', { class: 'hl-tree-pane' }, this.tree.element);
     tellWhatIsCut(treePane);
@@ -284,7 +285,8 @@ export class ModelView {
             width: whole.width,
             height: whole.height,
             left,
-            top: top < whole.height / 4 ? top : 0
+            top: top < whole.height / 4 ? top : 0,
+            graph: { width: area.width, height: area.height }
           });
           const isSmall = area.width < SMALL.width || area.height < SMALL.height;
           this.graph.area.classList.toggle('hl-small', isSmall);
@@ -348,9 +350,8 @@ export class ModelView {
   }
 
   /** What lies over the graph for a while - hits, notes, a complaint - stays off the rows of the tree and the drawer. */
-  private placeOver(): void {
+  private placeOver({ right, bottom } = this.graph.canvas.covered): void {
     const { left, top, width, height } = this.room;
-    const { right, bottom } = this.graph.canvas.covered;
     const hasRoom = height - bottom > LINE;
     const places = {
       ...{ left, top, right: width - right > LINE ? right : 0, bottom: hasRoom ? bottom : 0 },

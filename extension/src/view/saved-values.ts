@@ -81,6 +81,7 @@ export class SavedValuesPart {
     if (isOther) {
       this.name = '';
       this.chosen = null;
+      this.pointed = null;
       this.reply = null;
       this.element.hidden = true;
     }
@@ -199,7 +200,15 @@ export class SavedValuesPart {
       h('div', { class: 'hl-over-saves-foot' }, this.readout, this.actions()),
       table
     );
-    this.tell(null);
+    // What a resting pointer reads stays, with the numbers of now.
+    const pointed = lines.find(line => idOf(line) === this.pointed?.id);
+    const option = pointed && list.children[lines.indexOf(pointed)];
+    if (pointed && this.pointed && option) {
+      this.tell(this.textAt(pointed, scaleOf(pointed), option, this.pointed.x));
+    } else {
+      this.pointed = null;
+      this.tell(null);
+    }
     if (hadFocus) {
       panel.querySelector<HTMLElement>('[role="option"][tabindex="0"]')?.focus();
     }
@@ -220,7 +229,12 @@ export class SavedValuesPart {
         'aria-label': [first, second, textOf(line, this.what)].filter(text => text !== '').join(', '),
         onclick: () => this.pick(line),
         onpointermove: event => this.onMove(event as PointerEvent, line, scale),
-        onpointerleave: () => this.tell(null)
+        onpointerleave: event => {
+          if ((event.currentTarget as HTMLElement).isConnected) {
+            this.pointed = null;
+            this.tell(null);
+          }
+        }
       },
       h(
         'span',
@@ -250,12 +264,18 @@ export class SavedValuesPart {
   }
 
   private onMove(event: PointerEvent, line: Line, scale: Scale): void {
+    this.pointed = { id: idOf(line), x: event.clientX };
+    this.tell(this.textAt(line, scale, event.currentTarget as HTMLElement, event.clientX));
+  }
+
+  /** The numbers of the bin at `x`, in pixels of the page, of the row of a line; else those of the whole row. */
+  private textAt(line: Line, scale: Scale, row: Element, x: number): string {
     const histogram = line[this.what];
-    const picture = (event.currentTarget as HTMLElement).querySelector('svg');
+    const picture = row.querySelector('svg');
     let bin = '';
     if (histogram && picture && histogram.minimum !== null && histogram.maximum !== null) {
       const { left, width } = picture.getBoundingClientRect();
-      const value = scale.value(((event.clientX - left) / Math.max(width, 1)) * WIDTH);
+      const value = scale.value(((x - left) / Math.max(width, 1)) * WIDTH);
       const index = binAt(histogram, value);
       if (index !== null) {
         const size = (histogram.maximum - histogram.minimum) / histogram.bins.length;
@@ -264,7 +284,7 @@ export class SavedValuesPart {
         bin = `${range}: ${wholeText(histogram.bins[index] ?? 0)} of ${wholeText(histogram.looked)} values`;
       }
     }
-    this.tell(`${namesOf(line)[0]}: ${bin || textOf(line, this.what)}`);
+    return `${namesOf(line)[0]}: ${bin || textOf(line, this.what)}`;
   }
 
   private pick(line: Line): void {
@@ -367,6 +387,8 @@ export class SavedValuesPart {
   private reply: HistogramsReply | null = null;
   /** The file of the save that was chosen, `LIVE` for the live model. */
   private chosen: string | null = null;
+  /** The row over which the pointer rests, by its id, and where it is on the page. */
+  private pointed: { id: string; x: number } | null = null;
   private asked = 0;
   private listed = '';
   private drawn = '';

@@ -40,8 +40,14 @@ export class WorkRows {
     return h(
       'div',
       { class: 'hl-work', title: [work.title, work.part].filter(text => text !== '').join(': ') },
-      h('div', { class: 'hl-work-title' }, h('strong', {}, work.title), h('span', { class: 'hl-work-time' })),
-      h('div', { class: 'hl-work-part' }, h('span', {}, work.part), h('span', {}, amount)),
+      h(
+        'div',
+        { class: 'hl-work-line' },
+        h('strong', {}, work.title),
+        h('span', { class: 'hl-work-part' }, work.part),
+        h('span', { class: 'hl-work-amount' }, amount),
+        h('span', { class: 'hl-work-time' })
+      ),
       h(
         'div',
         {
