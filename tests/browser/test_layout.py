@@ -224,8 +224,8 @@ def test_panes_are_resized_by_mouse_and_keys_and_remembered(open_cells):
     drawer = panel.locator(".hl-drawer")
     size = drawer.bounding_box()["height"]
     panel.get_by_role("separator", name="Size of the drawer").focus()
-    page.keyboard.press("ArrowUp")
-    wait_for(lambda: drawer.bounding_box()["height"] == pytest.approx(size + 24, abs=3))
+    page.keyboard.press("ArrowDown")
+    wait_for(lambda: drawer.bounding_box()["height"] == pytest.approx(size - 24, abs=3))
     assert height() == pytest.approx(before + 76, abs=3)
     page.keyboard.press("Escape")
     expect(drawer).to_be_hidden()
@@ -246,4 +246,4 @@ def test_panes_are_resized_by_mouse_and_keys_and_remembered(open_cells):
     drawn(panel)
     wait_for(lambda: height() == pytest.approx(before + 76, abs=3))
     notebook.open_drawer("Details")
-    wait_for(lambda: drawer.bounding_box()["height"] == pytest.approx(size + 24, abs=3))
+    wait_for(lambda: drawer.bounding_box()["height"] == pytest.approx(size - 24, abs=3))
