@@ -304,3 +304,9 @@ def roi_align(data: Tensor, rois: Tensor, size: Tensor, scale: Tensor, ratio: Te
         points = (upper * (1 - dy)[:, None] + lower * dy[:, None]) * (in_y[:, None] & in_x)
         result[index] = points.reshape(-1, size[0], ny, size[1], nx).mean((2, 4))
     return result
+
+
+FUNCTIONS = frozenset(
+    name for name, value in list(globals().items()) if inspect.isfunction(value) and value.__module__ == __name__
+) - {"source_of", "needed_by"}
+"""The names of the functions that a module's source may contain."""

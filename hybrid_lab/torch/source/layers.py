@@ -132,12 +132,17 @@ def _layer_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[st
 
 @rule("GroupNorm")
 def _group_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+    """MXNet scales groups, torch channels."""
     channels = shape_of(node, 0)[1]
     needs(not op.output_mean_var, node, "output_mean_var")
     needs(_all_weights(writer, node, (1, 2)), node, "a scale that is no parameter")
-    needs(shape_of(node, 1) == (channels,), node, "a scale for each group")
     made = f"nn.GroupNorm({op.num_groups}, {channels}{_arguments(eps=_unless(op.eps, 1e-5))})"
-    return f"{writer.layer(node, made, _weight_and_bias(node))}({inputs[0]})"
+    path = writer.layer(node, made, _weight_and_bias(node))
+    for name, item in _weight_and_bias(node).items():
+        array = writer.array(item)
+        assert array is not None
+        writer.state[f"{path.removeprefix('self.')}.{name}"] = np.repeat(array, channels // len(array))
+    return f"{path}({inputs[0]})"
 
 
 @rule("InstanceNorm")
@@ -185,7 +190,7 @@ def _recurrent(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str
     needs(not op.use_sequence_length, node, "use_sequence_length")
     needs((op.projection_size or 0) < op.state_size, node, "projection_size as large as state_size")
     needs(op.lstm_state_clip_min is None and op.lstm_state_clip_max is None, node, "clipping of states")
-    packed = [writer.array(item) for item in weights_of(node.inputs[1:2])]
+    packed = [writer.array(item) for item in weights_of(node.inputs[1])]
     needs(bool(packed) and all(array is not None for array in packed), node, "a weight that is no parameter")
     flat = np.concatenate([np.ravel(array) for array in packed if array is not None])
     size = shape_of(node, 0)[2]
@@ -198,7 +203,7 @@ def _recurrent(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str
         proj_size=op.projection_size,
     )
     made = f"nn.{kinds[op.mode]}({size}, {op.state_size}{settings})"
-    key = {str(place): item for place, item in enumerate(weights_of(node.inputs[1:2]))}
+    key = {str(place): item for place, item in enumerate(weights_of(node.inputs[1]))}
     path = writer.layer(node, made, key)
     stem = path.removeprefix("self.")
     for place in key:

@@ -6,7 +6,8 @@ import builtins
 import keyword
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 #: Attributes of torch.nn.Module that a layer's name would hide, and those that `torch.nn.Module` refuses.
 _OF_MODULES = frozenset({
@@ -26,12 +27,24 @@ def identifier(text: str) -> str:
     return f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
 
 
-def unused(name: str, taken: Collection[str]) -> str:
-    """The name, or the name with the first number that makes it a new one. Names of Python's own are taken."""
-    number, found = 2, name
-    while found in taken or hasattr(builtins, found):
-        found, number = f"{name}_{number}", number + 1
-    return found
+class Names:
+    """Names that are in use: each call of `new` gives another one. Names of Python's own are in use."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken, self._last = set(taken), dict[str, int]()
+
+    def new(self, name: str) -> str:
+        """The name, or the name with the first number that makes it a new one."""
+        found = name
+        while found in self._taken or hasattr(builtins, found):
+            number = self._last[name] = self._last.get(name, 1) + 1
+            found = f"{name}_{number}"
+        self._taken.add(found)
+        return found
+
+
+_MOST_PARTS = 30
+"""A name of more parts stays one."""
 
 
 def tree(names: Iterable[str]) -> dict[str, str]:
@@ -40,33 +53,27 @@ def tree(names: Iterable[str]) -> dict[str, str]:
     What all names begin with is left out. A part that ends in a digit groups the names that follow it, if there are
     several and none is the name of a layer itself.
     """
-    names = list(dict.fromkeys(names))
-    common = os.path.commonprefix(names) if len(names) > 1 else ""
+    whole = dict.fromkeys(names)
+    common = os.path.commonprefix(list(whole)) if len(whole) > 1 else ""
     start = common.rfind("_") + 1
-    found: dict[str, str] = {}
-    taken: set[str] = set()
-    for name in names:
-        parts, path = name[start:].split("_"), ""
-        begun = name[:start]
-        kept: list[str] = []
-        for place, part in enumerate(parts):
-            begun += part
-            kept.append(part)
-            rest = "_".join(parts[place + 1 :])
-            group = f"{begun}_"
-            alike = sum(other.startswith(group) for other in names)
-            joined = "_".join(kept)
-            if rest and rest[0].isalpha() and _NUMBERED.fullmatch(joined) and alike > 1 and begun not in names:
-                path += f"{_attribute(joined)}."
-                kept = []
-            begun = group
-        path = f"{path}{_attribute('_'.join(kept))}"
-        free, number = path, 2
-        while free in taken:
-            free, number = f"{path}_{number}", number + 1
-        taken.add(free)
-        found[name] = free
-    return found
+    parts = {name: name[start:].split("_", _MOST_PARTS) for name in whole}
+    alike = Counter("_".join(each[:count]) for each in parts.values() for count in range(1, len(each)))
+    layers = {name[start:] for name in whole}
+    free = Names()
+    return {name: free.new(".".join(_path(each, alike, layers))) for name, each in parts.items()}
+
+
+def _path(parts: Sequence[str], alike: Mapping[str, int], layers: Collection[str]) -> Iterator[str]:
+    """The attributes that lead to a layer. alike : how many names begin with some parts"""
+    kept: list[str] = []
+    for place, part in enumerate(parts):
+        kept.append(part)
+        begun, joined = "_".join(parts[: place + 1]), "_".join(kept)
+        rest = "_".join(parts[place + 1 :])
+        if rest[:1].isalpha() and _NUMBERED.fullmatch(joined) and alike[begun] > 1 and begun not in layers:
+            yield _attribute(joined)
+            kept = []
+    yield _attribute("_".join(kept))
 
 
 def _attribute(text: str) -> str:

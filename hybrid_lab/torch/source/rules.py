@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hybrid_lab.diagnostics.errors import Unmappable
@@ -47,14 +47,23 @@ def shape_of(node: Node, index: int) -> tuple[int, ...]:
 
 #: Operators that pack the weights of a recurrent layer.
 _PACKING = frozenset({"Reshape", "Concat", "_rnn_param_concat"})
+_MOST_WEIGHTS = 10_000
 
 
-def weights_of(items: Iterable[object]) -> list[Value]:
-    """The values behind the operators that pack weights, in order."""
+def weights_of(packed: object) -> list[Value]:
+    """The values behind the operators that pack the weights of a recurrent layer, in order; repeated ones too."""
     found: list[Value] = []
-    for item in items:
-        if isinstance(item, Value):
-            found += weights_of(item.node.inputs) if item.node.op.name in _PACKING else [item]
+    pending = [packed]
+    while pending:
+        item = pending.pop()
+        if not isinstance(item, Value):
+            continue
+        if item.node.op.name in _PACKING:
+            pending += reversed(item.node.inputs)
+        else:
+            found.append(item)
+        if len(found) + len(pending) > _MOST_WEIGHTS:
+            raise Unmappable(f"RNN: more than {_MOST_WEIGHTS:,} packed weights have no PyTorch source")
     return found
 
 

@@ -18,12 +18,13 @@ from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.ops.framework.dtypes import is_floating, name_of
 
 from . import detection, functions, layers  # noqa: F401 - they fill the table
-from .helpers import needed_by, source_of
-from .paths import identifier, tree, unused
+from .helpers import FUNCTIONS, needed_by, source_of
+from .paths import Names, identifier, tree
 from .rules import RULES, weights_of
 
 _SUFFIXES = ("_fwd", "_output")
 _WIDTH = 120
+_NOT_FINITE = re.compile(r"\b(inf|nan)\b")
 _KEY = re.compile("\0(\\d+)\0")
 
 
@@ -61,12 +62,10 @@ class Writer:
         self._texts: dict[Value, str] = {}
         self._operators = [node for node in graph.nodes if node.inputs or not _is_input(node)]
         self._paths = self._all_paths()
-        self._taken = {"self", "torch", "nn", "F", "Model", "load", "x"}
+        self._names = Names(("self", "torch", "nn", "F", "Model", "load", "x", "inf", "nan", *FUNCTIONS))
         self.data: list[str] = []
         for name, value in zip(data, graph.inputs, strict=False):
-            text = unused(identifier(name), self._taken)
-            self._taken.add(text)
-            self._texts[value] = text
+            self._texts[value] = text = self._names.new(identifier(name))
             self.data.append(text)
 
     # -- what rules ask for --------------------------------------------------------------------------------------
@@ -127,8 +126,10 @@ class Writer:
         )
         narrow = {name_of(array.dtype) for array in self.state.values() if is_floating(array.dtype)}
         cast = f".to(torch.{narrow.pop()})" if len(narrow) == 1 and narrow != {"float32"} else ""
-        parts = [f'"""{title}\n\nWritten for {shapes}.\n"""', "import torch\nfrom torch import nn\n"
-                 "from torch.nn import functional as F"]  # fmt: skip
+        imports = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F"
+        if any(_NOT_FINITE.search(line) for line in body):
+            imports = f"from math import inf, nan\n\n{imports}"
+        parts = [f'"""{_plain_text(title)}\n\nWritten for {shapes}.\n"""', imports]
         parts += [source_of(name) for name in self._helpers]
         signature = f"    def forward(self, {', '.join(self.data)}):"
         model = ["class Model(nn.Module):", "    def __init__(self):", "        super().__init__()"]
@@ -218,8 +219,7 @@ class Writer:
                 if alone and reading == [place + 1]:
                     names[_key(value)] = "x"
                 else:
-                    names[_key(value)] = unused(self._name(line.node, value), self._taken)
-                    self._taken.add(names[_key(value)])
+                    names[_key(value)] = self._names.new(self._name(line.node, value))
                 targets.append(names[_key(value)])
             if len(texts) == len(targets):
                 out += [f"{target} = {text}" for target, text in zip(targets, texts, strict=True)
@@ -259,7 +259,8 @@ class Writer:
         return {node: paths[name] for node, name in names.items()}
 
     def _layer_name(self, node: Node) -> str:
-        known = [self.arrays[item][0] for item in weights_of(node.inputs) if item in self.arrays]
+        items = weights_of(node.inputs[1]) if node.op.name == "RNN" else node.values_in
+        known = [self.arrays[item][0] for item in items if item in self.arrays]
         common = os.path.commonprefix(known) if len(known) > 1 else known[0] if known else ""
         stem = common[: common.rfind("_")] if "_" in common else ""
         return stem or _plain(node.name) or node.op.name.lower()
@@ -295,6 +296,11 @@ def _key(item: object) -> str:
 
 def _keys(text: str) -> list[str]:
     return [found[0] for found in _KEY.finditer(text)]
+
+
+def _plain_text(text: str) -> str:
+    """A text, such as the name of a file, that cannot end the string that it stands in."""
+    return "".join(letter if letter.isprintable() and letter not in '"\\\\' else "'" for letter in text)
 
 
 def _plain(name: str) -> str:
