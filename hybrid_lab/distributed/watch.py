@@ -33,7 +33,8 @@ class Store(Protocol):
 class Watch:
     """Notices which workers end.
 
-    lost : rank -> machine of each worker that ended without saying so; ended : of those that left in an orderly way
+    lost : rank -> machine of each worker that ended without saying so; ended : of those that left in an orderly way,
+        but for those that left because others had gone
     why : rank -> the error that ended a worker, where it told one
     changed : an event, set when one of them grows
     """
@@ -72,6 +73,7 @@ class Watch:
         self._closed = True
         told: dict[str, object] = {"why": why[: _LONGEST // 8], "host": socket.gethostname()}
         told["left" if self._rank == 0 else "bye"] = self._rank
+        told["follows"] = bool(self.lost or self.ended)
         message = json.dumps(told).encode() + b"\n"
         for connection in [*self._sockets] if self._rank == 0 else [self._listener]:
             try:
@@ -125,17 +127,17 @@ class Watch:
     def _heard(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
         try:
             message = json.loads(_line(connection))  # one message is all that a worker sends: that it leaves
-            why = str(message.get("why", ""))
+            why, follows = str(message.get("why", "")), bool(message.get("follows"))
         except (OSError, ValueError, AttributeError):
-            message, why = None, ""
+            message, why, follows = None, "", False
         selector.unregister(connection)
         rank, host = self._sockets.pop(connection)
         connection.close()
         if self._closed:  # the end of this worker ends the connections
             return
         kind = "lost" if message is None else "left"
-        self._note(kind, rank, host, why)
-        told = json.dumps({kind: rank, "host": host, "why": why}).encode() + b"\n"
+        self._note(kind, rank, host, why, follows)
+        told = json.dumps({kind: rank, "host": host, "why": why, "follows": follows}).encode() + b"\n"
         for other in [*self._sockets]:
             try:
                 other.sendall(told)
@@ -151,7 +153,8 @@ class Watch:
             while line := _line(connection):
                 told = json.loads(line)
                 kind = "left" if "left" in told else "lost"
-                self._note(kind, int(told[kind]), str(told.get("host", host)), str(told.get("why", "")))
+                why, follows = str(told.get("why", "")), bool(told.get("follows"))
+                self._note(kind, int(told[kind]), str(told.get("host", host)), why, follows)
                 if told[kind] == 0:
                     return
         except (OSError, ValueError, KeyError, TypeError):
@@ -159,7 +162,10 @@ class Watch:
         if not self._closed:
             self._note("lost", 0, host)
 
-    def _note(self, kind: str, rank: int, host: str, why: str = "") -> None:
+    def _note(self, kind: str, rank: int, host: str, why: str = "", follows: bool = False) -> None:
+        """follows : it left because others had gone, of which rank 0 has told before"""
+        if follows and (self.lost or self.ended):
+            return
         if why:
             self.why[rank] = why
         (self.ended if kind == "left" else self.lost)[rank] = host

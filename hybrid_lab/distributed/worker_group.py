@@ -157,10 +157,14 @@ class Group:
                     work.wait(timedelta(seconds=_LOOK))
                     ended = True
                     return
-                except RuntimeError as error:
+                except RuntimeError:
                     if work.is_completed():
                         ended = True
-                        raise self._broken(error) from None
+                        try:
+                            work.wait()  # it may have ended well just after the time was up
+                        except RuntimeError as error:
+                            raise self._broken(error) from None
+                        return
                 self._check()
                 if time.monotonic() - start > self._timeout:
                     ended = True

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 
 import pytest
 
 pytest.importorskip("torch")
 
+from hybrid_lab.distributed.errors import WorkerLostError
+from hybrid_lab.distributed.launchers import Place
+from hybrid_lab.distributed.watch import Watch
+from hybrid_lab.distributed.worker_group import Group
 from tests.distributed.workers import ALL, results, run
 
 _LOSE = """
@@ -51,6 +56,40 @@ def test_a_lost_worker_is_named(way, lost, tmp_path):
     if way == "raises":
         assert all("ValueError: a mistake" in each.result[1] for rank, each in enumerate(ended) if rank != lost)
         assert ended[lost].output.count("ValueError: a mistake") == 1
+
+
+class Exchange:
+    """Ends just after a wait for it has run out of time."""
+
+    def __init__(self, error):
+        self._error, self._waits = error, 0
+
+    def wait(self, timeout=None):
+        self._waits += 1
+        if self._waits == 1:
+            raise RuntimeError("Operation timed out!")
+        if self._error is not None:
+            raise self._error
+
+    def is_completed(self):
+        return self._waits > 0
+
+
+def test_an_exchange_that_ends_after_the_last_look_has_not_failed():
+    group = Group(Place(0, 2, 0, 2, "", 0, "test"), "gloo", None)
+    group._wait(Exchange(None))
+    assert not group.broken
+    with pytest.raises(WorkerLostError, match="Connection reset"):
+        group._wait(Exchange(RuntimeError("Connection reset")))
+    assert group.broken
+
+
+def test_who_leaves_because_of_another_is_not_the_one_that_is_gone():
+    watch = Watch.__new__(Watch)
+    watch.lost, watch.ended, watch.why, watch.changed = {}, {}, {}, threading.Event()
+    watch._note("left", 1, "a", "ValueError: a mistake")
+    watch._note("left", 0, "b", "WorkerLostError: rank 1", follows=True)
+    assert (watch.ended, watch.why) == ({1: "a"}, {1: "ValueError: a mistake"})
 
 
 def test_a_busy_worker_is_not_lost(tmp_path):

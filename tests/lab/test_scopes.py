@@ -10,7 +10,7 @@ from hybrid_lab.lab.session import Session
 from tests.lab.conftest import Page, make_net, weights
 from tests.lab.test_saving import files_in
 
-FREE = {"hello", "models", "archives", "curves"}
+FREE = {"hello", "models", "archives", "curves", "workers"}
 """Requests without fields that name anything."""
 
 
@@ -49,6 +49,7 @@ def bodies(model):
         "asset": {"name": "graphviz"},
         "curves": {},
         "runs": {"numbers": []},
+        "workers": {},
         "share": own,
         "watch": {"visible": True},
         "static": {"view": "0"},
