@@ -32,7 +32,7 @@ for step in range(60):
     loss.backward()
     trainer.step(16)
     mx.log(loss=loss)
-    while step >= 20 and not os.path.exists("go-on"):
+    while step >= 20 and not os.path.exists("workers-go-on"):
         time.sleep(0.6)  # until the running training has been looked at
         mx.log(loss=loss)"""
 
@@ -80,7 +80,7 @@ def test_workers_are_seen_until_they_end(server, open_cells):
     chart.focus()
     notebook.page.keyboard.press("End")
     expect(workers.locator(".hl-chart-readout").first).to_have_text(re.compile("rank 0 .*rank 1 "))
-    (server.folder / "go-on").touch()
+    (server.folder / "workers-go-on").touch()
     notebook.wait_idle()
     expect(rows.locator("td:nth-child(3)")).to_have_text(["60", "60"])
     expect(rows.locator("td:nth-child(2)")).to_have_text(["idle", "idle"])
