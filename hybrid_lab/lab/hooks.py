@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import location
 from hybrid_lab.diagnostics.location import register_cell
+from hybrid_lab.lab.imports import alone
 from hybrid_lab.lab.messages.connection import TARGET
 from hybrid_lab.lab.numpy_warnings import UserLines
 from hybrid_lab.lab.places import cell_ids, lines_above, running_cell
@@ -79,14 +80,14 @@ class Lab:
         """The session, which answers the requests of the pages and views; created at first use."""
         with self._lock:
             if self._session is None:
-                from hybrid_lab.gluon.step import boundary
-                from hybrid_lab.lab.comm import Comms
-                from hybrid_lab.lab.session import Session
+                with alone():  # this may be another thread than that of the cell
+                    from hybrid_lab.gluon.step import boundary
+                    from hybrid_lab.lab.comm import Comms
+                    from hybrid_lab.lab.session import Session
 
+                    registry = self._registry_of_models()
                 subshells = bool(getattr(self._kernel, "_supports_kernel_subshells", False))
-                session = Session(
-                    self._namespace, self.push, subshells, self.is_busy, self._registry_of_models(), self._kernel_id
-                )
+                session = Session(self._namespace, self.push, subshells, self.is_busy, registry, self._kernel_id)
                 boundary.busy = self.is_busy()
                 self._comms, self._session = Comms(session), session
             return self._session
