@@ -83,14 +83,20 @@ def _model(arguments: Namespace, needs_shapes: bool) -> tuple[SymbolBlock, dict[
     from ..gluon import SymbolBlock
     from ..gluon.symbol_block import without_unknown_labels
     from ..symbol import load
+    from ..symbol.predicting import labels_of
 
     symbol_file = str(arguments.source)
     params = arguments.params or of_epoch(symbol_file, arguments.epoch)
     known = load_params(params)
     asked = _shapes(arguments.shape)
     outputs = load(symbol_file)
+    labels = [name for name in asked if name in labels_of(outputs)]
+    if labels:
+        raise CommandError(
+            f"--shape {labels[0]}=...: {labels[0]} is a label, which prediction does not read; leave it out"
+        )
     if arguments.inputs:
-        inputs = arguments.inputs.split(",")
+        inputs = [name.strip() for name in arguments.inputs.split(",")]
     else:
         there = without_unknown_labels(outputs, {*known, *asked})[0]
         inputs = [name for name in there.list_inputs() if name not in known]
@@ -114,11 +120,14 @@ def _shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
     """--shape data=1,3,224,224 as {"data": (1, 3, 224, 224)}. Raises CommandError."""
     found: dict[str, tuple[int | str, ...]] = {}
     for text in texts:
-        name, equals, sizes = text.partition("=")
+        name, equals, sizes = text.rpartition("=")
         parts = [part.strip() for part in sizes.strip("()[] ").split(",") if part.strip()]
-        if not equals or not name or not all(part.isdigit() or part.isidentifier() for part in parts):
+        if not equals or not name or not all(part.isdecimal() or part.isidentifier() for part in parts):
             raise CommandError(f"--shape {text}: NAME=SIZES is needed, such as --shape data=1,3,224,224")
-        found[name] = tuple(int(part) if part.isdigit() else part for part in parts)
+        small = [part for part in parts if part.isdecimal() and not 0 < int(part) < 2**31]
+        if small:
+            raise CommandError(f"--shape {text}: {small[0]} is no size; each is at least 1")
+        found[name] = tuple(int(part) if part.isdecimal() else part for part in parts)
     return found
 
 
@@ -240,7 +249,7 @@ def _in_torch(path: str, inputs: Sequence[Any]) -> list[Any]:
     spec.loader.exec_module(module)
     with torch.no_grad():
         made = module.load(str(Path(path).with_suffix(".safetensors")))(*(torch.tensor(x.asnumpy()) for x in inputs))
-    return [tensor.numpy() for tensor in (made if isinstance(made, (list, tuple)) else [made])]
+    return [tensor.detach().numpy() for tensor in (made if isinstance(made, (list, tuple)) else [made])]
 
 
 def _compared(target: Path, name: str, wanted: Sequence[Any], run: Any, path: str, inputs: Sequence[Any]) -> str:  # noqa: ANN401
@@ -252,20 +261,29 @@ def _compared(target: Path, name: str, wanted: Sequence[Any], run: Any, path: st
     if missing:
         extra = {"ONNX Runtime": "onnx", "torch": "torch"}[name]
         return f"not compared: {missing[0]} is not installed; {install_hint(extra)}"
-    found = run(path, inputs)
+    try:
+        found = run(path, inputs)
+    except Exception as error:  # whatever the other package raises
+        raise CommandError(
+            f"{target} was written, but {name} cannot run it: {str(error).strip().splitlines()[0]:.300}", status=1
+        ) from error
+    if len(found) != len(wanted):
+        raise CommandError(f"{target}: {name} gives {len(found)} outputs, this package {len(wanted)}", status=1)
     largest = 0.0
     for got, want in zip(found, wanted, strict=True):
         if got.shape != want.shape:
             raise CommandError(f"{target}: {name} gives the shape {got.shape}, this package {want.shape}", status=1)
+        one, other = got.astype(np.float64), want.astype(np.float64)
+        scale = float(np.max(np.abs(other[np.isfinite(other)]), initial=0.0)) or 1.0
         with np.errstate(invalid="ignore"):
-            difference = np.where(got == want, 0, np.abs(got.astype(np.float64) - want.astype(np.float64)))
-        scale = max(1.0, float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0)))
-        largest = max(largest, float(np.max(difference, initial=0.0)) / scale)
+            equal = (one == other) | (np.isnan(one) & np.isnan(other))
+            difference = np.where(equal, 0.0, np.abs(one - other) / scale)
+        largest = float(np.maximum(largest, np.max(difference, initial=0.0)))  # NaN where one of both is NaN
     narrow = any(array.dtype.itemsize == 2 for array in wanted)
     if not largest <= (0.02 if narrow else CLOSE):
         raise CommandError(
-            f"{target}: {name} differs from this package's own run by up to {largest:.2g}; do not use the file, and "
-            "please report the model",
+            f"{target}: {name} differs from this package's own run by up to {largest:.2g} of the largest output; do "
+            "not use the file, and please report the model",
             status=1,
         )
-    return f"compared in {name} with random inputs: the largest difference is {largest:.1e}"
+    return f"compared in {name} with random inputs: the largest difference is {largest:.1e} of the largest output"

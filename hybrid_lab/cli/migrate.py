@@ -16,6 +16,7 @@ from .lint import printable, source_files
 
 if TYPE_CHECKING:
     from ..compat.migration import Report
+    from ..diagnostics.finding import Finding
 
 
 def add_commands(commands: Commands) -> None:
@@ -35,7 +36,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def run_migrate(arguments: Namespace) -> int:
-    """Examine every file; with --write also change those whose names are all here."""
+    """Examine every file; with --write also put the line into those that import mxnet without it."""
     from ..compat.migration import examine
 
     reports = [report for file in source_files(arguments.paths)
@@ -59,7 +60,9 @@ def _write(report: Report) -> None:
     if report.error or report.prepared:
         return
     changed = prepared_text(read_file(report.path))
-    if changed is not None:
+    if changed is None:
+        print(f"{report.path}: left as it is; add import hybrid_lab.compat by hand", file=sys.stderr)
+    else:
         with atomic_write(report.path) as stream:
             stream.write(changed.encode(encoding_of(report.path)))
         print(f"{report.path}: import hybrid_lab.compat added", file=sys.stderr)
@@ -80,14 +83,16 @@ def _summary(reports: Sequence[Report]) -> str:
     return f"{count(len(reports), 'file')} with MXNet, {able} of them with all names here"
 
 
+def _place(finding: Finding) -> str:
+    return f"line {finding.line}" if finding.cell is None else f"cell {finding.cell}, line {finding.line}"
+
+
 def _text(reports: Sequence[Report]) -> str:
     lines = []
     for report in reports:
         lines.append(f"{report.path}: {_verdict(report)}")
         lines += [f"  {item.place}: {item.name}: {item.advice}" for item in report.missing]
-        for finding in report.findings:
-            cell = "" if finding.cell is None else f"cell {finding.cell}, "
-            lines.append(f"  {cell}line {finding.line}: {finding.code} {finding.message}")
+        lines += [f"  {_place(finding)}: {finding.code} {finding.message}" for finding in report.findings]
         lines += [f"  differs on purpose: {text}" for text in dict.fromkeys(report.differences.values())]
     return "\n".join([*lines, _summary(reports)])
 
@@ -111,7 +116,7 @@ def _html(reports: Sequence[Report]) -> str:
         kind = "error" if report.error else "here" if report.runs else "missing"
         rows = [f"{item.place}: <code>{html.escape(item.name)}</code>: {html.escape(item.advice)}"
                 for item in report.missing]  # fmt: skip
-        rows += [html.escape(f"line {finding.line}: {finding.code} {finding.message}") for finding in report.findings]
+        rows += [html.escape(f"{_place(finding)}: {finding.code} {finding.message}") for finding in report.findings]
         rows += [html.escape(f"differs on purpose: {text}") for text in dict.fromkeys(report.differences.values())]
         items = "".join(f"<li>{row}</li>" for row in rows)
         parts.append(f'<h2>{html.escape(report.path)}</h2><p class="{kind}">{html.escape(_verdict(report))}</p>'

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import re
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -91,9 +92,9 @@ def examine(path: Path) -> Report:
         return Report(str(path), False, False, {}, (), (), {}, str(error))
     document = read_notebook(text)
     sources = [Source(text, str(path))] if document is None else notebook_cells(document, str(path))
-    broken = next((source for source in sources if source.error is not None), None)
-    if broken is not None and document is None:
-        return Report(str(path), THEIRS in text, False, {}, (), (), {}, f"it is no Python: {broken.error}")
+    unread = next((why for source in sources if (why := _unread(source)) is not None), None)
+    if unread is not None and document is None:
+        return Report(str(path), THEIRS in text, False, {}, (), (), {}, unread)
     names: dict[str, str] = {}
     for source in sources:
         names |= _names(source.tree)
@@ -106,62 +107,130 @@ def examine(path: Path) -> Report:
             if advice is not None:
                 place = Place(getattr(node, "lineno", 1), source.cell)
                 missing.setdefault((found, place), Missing(found, place, advice))
-    prepared = any(name == "hybrid_lab.compat" for source in sources for name in _imported(source.tree))
-    imports = bool(names)
+    order = [kind for source in sources for kind in _order(source.tree)]
+    prepared, imports = order[:1] == ["compat"], "mxnet" in order or unread is not None
     findings = tuple(lint.check(text, file=str(path))) if imports else ()
     told = {name: _differences()[name.rpartition(".")[2]] for name in sorted(uses)
             if name.rpartition(".")[2] in _differences()}  # fmt: skip
-    return Report(str(path), imports, prepared, dict(sorted(uses.items())), tuple(missing.values()), findings, told)
+    used = dict(sorted(uses.items()))
+    return Report(str(path), imports, prepared, used, tuple(missing.values()), findings, told, unread)
+
+
+def _unread(source: Source) -> str | None:
+    """Why code that names mxnet could not be looked at, or None."""
+    if THEIRS not in source.text or (source.error is None and source.unchecked is None):
+        return None
+    where = "it" if source.cell is None else f"cell {source.cell}"
+    return f"{where} {source.unchecked}" if source.error is None else f"{where} is no Python: {source.error}"
 
 
 def prepared_text(text: str) -> str | None:
     """The text of a script or notebook with the line that makes `import mxnet` this package before its first import of
-    mxnet; None where there is no such import, or the line is there already.
+    mxnet; None where there is no such import, the line is there already, or no line can stand there. Nothing else of
+    the text changes.
     """
     document = read_notebook(text)
     if document is None:
         return _with_line(text)
-    for cell in document.get("cells", []):
-        if cell.get("cell_type") != "code":
-            continue
-        source = cell.get("source", "")
-        whole = source if isinstance(source, str) else "".join(source)
-        if LINE in whole:
+    cells = [(index, "".join(source) if isinstance(source, list) else source)
+             for index, cell in enumerate(document.get("cells") or [])
+             if isinstance(cell, dict) and cell.get("cell_type") == "code"
+             and isinstance(source := cell.get("source"), (str, list))]  # fmt: skip
+    for index, whole in cells:
+        if "compat" in _order(Source(whole, "").tree):
             return None
         changed = _with_line(whole)
         if changed is not None:
-            cell["source"] = changed if isinstance(source, str) else changed.splitlines(keepends=True)
-            return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+            return _with_source(text, index, whole, changed)
     return None
+
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def _with_source(text: str, cell: int, old: str, new: str) -> str | None:
+    """The text of a notebook with another source of one cell. Only that source's own strings are written anew."""
+    strings: list[tuple[str, tuple[object, ...]]] = []
+
+    def walk(value: object, path: tuple[object, ...]) -> None:
+        if isinstance(value, _Pairs):
+            for key, item in value:
+                strings.append((key, ()))
+                walk(item, (*path, key))
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                walk(item, (*path, index))
+        elif isinstance(value, str):
+            strings.append((value, path))
+
+    walk(json.loads(text, object_pairs_hook=_Pairs), ())
+    tokens = list(_STRING.finditer(text))
+    own = [place for place, (_, path) in enumerate(strings) if path[:3] == ("cells", cell, "source")]
+    if len(tokens) != len(strings) or "".join(strings[place][0] for place in own) != old:
+        return None
+    begun, choices = 0, []
+    for place in own:
+        value, path = strings[place]
+        before, after = old[:begun], old[begun + len(value) :]
+        if new.startswith(before) and new.endswith(after):
+            made = new[len(before) : len(new) - len(after)]
+            is_line = len(path) > 3 and made.endswith(value)  # the new line stands before this one, in a list of lines
+            choices.append((not is_line, tokens[place], made.removesuffix(value) if is_line else made))
+        begun += len(value)
+    if not choices:
+        return None
+    is_whole, token, made = min(choices, key=lambda choice: choice[0])
+    written = json.dumps(made, ensure_ascii=text.isascii())
+    if is_whole:
+        return text[: token.start()] + written + text[token.end() :]
+    between = re.search(r"\s*\Z", text[: token.start()])
+    return f"{text[: token.start()]}{written},{(between and between[0]) or ' '}{text[token.start() :]}"
+
+
+class _Pairs(list[tuple[str, object]]):
+    """The pairs of a JSON object, in order, repeated keys too."""
 
 
 def _with_line(text: str) -> str | None:
     tree = Source(text, "").tree
-    if any(name == "hybrid_lab.compat" for name in _imported(tree)):
+    if "compat" in _order(tree):
         return None
-    for statement in ast.walk(tree):
-        if isinstance(statement, (ast.Import, ast.ImportFrom)) and _is_of_mxnet(statement):
-            lines = text.splitlines(keepends=True)
-            first = lines[statement.lineno - 1]
-            indent = first[: len(first) - len(first.lstrip())]
-            if statement.col_offset != len(indent.encode()):
-                return None  # behind another statement on its line
-            end = first[len(first.rstrip("\r\n")) :] or "\n"
-            lines.insert(statement.lineno - 1, f"{indent}{LINE}{end}")
-            return "".join(lines)
+    statements = [
+        node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)) and _is_of_mxnet(node)
+    ]
+    for statement in sorted(statements, key=lambda node: (node.lineno, node.col_offset))[:1]:
+        lines = re.split(r"(\r\n|\r|\n)", text)  # lines as Python has them, and their ends
+        place = 2 * (statement.lineno - 1)
+        first = lines[place]
+        indent = first[: len(first) - len(first.lstrip())]
+        if statement.col_offset != len(indent.encode()) or (place and lines[place - 2].endswith("\\")):
+            return None  # behind another statement on its line, or the rest of one
+        end = next((lines[each] for each in (place + 1, place - 1) if 0 < each < len(lines)), "\n")
+        lines[place] = f"{indent}{LINE}{end}{first}"
+        changed = "".join(lines)
+        return changed if _order(Source(changed, "").tree)[:2] == ["compat", "mxnet"] else None
     return None
+
+
+def _order(tree: ast.AST) -> list[str]:
+    """Imports of hybrid_lab.compat and of mxnet, in the order of the text: ["compat", "mxnet", "mxnet"]."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            kinds = ["compat"] if "hybrid_lab.compat" in _imported(node) else ["mxnet"] if _is_of_mxnet(node) else []
+            found += [((node.lineno, node.col_offset), kind) for kind in kinds]
+    return [kind for _, kind in sorted(found)]
 
 
 # -- names -----------------------------------------------------------------------------------------------------------
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if node.level or not node.module:
+        return []
+    return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
 
 
 def _is_of_mxnet(statement: ast.Import | ast.ImportFrom) -> bool:

@@ -121,6 +121,14 @@ def test_a_shape_that_follows_from_a_parameter_need_not_be_given():
             r"no lenet-0009\.params .* the epochs 3",
         ),
         ("lenet", ["--shape", "data=1,1,28,28", "--dtype", "float7"], r"--dtype float7"),
+        ("lenet", ["--shape", "data=0,1,28,28"], r"0 is no size; each is at least 1"),
+        ("lenet", ["--shape", "data=1,1,28,99999999999"], r"is no size"),
+        ("lenet", ["--shape", "data=²,1,28,28"], r"NAME=SIZES is needed"),
+        (
+            "lenet",
+            ["--shape", "data=1,1,28,28", "--shape", "softmax_label=1"],
+            r"is a label, which prediction does not",
+        ),
         ("quantized", ["--shape", "data=1,1,28,28"], r"has quantized to 8 bits.*load the float model"),
     ],
 )
@@ -186,3 +194,57 @@ def test_inspect_and_diff_of_the_converted_files(capsys):
     assert "8 tensors" in capsys.readouterr().out
     for other in ("model.onnx", "model.hlab", str(FOLDER / "lenet-0003.params")):
         assert main(["diff", "model.safetensors", other]) == 0, other
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [([np.nan, np.nan], [1, 2]), ([1, 2], [1, np.nan]), ([9e-5, 0], [1e-5, 2e-5]), ([np.inf, 0], [1, 0])],
+)
+def test_a_difference_is_found_whatever_its_size(found, wanted):
+    from hybrid_lab.cli.command import CommandError
+    from hybrid_lab.cli.convert_model import _compared
+
+    pytest.importorskip("onnxruntime")
+    arrays = [[np.array(each, np.float32)] for each in (found, wanted)]
+    with pytest.raises(CommandError, match="do not use the file"):
+        _compared(Path("model.onnx"), "ONNX Runtime", arrays[1], lambda *_: arrays[0], "model.onnx", [])
+    with pytest.raises(CommandError, match="gives 2 outputs, this package 1"):
+        _compared(Path("model.onnx"), "ONNX Runtime", arrays[1], lambda *_: arrays[0] * 2, "model.onnx", [])
+    with pytest.raises(CommandError, match="cannot run it: no kernel"):
+        _compared(Path("model.onnx"), "ONNX Runtime", arrays[1], _fails, "model.onnx", [])
+
+
+def _fails(*arguments):
+    raise RuntimeError("no kernel\nfor this")
+
+
+def test_source_of_many_outputs_and_of_two_dtypes(tmp_path):
+    """Long lines are broken inside brackets; layers keep their own dtypes."""
+    from hybrid_lab import sym
+    from hybrid_lab.gluon import nn
+
+    torch = pytest.importorskip("torch")
+    data = sym.var("data")
+    parts = sym.SliceChannel(data, num_outputs=24, axis=1, name="a_rather_long_name_of_a_split", squeeze_axis=True)
+    total = sym.add_n(
+        *[part * (1.5 + index) for index, part in enumerate(parts)], name="the_sum_of_all_of_them_at_once"
+    )
+    block = gluon.SymbolBlock(total, data)
+    values = np.random.RandomState(0).rand(3, 24).astype("float32")
+    wanted = [block(nd.array(values)).asnumpy()]
+    net = nn.HybridSequential()
+    net.add(nn.Dense(4, in_units=24), nn.BatchNorm(in_channels=4), nn.Dense(2, in_units=4))
+    net.initialize()
+    net.cast("float16")
+    net.hybridize()
+    half = values.astype("float16")
+    wanted.append(net(nd.array(half, dtype="float16")).asnumpy())
+    for each, given, want in ((block, values, wanted[0]), (net, half, wanted[1])):
+        from hybrid_lab.torch.source.write import write_source
+
+        write_source(each, "a folder.py", nd.array(given, dtype=given.dtype))
+        spec = importlib.util.spec_from_file_location("converted", tmp_path / "a folder.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        with torch.no_grad():
+            np.testing.assert_allclose(module.load()(torch.from_numpy(given)).numpy(), want, rtol=1e-2, atol=1e-3)

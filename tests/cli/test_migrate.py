@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -96,8 +97,10 @@ def test_write_puts_one_line_in_and_the_script_runs(folder, capsys):
     assert main(["migrate", "--write", "runs.py"]) == 0
     assert Path("runs.py").read_text() == changed
     done = subprocess.run(
-        [sys.executable, "-c", "import runs; print(runs.train()[0].shape)"], capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-c", "import runs; print(runs.train()[0].shape)"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([".", *filter(None, sys.path)])},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.stdout == "(1, 2)\n", done.stderr
 
 
@@ -120,6 +123,17 @@ def test_write_changes_one_cell_of_a_notebook(folder):
         ("import hybrid_lab.compat\nimport mxnet\n", None),
         ("from .mxnet import x\n", None),
         ("import mxnetx\n", None),
+        (
+            's = """a\x0c\nb\u2028\n"""\nimport mxnet\n',
+            's = """a\x0c\nb\u2028\n"""\nimport hybrid_lab.compat\nimport mxnet\n',
+        ),
+        ("x = '\x85'\nimport mxnet\n", "x = '\x85'\nimport hybrid_lab.compat\nimport mxnet\n"),
+        ("if True: \\\n    import mxnet\n", None),
+        (
+            "try:\n    import mxnet\nexcept OSError:\n    pass\nfrom mxnet import nd\n",
+            "try:\n    import hybrid_lab.compat\n    import mxnet\nexcept OSError:\n    pass\nfrom mxnet import nd\n",
+        ),
+        ("import mxnet\nimport hybrid_lab.compat\n", None),
     ],
 )
 def test_where_the_line_goes(text, changed):
@@ -137,3 +151,46 @@ def test_differences_are_those_of_the_page():
     spec.loader.exec_module(module)
     assert module.TARGET.read_text(encoding="utf-8") == module.text(), "run python scripts/write_differences.py"
     assert len(module.differences()) > 200
+
+
+@pytest.mark.parametrize("indent", [None, 1, 4])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("as_list", [True, False])
+def test_of_a_notebook_only_the_lines_of_one_cell_change(indent, end, as_list):
+    from hybrid_lab.compat.migration import prepared_text
+
+    document = json.loads(notebook("x = 'é'\n", "y = 1\nimport mxnet as mx\nmx.nd.ones(3)"))
+    document["metadata"] = {"twice": 1e5, "name": "\u00e9\u2028"}
+    if not as_list:
+        for cell in document["cells"]:
+            cell["source"] = "".join(cell["source"])
+    for ascii_only in (True, False):
+        before = (
+            json.dumps(document, indent=indent, ensure_ascii=ascii_only).replace("100000.0", "1e5").replace("\n", end)
+        )
+        after = prepared_text(before)
+        wanted = json.loads(before)
+        source = "y = 1\nimport hybrid_lab.compat\nimport mxnet as mx\nmx.nd.ones(3)"
+        wanted["cells"][1]["source"] = source.splitlines(keepends=True) if as_list else source
+        assert json.loads(after) == wanted
+        line = "import hybrid_lab.compat\\n"
+        assert after.startswith(before[: before.index("import mxnet") - 1]) or not as_list
+        assert len(after) - len(before) <= len(line) + 4 + 24 and after.count("1e5") == 1
+        assert prepared_text(after) is None
+
+
+def test_no_file_with_mxnet_is_left_out(folder, capsys):
+    Path("star.py").write_text("from mxnet.gluon.nn import *\nDense(3)\n")
+    Path("two.ipynb").write_text(notebook("import mxnet as mx\nprint mx", "x = 1"))
+    Path("long.py").write_text("import mxnet\nx = " + "-" * 100_000 + "1\n")
+    status, found = reports(capsys, "star.py", "two.ipynb", "long.py")
+    assert status == 2 and sorted(found) == ["long.py", "star.py", "two.ipynb"]
+    assert found["star.py"]["runs"] and "cell 1 is no Python" in found["two.ipynb"]["error"]
+    assert not found["long.py"]["runs"]
+
+
+def test_the_order_of_the_two_imports_counts(folder, capsys):
+    Path("late.py").write_text("import mxnet\nimport hybrid_lab.compat\n")
+    Path("early.py").write_text("import hybrid_lab.compat\nimport mxnet\n")
+    _, found = reports(capsys, "late.py", "early.py")
+    assert not found["late.py"]["imports_compat"] and found["early.py"]["imports_compat"]

@@ -40,7 +40,17 @@ print("both")
 """
 
 
-@pytest.mark.parametrize("place", ["numpy.lib", "numpy.linalg", "numpy._typing", "hybrid_lab.gluon.block", "hybrid_lab.ops.layers", "hybrid_lab.ndarray"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "numpy.lib",
+        "numpy.linalg",
+        "numpy._typing",
+        "hybrid_lab.gluon.block",
+        "hybrid_lab.ops.layers",
+        "hybrid_lab.ndarray",
+    ],
+)
 def test_the_cell_and_the_page_both_get_whole_modules(place):
     done = subprocess.run(
         [sys.executable, "-c", f"PLACE = {place!r}\n{BESIDE}"], capture_output=True, text=True, timeout=300, check=False

@@ -89,7 +89,24 @@ HOSTILE = 'x"""\nimport os\nos.abort()\n"""\\'
 
 def test_names_from_a_file_stay_names():
     """Text of a file that could end a string or a line, names of Python's and torch's own, and equal names."""
-    names = [HOSTILE, "forward", "self", "torch", "x", "class", "take", "print", "a b", "a-b", "ß", "0", "inf"]
+    names = [
+        HOSTILE,
+        "forward",
+        "self",
+        "torch",
+        "x",
+        "class",
+        "take",
+        "print",
+        "__",
+        "_modules",
+        "_parameters",
+        "a b",
+        "a-b",
+        "ß",
+        "0",
+        "inf",
+    ]
     data = sym.var(HOSTILE)
     values = data
     for name in names:
@@ -129,7 +146,7 @@ def test_the_time_grows_with_the_graph_and_not_with_its_paths():
     [
         (["net0_stage1_conv0", "net0_stage1_conv1", "net0_fc"], ["stage1.conv0", "stage1.conv1", "fc"]),
         (["conv1", "conv1_bn", "conv1_relu"], ["conv1", "conv1_bn", "conv1_relu"]),
-        (["conv1_1", "conv1_2"], ["_1", "_2"]),
+        (["conv1_1", "conv1_2"], ["layer_1", "layer_2"]),
         (["a1_x", "b_x"], ["a1_x", "b_x"]),
         (["train", "a.b", "a b"], ["train_", "a_b", "a_b_2"]),
         (["only_one2"], ["only_one2"]),

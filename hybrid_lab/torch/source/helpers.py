@@ -107,6 +107,7 @@ def sequence_last(x: Tensor, lengths: Tensor, axis: Tensor) -> Tensor:
 def sequence_reverse(x: Tensor, lengths: Tensor) -> Tensor:
     """Each sequence backwards."""
     steps = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
+    lengths = lengths.clamp(max=x.shape[0])
     places = torch.where(steps < lengths, lengths.long() - 1 - steps, steps)
     return x[places, torch.arange(x.shape[1], device=x.device)]
 

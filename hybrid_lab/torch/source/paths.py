@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 #: Attributes of torch.nn.Module that a layer's name would hide, and those that `torch.nn.Module` refuses.
 _OF_MODULES = frozenset({
-    "add_module", "apply", "bfloat16", "buffers", "children", "compile", "cpu", "cuda", "double", "dump_patches",
-    "eval", "extra_repr", "float", "forward", "half", "ipu", "load_state_dict", "modules", "mtia", "named_buffers",
+    "T_destination", "add_module", "apply", "bfloat16", "buffers", "call_super_init", "children", "compile", "cpu",
+    "cuda", "double", "dump_patches", "eval", "extra_repr", "float", "forward", "get_buffer", "get_extra_state",
+    "get_parameter", "get_submodule", "half", "ipu", "load_state_dict", "modules", "mtia", "named_buffers",
     "named_children", "named_modules", "named_parameters", "parameters", "register_buffer", "register_module",
-    "register_parameter", "requires_grad_", "share_memory", "state_dict", "to", "to_empty", "train", "training",
-    "type", "xpu", "zero_grad", "T_destination", "call_super_init",
+    "register_parameter", "requires_grad_", "set_extra_state", "set_submodule", "share_memory", "state_dict", "to",
+    "to_empty", "train", "training", "type", "xpu", "zero_grad",
 })  # fmt: skip
 _NUMBERED = re.compile(r"[A-Za-z]\w*\d")
 """A part of a name that layers are grouped by: "stage1", "unit2", and not "batch"."""
@@ -78,4 +79,5 @@ def _path(parts: Sequence[str], alike: Mapping[str, int], layers: Collection[str
 
 def _attribute(text: str) -> str:
     name = identifier(text)
+    name = f"layer{name}" if name.startswith("_") else name  # such names are Module's own, or mangled in a class
     return f"{name}_" if name in _OF_MODULES else name

@@ -70,7 +70,7 @@ def write_source(
     target = os.path.abspath(fspath(path))
     weights = f"{os.path.splitext(target)[0]}.safetensors"
     made = source(net, inputs, title=title, weights=os.path.basename(weights))
-    write_safetensors(weights, {name: np.ascontiguousarray(array) for name, array in made.state.items()})
+    write_safetensors(weights, {name: np.asarray(array, order="C") for name, array in made.state.items()})
     with atomic_write(target) as file:
         file.write(made.text.encode())
     return target, weights

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +60,7 @@ class Writer:
         self._texts: dict[Value, str] = {}
         self._operators = [node for node in graph.nodes if node.inputs or not _is_input(node)]
         self._paths = self._all_paths()
-        self._names = Names(("self", "torch", "nn", "F", "Model", "load", "x", "inf", "nan", *FUNCTIONS))
+        self._names = Names(("self", "torch", "nn", "F", "Model", "load", "x", "inf", "nan", "Path", *FUNCTIONS))
         self.data: list[str] = []
         for name, value in zip(data, graph.inputs, strict=False):
             self._texts[value] = text = self._names.new(identifier(name))
@@ -124,11 +122,11 @@ class Writer:
             f"{text} {'x'.join(map(str, value.shape)) or 'a number'}"
             for text, value in zip(self.data, self.graph.inputs, strict=False)
         )
-        narrow = {name_of(array.dtype) for array in self.state.values() if is_floating(array.dtype)}
-        cast = f".to(torch.{narrow.pop()})" if len(narrow) == 1 and narrow != {"float32"} else ""
+        narrow = any(is_floating(array.dtype) and array.dtype != np.float32 for array in self.state.values())
+        assign = ", assign=True" if narrow else ""  # the dtypes of the file, layer by layer
         imports = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F"
-        if any(_NOT_FINITE.search(line) for line in body):
-            imports = f"from math import inf, nan\n\n{imports}"
+        numbers = "from math import inf, nan\n" if any(_NOT_FINITE.search(line) for line in body) else ""
+        imports = f"{numbers}from pathlib import Path\n\n{imports}"
         parts = [f'"""{_plain_text(title)}\n\nWritten for {shapes}.\n"""', imports]
         parts += [source_of(name) for name in self._helpers]
         signature = f"    def forward(self, {', '.join(self.data)}):"
@@ -136,15 +134,18 @@ class Writer:
         model += [f"        {line}" for line in self._construction()]
         parts.append("\n".join([*model, "", signature, *(f"        {line}" for line in body)]))
         parts.append(
-            f"def load(path={json.dumps(weights)}):\n"
-            '    """The model with its weights, for prediction."""\n'
+            "def load(path=None):\n"
+            '    """The model with its weights, for prediction. path : of the weights; default: beside this file"""\n'
             "    from safetensors.torch import load_file\n\n"
-            f"    model = Model(){cast}\n"
-            "    model.load_state_dict(load_file(path))\n"
+            "    model = Model()\n"
+            f"    weights = load_file(path or Path(__file__).with_name({weights!r}))\n"
+            f"    model.load_state_dict(weights{assign})\n"
             "    return model.eval()"
         )
         text = "\n\n\n".join(parts[2:])
-        return Source(f"{parts[0]}\n\n{parts[1]}\n\n\n{text}\n", self.state)
+        whole = f"{parts[0]}\n\n{parts[1]}\n\n\n{text}\n"
+        compile(whole, weights, "exec")  # nothing is written that Python does not read
+        return Source(whole, self.state)
 
     def _construction(self) -> list[str]:
         lines: list[str] = []
@@ -225,7 +226,10 @@ class Writer:
                 out += [f"{target} = {text}" for target, text in zip(targets, texts, strict=True)
                         if target not in ("_", text)]  # fmt: skip
             else:
-                out.append(f"{', '.join(targets)} = {texts[0]}")
+                names_of_outputs = ", ".join(targets)
+                if len(names_of_outputs) > _WIDTH // 2:
+                    names_of_outputs = f"({names_of_outputs})"
+                out.append(f"{names_of_outputs} = {texts[0]}")
         out.append(f"return {', '.join(filled(text) for text in self._results)}")
         return [line for text in out for line in _wrapped(text)]
 
@@ -318,7 +322,18 @@ def _held(item: Value) -> bool:
 
 
 def _wrapped(line: str) -> list[str]:
-    """A long line, broken inside its brackets."""
-    if len(line) + 8 <= _WIDTH or "(" not in line:
+    """A long line, broken behind commas and before operators that stand inside brackets."""
+    if len(line) + 8 <= _WIDTH:
         return [line]
-    return textwrap.wrap(line, _WIDTH - 8, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    depth, start, last, lines = 0, 0, 0, []
+    for place, letter in enumerate(line):
+        depth += letter in "([{"
+        depth -= letter in ")]}"
+        if place - start > _WIDTH - 12 and last > start:
+            lines.append(line[start:last])
+            start = last
+        if letter == " " and depth:
+            last = place + 1
+    return [
+        text.rstrip() if number == 0 else f"    {text.rstrip()}" for number, text in enumerate([*lines, line[start:]])
+    ]
