@@ -141,6 +141,8 @@ def _readers(block: SymbolBlock, name: str) -> list[Any]:
     found = []
     for value in pending:
         for node in neutral.graph.users().get(value, []):
+            if node.inputs[0] is not value:
+                continue  # as a weight or bias, of which the file has no values
             if node.op.name in ("Cast", "amp_cast", "identity", "BlockGrad", "Activation", "BatchNorm"):
                 pending.append(node.outputs[0])
             found.append(node)

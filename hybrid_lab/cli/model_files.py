@@ -37,13 +37,14 @@ def described(path: Path) -> dict[str, Any]:
 
 
 def _symbol(path: Path) -> dict[str, Any]:
-    from ..gluon.symbol_block import data_inputs
+    from ..gluon.symbol_block import data_inputs, without_unknown_labels
     from ..symbol import load
-    from ..symbol.predicting import labels_of
 
     net = load(str(path))
-    labels = labels_of(net)
-    version = json.loads(path.read_text(encoding="utf-8")).get("attrs", {}).get("mxnet_version", [None, None])[1]
+    labels = without_unknown_labels(net, ())[1]
+    attributes = json.loads(path.read_text(encoding="utf-8-sig")).get("attrs")
+    version = attributes.get("mxnet_version") if isinstance(attributes, dict) else None
+    version = version[1] if isinstance(version, list) and len(version) == 2 else None
     inputs = [name for name in data_inputs(net) if name not in labels]
     return {
         "format": "MXNet's symbol" + (f", version {_version(version)}" if isinstance(version, int) else ""),
@@ -128,6 +129,7 @@ def model_of(path: Path) -> Block:
     """The model of a -symbol.json, with the parameters of its last epoch, or of an .onnx file."""
     from ..formats.mxnet import load_params
     from ..gluon import SymbolBlock
+    from ..gluon.symbol_block import without_unknown_labels
     from ..onnx.block import imports
     from ..symbol import load
     from .convert_model import of_epoch
@@ -136,7 +138,8 @@ def model_of(path: Path) -> Block:
         return imports(path)
     params = of_epoch(path, None)
     known = load_params(params)
-    inputs = [name for name in load(str(path)).list_inputs() if name not in known]
+    there = without_unknown_labels(load(str(path)), known)[0]
+    inputs = [name for name in there.list_inputs() if name not in known]
     return SymbolBlock.imports(str(path), inputs, str(params))
 
 

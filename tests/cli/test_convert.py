@@ -248,3 +248,23 @@ def test_source_of_many_outputs_and_of_two_dtypes(tmp_path):
         spec.loader.exec_module(module)
         with torch.no_grad():
             np.testing.assert_allclose(module.load()(torch.from_numpy(given)).numpy(), want, rtol=1e-2, atol=1e-3)
+
+
+def test_source_of_unrolled_cells_takes_another_batch():
+    torch = pytest.importorskip("torch")
+    assert convert("cells", "model.py") == 0
+    assert "data.shape[0]" in Path("model.py").read_text()
+    spec = importlib.util.spec_from_file_location("converted", "model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with torch.no_grad():
+        assert module.load()(torch.zeros(7, 5)).shape == (35, 20)
+
+
+@pytest.mark.parametrize("attributes", [None, [], {}, {"mxnet_version": 3}, {"mxnet_version": ["int"]}])
+def test_inspect_of_a_symbol_without_a_version(attributes, capsys):
+    document = json.loads((FOLDER / "mlp-symbol.json").read_text())
+    document["attrs"] = attributes
+    Path("m-symbol.json").write_text(json.dumps(document))
+    main(["inspect", "m-symbol.json"])
+    assert "Traceback" not in capsys.readouterr().err

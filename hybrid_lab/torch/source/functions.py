@@ -564,7 +564,7 @@ def _sequence(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]
 def _filled(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     shape, data = node.outputs[0].shape, writer.graph.inputs[0].shape if writer.data else ()
     sizes = [str(size) for size in shape]
-    if op.attributes.get("_open") and shape and shape[0] in data:  # the batch of a first state
+    if node.name in writer.begun and shape and shape[0] in data:  # the batch of a first state
         sizes[0] = f"{writer.data[0]}.shape[{data.index(shape[0])}]"
     dtype = name_of(node.outputs[0].dtype)
     kind = "" if dtype == "float32" else f", dtype=torch.{dtype}"

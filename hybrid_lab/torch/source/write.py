@@ -42,12 +42,13 @@ def source(net: HybridBlock, inputs: object = None, *, title: str = "", weights:
     names = [value.node.name for value in neutral.graph.inputs[: neutral.num_data]]
     whole = Symbol(tuple(neutral.graph.outputs))
     graph = predicting(whole, dict(zip(names, shapes, strict=False))).graph(neutral.graph.inputs)
+    begun = {node.name for node in graph.operators if node.op.attributes.get("_open")}
     graph = infer(graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True)))
     own = {
         value: (parameter.name, array)
         for value, parameter, array in zip(graph.inputs[neutral.num_data :], neutral.parameters, arrays, strict=True)
     }
-    return Writer(graph, names, own).source(title or f"{net.name} as a PyTorch module.", weights)
+    return Writer(graph, names, own, begun).source(title or f"{net.name} as a PyTorch module.", weights)
 
 
 def write_source(

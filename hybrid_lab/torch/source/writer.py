@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,11 +47,17 @@ class Writer:
     """Writes one graph. Rules ask it for layers, weights, buffers and helper functions.
 
     graph : of a prediction, with shapes; its first inputs are the data, the others have arrays
-    arrays : (name, array) of each parameter, by its Value
+    arrays : (name, array) of each parameter, by its Value; begun : names of nodes whose first size is that of the batch
     """
 
-    def __init__(self, graph: Graph, data: Sequence[str], arrays: Mapping[Value, tuple[str, np.ndarray]]) -> None:
-        self.graph, self.arrays = graph, arrays
+    def __init__(
+        self,
+        graph: Graph,
+        data: Sequence[str],
+        arrays: Mapping[Value, tuple[str, np.ndarray]],
+        begun: Collection[str] = (),
+    ) -> None:
+        self.graph, self.arrays, self.begun = graph, arrays, begun
         self.state: dict[str, np.ndarray] = {}
         self._layers: dict[str, str] = {}
         self._weights: dict[str, str] = {}
