@@ -19,7 +19,7 @@ told = Counter()
 
 
 def tell(*words):
-    """One line with the moment, in one write: a line that was begun when the process was killed is none."""
+    """Write one line with the time in a single write, so that a killed process leaves no part of a line."""
     now = time.time()
     os.write(1, f"{now:.6f} {' '.join(map(str, words))}\n".encode())
     told[words[0]] += 1

@@ -71,7 +71,7 @@ class Worker:
 
     @property
     def last(self):
-        """What it told last of its training."""
+        """The last line that the worker wrote about its training."""
         return next((words for _, words in self.told[::-1] if words[0] != "until"), ["started"])
 
     @property
@@ -246,7 +246,7 @@ class Campaign:
 
 
 def show_stacks(workers):
-    """Print the Python stacks, and those of all threads where gdb is installed."""
+    """Print the Python stacks, and the native stacks of all threads if gdb is installed."""
     for each in workers:
         if each.ended:
             continue

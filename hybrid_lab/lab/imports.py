@@ -21,10 +21,11 @@ _PAUSE = 0.005
 
 @contextmanager
 def alone(longest: float = LONGEST_WAIT) -> Iterator[None]:
-    """Begin when no other thread is in the middle of an import; until the end those of other threads wait.
+    """Wait until no other thread is in the middle of an import; then make imports of other threads wait until the end of
+    the `with` block.
 
-    Python's own lock, which each import takes before it takes the lock of a module, makes them wait. Whoever runs
-    inside must not wait for a thread that imports.
+    It holds Python's own import lock, which each import takes before the lock of its module. Code in the block must not
+    wait for a thread that imports.
     """
     until = time.monotonic() + longest
     while True:

@@ -92,7 +92,7 @@ export class Canvas {
   readonly element: HTMLElement;
   readonly root: SVGSVGElement;
   camera: Camera = { x: 0, y: 0, scale: 1 };
-  /** What lies over the picture in places. */
+  /** Elements that cover parts of the picture. */
   readonly over: HTMLElement[];
 
   constructor(private readonly events: CanvasEvents) {

@@ -19,7 +19,7 @@ export interface Room {
   top: number;
 }
 
-/** `graph`: its size; 0 where there is none. */
+/** `graph`: the size of the graph; 0 if there is no graph. */
 interface RoomOfDrawer extends Room {
   graph: { width: number; height: number };
 }

@@ -259,7 +259,7 @@ export class LineChart {
   private curves: readonly Curve[] = [];
   private range = { low: 0, high: 1, first: 0, last: 1 };
   private pointed: number | null = null;
-  /** Which of many curves is read out. */
+  /** Index of the curve whose value the readout shows. */
   private read = 0;
 }
 
