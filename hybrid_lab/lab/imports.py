@@ -21,8 +21,8 @@ _PAUSE = 0.005
 
 @contextmanager
 def alone(longest: float = LONGEST_WAIT) -> Iterator[None]:
-    """Wait until no other thread is in the middle of an import; then make imports of other threads wait until the end of
-    the `with` block.
+    """Wait until no other thread is in the middle of an import; then make imports of other threads wait until the end
+    of the `with` block.
 
     It holds Python's own import lock, which each import takes before the lock of its module. Code in the block must not
     wait for a thread that imports.
