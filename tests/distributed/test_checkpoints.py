@@ -80,7 +80,7 @@ def test_another_number_of_workers_shares_the_rest_of_the_epoch(tmp_path):
     assert len(np.unique(rows, axis=0)) == 48
 
 
-@pytest.mark.skipif(not ALL, reason="test_faults has the same for a worker that is killed in an exchange")
+@pytest.mark.skipif(not ALL, reason="test_lost_workers has the same for a worker that is killed in an exchange")
 def test_no_process_is_left(tmp_path):
     """A rank is killed while the others wait: they end by themselves."""
     script = tmp_path / "wait.py"

@@ -20,7 +20,7 @@ from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.optimizer.fused import update_graph
 from tests.engines.test_samples import graph_of
-from tests.gluon.test_update import SETTINGS
+from tests.gluon.test_fused_update import SETTINGS
 from tests.ops.cases import CASES, Case, each_sample
 from tests.triton_device import SIMULATED
 

@@ -19,7 +19,7 @@ from hybrid_lab.engines.triton.build import compiling, internals
 from hybrid_lab.engines.triton.run import availability, kernel
 from hybrid_lab.engines.triton.run.update import FEW, WHOLE, DeviceStep, DeviceUpdate
 from hybrid_lab.optimizer.fused import update_graph
-from tests.gluon.test_update import SETTINGS
+from tests.gluon.test_fused_update import SETTINGS
 from tests.triton_device import ON_GPU, use_triton
 
 GPU = mx.gpu(0)

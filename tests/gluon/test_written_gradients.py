@@ -16,7 +16,7 @@ from hybrid_lab.gluon import HybridBlock, nn
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops.framework.dtypes import is_floating
 from tests.failures import Failures
-from tests.gluon.test_heads import ENGINES
+from tests.gluon.test_backward_from_some_outputs import ENGINES
 from tests.gluon.test_second_gradients import REFUSING, Twice, is_differentiable
 from tests.ops.cases import Case, by_record
 from tests.seeds import same_random_numbers

@@ -12,7 +12,7 @@ import hybrid_lab as mx
 from hybrid_lab import lint
 from hybrid_lab.diagnostics import HybridizeError
 
-from .test_agreement import first_call
+from .test_lint_agrees_with_trace import first_call
 
 HEAD = """\
 import bisect, collections, contextlib, copy, heapq, itertools, os, random

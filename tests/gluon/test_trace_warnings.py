@@ -36,7 +36,7 @@ def test_frozen_code_is_named_once(kind, code, capsys):
         net(nd.ones((2,)))
     lines = [line for line in capsys.readouterr().err.splitlines() if code in line]
     assert len(lines) == 1
-    assert "test_frozen.py" in lines[0]
+    assert "test_trace_warnings.py" in lines[0]
 
 
 COUNT = 0
@@ -87,7 +87,7 @@ def test_changed_attributes_and_globals_are_named_with_their_lines(capsys):
     assert "HL178 `global COUNT` is assigned once" in name
     source, first = inspect.getsourcelines(Counting)
     line = first + next(number for number, text in enumerate(source) if "self.count += 1" in text)
-    assert f"test_frozen.py:{line}:" in attribute
+    assert f"test_trace_warnings.py:{line}:" in attribute
 
 
 def test_changes_that_the_source_does_not_show_are_seen_after_the_trace(capsys):

@@ -15,7 +15,7 @@ from hybrid_lab.diagnostics import HybridizeError, rules
 from hybrid_lab.gluon.hybridized.structure import flatten
 
 from .examples import as_module
-from .test_agreement import namespace_of
+from .test_lint_agrees_with_trace import namespace_of
 
 RECORDS = [record for record in rules.all() if record.code not in ("HL001", "HL002", "HL190")]
 

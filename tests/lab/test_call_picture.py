@@ -107,7 +107,7 @@ def test_operators_between_the_blocks_and_views_are_followed():
     assert drawn.reply["summary"] == "2 calls of 2 graphs, 2 operators; 3 operators between them in eager mode"
     (relu,) = (node for node in drawn.reply["nodes"] if node["op"] == "relu")
     line = code.__code__.co_firstlineno + 1
-    assert drawn.reply["locations"][relu["location"]]["label"].endswith(f"test_whole.py, line {line}")
+    assert drawn.reply["locations"][relu["location"]]["label"].endswith(f"test_call_picture.py, line {line}")
 
 
 def test_flow_that_is_not_known_has_no_arrow():
