@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterable
 
 from hybrid_lab.lab.messages.training import Curve, NotFinite, TrainingRun
@@ -47,7 +48,22 @@ def _run(run: Run) -> TrainingRun:
 
 
 def _curves(run: Run, exact: bool = False) -> list[Curve]:
-    return [_curve(name, series, run.steps, exact) for name, series in sorted(run.series.items(), key=_order)]
+    curves = sorted(run.series.items(), key=_order)
+    if exact:
+        return [_curve(name, series, run.steps, exact) for name, series in curves]
+    return [_recent(name, series, run.steps) for name, series in curves]
+
+
+_known: weakref.WeakKeyDictionary[Series, tuple[int, int, Curve]] = weakref.WeakKeyDictionary()
+"""The curve of a Series as it was asked for last, and the values and steps that it had then."""
+
+
+def _recent(name: str, series: Series, steps: int) -> Curve:
+    """The curve, made once for the cell, the pages, and later runs that are drawn over this one."""
+    known = _known.get(series)
+    if known is None or known[:2] != (series.count, steps):
+        known = _known[series] = series.count, steps, _curve(name, series, steps, exact=False)
+    return known[2]
 
 
 def _loop(loop: Loop) -> LoopRow:
@@ -74,19 +90,19 @@ def _curve(name: str, series: Series, steps: int, exact: bool) -> Curve:
     """steps : of the Trainer; exact : with all digits"""
     digits = list if exact else _rounded
     last, unit = series.last if math.isfinite(series.last) else None, UNITS.get(name, "")
-    buckets = series.buckets
+    starts, ends, counts, means, lows, highs, firsts, lasts = series.columns
     row: Curve = {
         "name": name,
         "unit": unit,
         "count": series.count,
-        "starts": [each.start for each in buckets],
-        "steps": [each.step for each in buckets],
-        "counts": [each.number for each in buckets],
-        "means": digits(each.mean for each in buckets),
-        "lows": [each.low for each in buckets],
-        "highs": [each.high for each in buckets],
-        "firsts": digits(each.first for each in buckets),
-        "lasts": digits(each.last for each in buckets),
+        "starts": list(starts),
+        "steps": list(ends),
+        "counts": list(counts),
+        "means": digits(means),
+        "lows": list(lows),
+        "highs": list(highs),
+        "firsts": digits(firsts),
+        "lasts": digits(lasts),
         "last": last,
         "last_step": series.last_step,
         "bad": [NotFinite(what=what, first=first, last=last, count=n) for what, first, last, n in series.spans],

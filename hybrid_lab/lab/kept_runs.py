@@ -112,7 +112,8 @@ class RunsFile:
     def write(self, run: KeptRun, patience: float = PATIENCE) -> int:
         """Write a run, or write it again; its number. Raises RunsFileError."""
         run.updated = time.time()
-        record = {name: value for name, value in asdict(run).items() if name in _FIELDS}
+        record = {name: value for name, value in vars(run).items() if name in _FIELDS}
+        record["archives"] = [asdict(each) for each in run.archives]
         with self._opened(patience) as file:
             file.execute("BEGIN IMMEDIATE")
             self._prepare(file)

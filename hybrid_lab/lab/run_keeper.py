@@ -118,7 +118,8 @@ class RunKeeper:
         kept.curves = exact_curves(run)
         kept.last = f"{kept.curves[0]['name']} {kept.curves[0]['latest']}" if kept.curves else ""
         kept.steps = run.steps or max((each["last_step"] for each in kept.curves), default=0)
-        kept.versions = _versions()
+        if not kept.versions or run.ended is not None:
+            kept.versions = _versions()
         settings = {} if facts is None else facts.settings
         kept.parameters = {**{key: _plain(value) for key, value in settings.items()}, **self._own}
         if facts is not None:

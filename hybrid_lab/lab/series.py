@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 LIMIT = 200
 """Most buckets of one series."""
@@ -71,6 +71,12 @@ class Series:
     def buckets(self) -> list[Bucket]:
         """All buckets; the last one may not be full."""
         return [Bucket._make(each) for each in (self._full if self._bucket is None else [*self._full, self._bucket])]
+
+    @property
+    def columns(self) -> tuple[Sequence[Any], ...]:
+        """What `buckets` gives, as one sequence for each field of a Bucket."""
+        rows = self._full if self._bucket is None else [*self._full, self._bucket]
+        return tuple(zip(*rows, strict=True)) if rows else ((),) * len(Bucket._fields)
 
     def extend(self, steps: Sequence[int], values: Sequence[float]) -> None:
         """Add a value for each of these steps, none of which is before the last one of the series. Many at once take a
