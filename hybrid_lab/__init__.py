@@ -165,7 +165,7 @@ _provided.register({
     "custom_of_file": ("hybrid_lab.operator.calls", "custom_of_file"),
     "custom_operator": ("hybrid_lab.operator.calls", "custom"),
     "custom_symbol": ("hybrid_lab.operator.calls", "custom_symbol"),
-    "drop_custom_graphs": ("hybrid_lab.gluon.hybridized.custom_graphs", "drop_custom_graphs"),
+    "drop_custom_graphs": ("hybrid_lab.gluon.custom_graphs", "drop_custom_graphs"),
     "model_summary": ("hybrid_lab.insight.model_summary", "summary"),
     "numpy_class": ("hybrid_lab.numpy.array", "numpy_class"),
     "numpy_room": ("hybrid_lab.numpy.rooms", "numpy_room"),

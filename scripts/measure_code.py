@@ -44,6 +44,7 @@ ORDER = (
     ("image",),
     ("contrib.text", "kvstore"),
     ("distributed",),
+    ("hybridize",),
     ("gluon",),
     ("executor",),
     ("model",),
@@ -63,7 +64,7 @@ ORDER = (
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 LONG = 60
 #: The lines of these are counted apart, too.
-PARTS = ("engines", "graph", "ops", "gluon")
+PARTS = ("engines", "graph", "ops", "gluon", "hybridize")
 
 
 @dataclass

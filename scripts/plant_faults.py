@@ -41,7 +41,7 @@ NEAR = {
     "ops": (*RECORDS, "tests/ops"),
     "graph": ("tests/graph", *RECORDS),
     "engines": ("tests/engines/test_samples.py", "tests/engines/test_numpy.py", "tests/engines", *RECORDS),
-    "gluon/hybridized": ("tests/gluon/test_values_that_change.py", "tests/gluon", *RECORDS),
+    "hybridize": ("tests/gluon/test_values_that_change.py", "tests/gluon", *RECORDS),
     "formats": ("tests/formats",),
 }
 

@@ -39,7 +39,7 @@ def graphs_of(title: str, batch: int | None = None) -> dict[str, Any]:
     from gluon_workloads import build
 
     import hybrid_lab as mx
-    from hybrid_lab.gluon.hybridized import ahead
+    from hybrid_lab.gluon import ahead
 
     name, usual = WORKLOADS[title]
     net, x, _, _ = build(mx, name, batch or usual)
@@ -172,7 +172,7 @@ def start(title: str, target: str, batch: int | None) -> dict[str, Any]:
     from hybrid_lab.engines.triton.build import compiling, internals
     from hybrid_lab.engines.triton.build.targets import target_of
     from hybrid_lab.engines.triton.plan.plans import kernels_of
-    from hybrid_lab.gluon.hybridized import ahead
+    from hybrid_lab.gluon import ahead
 
     internals.version()
     kernels_of(graphs_of("LeNet", 2)["forward"])
@@ -207,7 +207,7 @@ def other_batches(title: str, target: str, mode: str) -> list[dict[str, Any]]:
     from hybrid_lab.engines.triton.build.compiling import request_of
     from hybrid_lab.engines.triton.build.targets import target_of
     from hybrid_lab.engines.triton.run.steps import KernelOperator
-    from hybrid_lab.gluon.hybridized.structure import ONE_TENSOR
+    from hybrid_lab.hybridize.structure import ONE_TENSOR
 
     name, usual = WORKLOADS[title]
     net, x, _, _ = build(mx, name, usual)

@@ -103,7 +103,7 @@ def step_graphs(name: str, small: bool = False, rule: Any = None) -> dict[str, A
     rule : which products the GPU's own library computes
     """
     import hybrid_lab as mx
-    from hybrid_lab.gluon.hybridized import ahead
+    from hybrid_lab.gluon import ahead
 
     net, x, target, loss = network(name, small)
     # Kept while the graphs are made: the update is that of the Trainer that has the parameters.
@@ -133,7 +133,7 @@ def network(name: str, small: bool = False) -> Any:
 
 def network_graphs(name: str, small: bool = False) -> list[Any]:
     """Forward and backward of a training step."""
-    from hybrid_lab.gluon.hybridized import ahead
+    from hybrid_lab.gluon import ahead
 
     net, x, _, _ = network(name, small)
     graphs = ahead.graphs_of(net, x, train=True)

@@ -205,7 +205,7 @@ def graphs_of(
     import numpy as np
 
     from hybrid_lab import nd
-    from hybrid_lab.gluon.hybridized import ahead
+    from hybrid_lab.gluon import ahead
 
     block = make()
     block.initialize()

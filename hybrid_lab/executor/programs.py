@@ -10,14 +10,14 @@ from hybrid_lab import forks
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon.access import parameter_holding
-from hybrid_lab.gluon.hybridized.device_program import program_for
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.program import Program
-from hybrid_lab.gluon.hybridized.program_cache import ProgramCache
-from hybrid_lab.gluon.hybridized.structure import LEAF, Spec
 from hybrid_lab.gluon.symbol_block import data_inputs
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.hybridize.device_program import program_for
+from hybrid_lab.hybridize.neutral import NeutralGraph
+from hybrid_lab.hybridize.program import Program
+from hybrid_lab.hybridize.program_cache import ProgramCache
+from hybrid_lab.hybridize.structure import LEAF, Spec
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import changes
 from hybrid_lab.ndarray import invoke as invoking

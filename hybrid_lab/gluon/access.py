@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.gluon import looks
-from hybrid_lab.gluon.looks import looks_count as looks_count
 from hybrid_lab.gluon.members import parents as parents
+from hybrid_lab.hybridize import looks
+from hybrid_lab.hybridize.looks import looks_count as looks_count
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.ndarray.tape import Leaf
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from hybrid_lab.gluon.block import Block
-    from hybrid_lab.gluon.hybridized.block import Hybrid, Tree
-    from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
-    from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
     from hybrid_lab.gluon.parameter import DeferredInit, Parameter
     from hybrid_lab.gluon.trainer import Trainer
+    from hybrid_lab.hybridize.block import Hybrid, Tree
+    from hybrid_lab.hybridize.cached_graph import GraphCache
+    from hybrid_lab.hybridize.neutral import NeutralGraph
     from hybrid_lab.ndarray import NDArray
     from hybrid_lab.ndarray.context import Context
     from hybrid_lab.optimizer.fused import FusedUpdate

@@ -15,6 +15,9 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError, capture, rules
 from hybrid_lab.diagnostics.switches import check_switches
+from hybrid_lab.hybridize import looks
+from hybrid_lab.hybridize.block import AnyBlock
+from hybrid_lab.hybridize.block_notes import CALLS, called_blocks, note_block
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
@@ -23,8 +26,7 @@ from hybrid_lab.progress import shows_work
 from hybrid_lab.provided import Provided, options_of, signed_like
 from hybrid_lab.symbol.tracing import local as _local
 
-from . import budget, looks
-from .block_notes import CALLS, called_blocks, note_block
+from . import budget
 from .call_record import Recorder, Records, records_for
 from .flags import check_flags, check_switch
 from .hooks import HookHandle
@@ -63,7 +65,7 @@ class BlockOptions(TypedDict, total=False):
     params: ParameterDict | None
 
 
-class Block:
+class Block(AnyBlock):
     """Base of all layers and models. A subclass defines `forward(*args)`.
 
     Blocks and Parameters assigned to attributes are registered:

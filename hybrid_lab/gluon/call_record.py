@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from hybrid_lab import forks
 from hybrid_lab.diagnostics import location
 from hybrid_lab.diagnostics.location import Location, capture
-from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.members import parents
+from hybrid_lab.hybridize import events, looks
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
@@ -26,7 +26,7 @@ from hybrid_lab.symbol.tracing import local
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block
-    from hybrid_lab.gluon.hybridized.block import Tree
+    from hybrid_lab.hybridize.block import Tree
     from hybrid_lab.ops.framework.operator import Operator
 
 _SETTLED = 8
@@ -466,11 +466,14 @@ class Cell:
         """A cell starts on this thread. owner : id of the notebook's variables"""
         self.end()
         self.runs, self.owner = True, owner
+        events.called.append(called)
         self._recorder = local.around = Recorder((), is_cell=True)
 
     def end(self) -> None:
         """The cell ended."""
         self.runs = False
+        if called in events.called:
+            events.called.remove(called)
         self._last, recorder, self._recorder = self.last, self._recorder, None
         if recorder is not None:
             recorder.close()

@@ -19,7 +19,7 @@ def complete(block: Block, inputs: object, is_train: bool, use_graph: bool) -> N
 
     States and random numbers are as before afterwards: the calls leave no running statistics behind.
     """
-    from .hybridized.ahead import arguments, weight_dtype
+    from .ahead import arguments, weight_dtype
 
     given = arguments(inputs, weight_dtype(block))
     for parameter in block.collect_params().values():

@@ -26,22 +26,23 @@ from hybrid_lab.diagnostics.errors import (
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.engines import early_import
-from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.block_notes import CALLS, note_block
 from hybrid_lab.gluon.call_record import Recorder, called
 from hybrid_lab.gluon.flags import check_flags, known_flags
-from hybrid_lab.gluon.hybridized.cached_graph import GraphCache, drop_for_values
-from hybrid_lab.gluon.hybridized.code import ANY, attributes_read, of_user
-from hybrid_lab.gluon.hybridized.known_calls import KnownCall, key_of, kind_of_call
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
-from hybrid_lab.gluon.hybridized.own_call import NONE, Part, graph_code, own_call, take_over
-from hybrid_lab.gluon.hybridized.passed import separated
-from hybrid_lab.gluon.hybridized.read_values import OWN
-from hybrid_lab.gluon.hybridized.structure import flatten, refused, tensors_in, unflatten
+from hybrid_lab.gluon.own_call import graph_code, own_call, take_over
 from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.partial import PartialShapes, is_complete
+from hybrid_lab.hybridize import looks
+from hybrid_lab.hybridize.block import NONE, Part
+from hybrid_lab.hybridize.block_notes import CALLS, note_block
+from hybrid_lab.hybridize.cached_graph import GraphCache, drop_for_values
+from hybrid_lab.hybridize.known_calls import KnownCall, key_of, kind_of_call
+from hybrid_lab.hybridize.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
+from hybrid_lab.hybridize.passed import separated
+from hybrid_lab.hybridize.stale.code import ANY, attributes_read, of_user
+from hybrid_lab.hybridize.stale.read_values import OWN
+from hybrid_lab.hybridize.structure import flatten, refused, tensors_in, unflatten
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -55,7 +56,7 @@ from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon.hybridized.operator_hooks import OperatorHook
+    from hybrid_lab.gluon.operator_hooks import OperatorHook
 
 compile_for: Provided[..., Any] = Provided("compile_for")
 
@@ -441,14 +442,14 @@ class HybridBlock(Block):
         Block. Assigned, it runs instead of the code: `block._cached_graph = sym.load("net-symbol.json")`, with the
         Block's own parameters; or a tuple of the inputs and the Symbol. () lets the code run again.
         """
-        from hybrid_lab.gluon.hybridized.assigned import as_symbols
+        from hybrid_lab.gluon.assigned import as_symbols
 
         return as_symbols(next(iter(self._graphs.predicting_first()), None))
 
     @_cached_graph.setter
     def _cached_graph(self, graph: object) -> None:
-        from hybrid_lab.gluon.hybridized.assigned import graph_of_symbols
-        from hybrid_lab.gluon.hybridized.graphs_of_calls import predicting
+        from hybrid_lab.gluon.assigned import graph_of_symbols
+        from hybrid_lab.gluon.graphs_of_calls import predicting
 
         try:
             known = predicting(self)
@@ -552,8 +553,8 @@ class HybridBlock(Block):
         Another callback replaces this one. Eager calls, and calls inside the graph of another Block, call nothing.
         """
         check_switches("HybridBlock.register_op_hook", monitor_all=monitor_all)
-        from hybrid_lab.gluon.hybridized import around
-        from hybrid_lab.gluon.hybridized.operator_hooks import Around as OperatorsShown
+        from hybrid_lab.gluon.operator_hooks import Around as OperatorsShown
+        from hybrid_lab.hybridize import around
 
         hook = OperatorsShown(callback, bool(monitor_all))
         before, self.__dict__["_operator_hook"] = self.__dict__.get("_operator_hook"), hook
@@ -723,8 +724,8 @@ class HybridBlock(Block):
         """
         check_switches("HybridBlock.export", remove_amp_cast=remove_amp_cast)
         from hybrid_lab.formats.mxnet import save_model
-        from hybrid_lab.gluon.hybridized.graphs_of_calls import predicting
-        from hybrid_lab.gluon.hybridized.observed_shapes import with_checks
+        from hybrid_lab.gluon.graphs_of_calls import predicting
+        from hybrid_lab.gluon.observed_shapes import with_checks
 
         neutral = predicting(self).without_unused()
         if remove_amp_cast:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.gluon import looks
+from hybrid_lab.hybridize import looks
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.symbol import tracing
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block
-    from hybrid_lab.gluon.hybridized.block import Tree
+    from hybrid_lab.hybridize.block import Tree
 
 Member = TypeVar("Member")
 

@@ -20,6 +20,7 @@ from hybrid_lab.diagnostics import (
 )
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.hybridize.block import AnyParameter
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray, changes, tape
 from hybrid_lab.ndarray import array as nd_array
@@ -61,7 +62,7 @@ class DeferredInit(NamedTuple):
     draw: tuple[int, int]  # (seed, number) of the generator for random values
 
 
-class Parameter:
+class Parameter(AnyParameter):
     """A named array that belongs to a Block: the weights, or a state like a running mean.
 
     name : with the block's prefix, 'net0_dense0_weight'

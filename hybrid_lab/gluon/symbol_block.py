@@ -14,6 +14,9 @@ from hybrid_lab import initializer
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics import AttributeSpecError, HybridLabError, LoadMismatchError
 from hybrid_lab.graph.node import Value
+from hybrid_lab.hybridize.cached_graph import GraphCache
+from hybrid_lab.hybridize.neutral import NeutralGraph
+from hybrid_lab.hybridize.structure import LEAF
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
@@ -25,9 +28,6 @@ from hybrid_lab.symbol.composition import composed
 from hybrid_lab.symbol.predicting import labels_of, without_labels
 
 from .hybrid import HybridBlock
-from .hybridized.cached_graph import GraphCache
-from .hybridized.neutral import NeutralGraph
-from .hybridized.structure import LEAF
 from .loading import plain_name, read_arrays
 from .parameter import Parameter
 from .parameter_dict import ParameterDict

@@ -15,15 +15,15 @@ from hybrid_lab.engines.memory import is_tensor, to_host
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.program import Program
-from hybrid_lab.gluon.hybridized.structure import Spec, flatten, unflatten
-from hybrid_lab.gluon.looks import tool_runs
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
+from hybrid_lab.hybridize.cached_graph import GraphCache
+from hybrid_lab.hybridize.looks import tool_runs
+from hybrid_lab.hybridize.neutral import NeutralGraph
+from hybrid_lab.hybridize.program import Program
+from hybrid_lab.hybridize.structure import Spec, flatten, unflatten
 from hybrid_lab.insight.states import blocks_below, hybrid_blocks
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import run_backward

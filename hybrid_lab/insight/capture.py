@@ -16,12 +16,12 @@ from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized import around
-from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, spread, trace_block
-from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, flatten, unflatten
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
+from hybrid_lab.hybridize import around
+from hybrid_lab.hybridize.cached_graph import GraphCache
+from hybrid_lab.hybridize.neutral import NeutralGraph, spread, trace_block
+from hybrid_lab.hybridize.structure import LEAF, Spec, flatten, unflatten
 from hybrid_lab.insight.facets import facets
 from hybrid_lab.insight.silent import silent
 from hybrid_lab.insight.states import blocks_below, walk

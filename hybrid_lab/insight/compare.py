@@ -14,9 +14,9 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines import Executable
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybridized.code import of_user
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
+from hybrid_lab.hybridize.stale.code import of_user
 from hybrid_lab.insight.calls import Compiled, compile_call, gradients, outer_calls, run_eager, run_hybrid
 from hybrid_lab.insight.checking import Check, Part, check_program
 from hybrid_lab.insight.difference import BlockDifference, ModelDifference, by_block

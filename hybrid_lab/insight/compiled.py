@@ -172,7 +172,7 @@ def compile_for(net: HybridBlock, *targets: str, inputs: object = None, train: b
     The net need not be hybridized. Raises EngineError for an unknown target and EngineUnavailable without Triton,
     HybridLabError without inputs, HybridizeError where the code cannot become a graph.
     """
-    from hybrid_lab.gluon.hybridized.ahead import graphs_of
+    from hybrid_lab.gluon.ahead import graphs_of
 
     started = time.perf_counter()
     targets = _checked(targets)

@@ -17,13 +17,13 @@ from hybrid_lab.engines.report import Report
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.program_cache import Compilation
-from hybrid_lab.gluon.hybridized.structure import describe
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
+from hybrid_lab.hybridize.neutral import NeutralGraph
+from hybrid_lab.hybridize.program_cache import Compilation
+from hybrid_lab.hybridize.structure import describe
 from hybrid_lab.insight.kernel_table import Kernels
 from hybrid_lab.insight.passes import Passes
 from hybrid_lab.insight.report import InsightReport

@@ -15,13 +15,9 @@ from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon import access
+from hybrid_lab.gluon.ahead import arguments, weight_dtype
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.ahead import arguments, weight_dtype
-from hybrid_lab.gluon.hybridized.frozen import undoing_changes
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
-from hybrid_lab.gluon.hybridized.structure import flatten
-from hybrid_lab.gluon.looks import tool_runs
 from hybrid_lab.gluon.nn.norm import BatchNorm
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
@@ -30,6 +26,10 @@ from hybrid_lab.graph.partial import PartialShapes, is_complete
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.scope import Scope
 from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.hybridize.looks import tool_runs
+from hybrid_lab.hybridize.neutral import NeutralGraph, trace_block
+from hybrid_lab.hybridize.stale.frozen import undoing_changes
+from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.silent import silent
 from hybrid_lab.insight.states import blocks_below, class_name, walk

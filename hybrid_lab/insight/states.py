@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hooks import has_hooks
 from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.hybridize.hooks import has_hooks
 
 State = Literal["active", "inlined", "waiting", "eager", "plain", "failed", "file", "imported"]
 

@@ -125,8 +125,8 @@ def _tune_kernels(net: HybridBlock, inputs: Sequence[object], modes: Sequence[bo
     """Kernel tuning on this machine's GPU."""
     from hybrid_lab.engines.triton import tuning
     from hybrid_lab.engines.triton.write import tiles
+    from hybrid_lab.gluon.ahead import graphs_of
     from hybrid_lab.gluon.hybrid import HybridBlock
-    from hybrid_lab.gluon.hybridized.ahead import graphs_of
 
     started = time.perf_counter()
     bench = tuning.GpuBench()

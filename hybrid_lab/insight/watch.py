@@ -18,9 +18,9 @@ from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.compiled_entry import CompiledEntry
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.structure import flatten
+from hybrid_lab.hybridize.compiled_entry import CompiledEntry
+from hybrid_lab.hybridize.neutral import NeutralGraph
+from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.insight import last_nan
 from hybrid_lab.insight.calls import unchanged
 from hybrid_lab.insight.eager import listen

@@ -13,12 +13,12 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
+from hybrid_lab.gluon.ahead import arguments, weight_dtype
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.call_record import last_record
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.ahead import arguments, weight_dtype
-from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, unflatten
 from hybrid_lab.graph.printer import format_type
+from hybrid_lab.hybridize.structure import LEAF, Spec, unflatten
 from hybrid_lab.insight.model_summary import BlockSummary, ModelSummary, summary
 from hybrid_lab.insight.states import blocks_below
 from hybrid_lab.lab.errors import RequestError

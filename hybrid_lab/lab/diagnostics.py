@@ -12,8 +12,8 @@ from hybrid_lab.diagnostics.finding import Call, Finding
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.code import code_of
-from hybrid_lab.gluon.hybridized.failure import Failure
+from hybrid_lab.hybridize.failure import Failure
+from hybrid_lab.hybridize.stale.code import code_of
 from hybrid_lab.lab.messages.common import Location
 from hybrid_lab.lab.messages.findings import Diagnostic, Edit, LintRequest
 from hybrid_lab.lab.places import place

@@ -11,11 +11,12 @@ from dataclasses import replace
 from types import MemberDescriptorType
 from typing import Any
 
-from hybrid_lab.gluon import access, looks
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.call_record import Item, Record, Records, Source, cell, last_record
-from hybrid_lab.gluon.hybridized.code import of_user
 from hybrid_lab.gluon.loss import Loss
+from hybrid_lab.hybridize import looks
+from hybrid_lab.hybridize.stale.code import of_user
 
 _LOOKED_AT = 64
 """Items of a list or dict, and attributes of an object, that are looked at."""

@@ -8,11 +8,11 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.graphs_of_calls import trace
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.failure import Failure, failure_of
-from hybrid_lab.gluon.hybridized.graphs_of_calls import trace
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
-from hybrid_lab.gluon.hybridized.structure import LEAF
+from hybrid_lab.hybridize.failure import Failure, failure_of
+from hybrid_lab.hybridize.neutral import NeutralGraph, trace_block
+from hybrid_lab.hybridize.structure import LEAF
 from hybrid_lab.insight.silent import silent
 from hybrid_lab.lab.programs import FAILED, Choice, choices
 

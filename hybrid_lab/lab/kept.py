@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.gluon import access, looks
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized import around
-from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
-from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.graph.printer import format_type
+from hybrid_lab.hybridize import around, looks
+from hybrid_lab.hybridize.cached_graph import GraphCache
+from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.lab.messages.measured import KeptCall
 from hybrid_lab.ndarray import tape

@@ -10,11 +10,11 @@ from typing import Any
 
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybridized import cached_graph
-from hybrid_lab.gluon.hybridized.block import Hybrid
-from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
-from hybrid_lab.gluon.hybridized.code import Reads, code_of, reads_of
-from hybrid_lab.gluon.hybridized.read_values import ClassSource, class_source
+from hybrid_lab.hybridize import cached_graph
+from hybrid_lab.hybridize.block import Hybrid
+from hybrid_lab.hybridize.cached_graph import GraphCache
+from hybrid_lab.hybridize.stale.code import Reads, code_of, reads_of
+from hybrid_lab.hybridize.stale.read_values import ClassSource, class_source
 from hybrid_lab.insight.states import blocks_below
 
 

@@ -23,13 +23,13 @@ from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.program import Program as CompiledProgram
-from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.packing import Block as Memory
 from hybrid_lab.graph.plan import MemoryPlan, plan
+from hybrid_lab.hybridize.program import Program as CompiledProgram
+from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.insight.calls import Compiled, running_call
 from hybrid_lab.insight.one_operator import operator_time, operator_values
 from hybrid_lab.insight.random_inputs import random_inputs, reads_whole_numbers

@@ -14,15 +14,15 @@ from hybrid_lab.engines.report import Report
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.failure import Failure
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.program import Program as CompiledProgram
-from hybrid_lab.gluon.hybridized.program_cache import Compilation
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Value
+from hybrid_lab.hybridize.failure import Failure
+from hybrid_lab.hybridize.neutral import NeutralGraph
+from hybrid_lab.hybridize.program import Program as CompiledProgram
+from hybrid_lab.hybridize.program_cache import Compilation
 from hybrid_lab.insight.explain import engine_choice
 from hybrid_lab.insight.states import block_at, blocks_below
 from hybrid_lab.lab.messages.graphs import GraphProgram, Half

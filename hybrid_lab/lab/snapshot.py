@@ -14,12 +14,13 @@ from hybrid_lab import autograd
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.formats.archive import attributes
-from hybrid_lab.gluon import Trainer, access, looks
+from hybrid_lab.gluon import Trainer, access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.call_record import last_record, records_of
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.parameter import Parameter
+from hybrid_lab.hybridize import looks
+from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.insight.states import blocks_below
 from hybrid_lab.ndarray.ndarray import NDArray
 

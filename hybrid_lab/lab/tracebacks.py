@@ -173,7 +173,7 @@ def _block_of(error: HybridLabError, registry: Registry | None) -> tuple[str, st
     """(model's id, path, name) of the Block whose code raised; the id is "" where no model has it."""
     if registry is None or "hybrid_lab.gluon" not in sys.modules:
         return "", None, ""
-    from hybrid_lab.gluon.block_notes import called_blocks
+    from hybrid_lab.hybridize.block_notes import called_blocks
     from hybrid_lab.insight import last_nan
     from hybrid_lab.insight.states import block_at, blocks_below
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 from hybrid_lab.diagnostics.words import visible, visible_lines
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybridized.structure import flatten
+from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.insight.capture import last_captured
 from hybrid_lab.insight.facets import facets
 from hybrid_lab.insight.states import block_at

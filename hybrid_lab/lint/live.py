@@ -181,7 +181,7 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 def look_of(block: Block) -> Hashable:
     """Equal for Blocks that `with_instance` makes the same of; None where that is not known."""
     from hybrid_lab.gluon import access  # loaded already where a Block is alive
-    from hybrid_lab.gluon.hybridized.read_values import OWN
+    from hybrid_lab.hybridize.stale.read_values import OWN
 
     numbers: dict[int, int] = {}
     children = [

@@ -10,9 +10,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
 from hybrid_lab.gluon import access
+from hybrid_lab.gluon.graphs_of_calls import why_unknown
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.graphs_of_calls import why_unknown
-from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, flatten
+from hybrid_lab.hybridize.structure import LEAF, Spec, flatten
 from hybrid_lab.ndarray import NDArray, array
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ops.framework.dtypes import dtype_of

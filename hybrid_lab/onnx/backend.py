@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.gluon import access
-from hybrid_lab.gluon.hybridized.structure import unflatten
+from hybrid_lab.hybridize.structure import unflatten
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.onnx import element_types

@@ -14,13 +14,13 @@ from hybrid_lab.formats.archive.layout import shorten
 from hybrid_lab.formats.archive.open import ArchivedBlock
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NOTHING_OBSERVED, NeutralGraph, Observation, data_names
-from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.graph.graph import Graph, extract
 from hybrid_lab.graph.node import Constant
+from hybrid_lab.hybridize.neutral import NOTHING_OBSERVED, NeutralGraph, Observation, data_names
+from hybrid_lab.hybridize.structure import LEAF
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, count_leaves, from_json
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.input_checks import Source, checked
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
+from hybrid_lab.hybridize.structure import LEAF, Spec, count_leaves, from_json
 from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.onnx import element_types, own_graph
 from hybrid_lab.onnx.checked import declared_shapes, dtypes_that_matter

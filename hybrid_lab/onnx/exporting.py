@@ -21,15 +21,15 @@ from hybrid_lab.formats.kinds import check_path
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.observed_shapes import with_checks
-from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, to_json
+from hybrid_lab.gluon.observed_shapes import with_checks
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.trainer import Trainer
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer as inferred_graph
+from hybrid_lab.hybridize.neutral import NeutralGraph
+from hybrid_lab.hybridize.structure import LEAF, Spec, to_json
 from hybrid_lab.insight.states import blocks_below
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.tape import Mode

@@ -23,8 +23,6 @@ from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError, Set
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.structure import LEAF, Spec
 from hybrid_lab.gluon.loss import SoftmaxCrossEntropyLoss
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.trainer import Trainer
@@ -33,6 +31,8 @@ from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer as inferred_graph
 from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.hybridize.neutral import NeutralGraph
+from hybrid_lab.hybridize.structure import LEAF, Spec
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.tape import Mode

@@ -9,12 +9,12 @@ from hybrid_lab.formats.archive.open import ArchivedBlock
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, data_names
-from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.graph.graph import extract
 from hybrid_lab.graph.input_checks import checked
 from hybrid_lab.graph.node import Value
+from hybrid_lab.hybridize.neutral import NeutralGraph, Observation, data_names
+from hybrid_lab.hybridize.structure import LEAF
 from hybrid_lab.onnx.calls import Call, calls_of
 from hybrid_lab.onnx.checked import declared_shapes
 from hybrid_lab.onnx.compose import Composed

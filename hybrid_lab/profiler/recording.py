@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.executor.executor import Executor
-from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
+from hybrid_lab.hybridize.cached_graph import GraphCache
 from hybrid_lab.ndarray import backward as backwards
 from hybrid_lab.ndarray import invoke as invoking
 

@@ -12,8 +12,8 @@ from torch.utils import _pytree as pytree
 from hybrid_lab import autograd
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybridized.structure import Spec, flatten, unflatten
 from hybrid_lab.gluon.parameter import Parameter
+from hybrid_lab.hybridize.structure import Spec, flatten, unflatten
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.torch.errors import TorchError
 from hybrid_lab.torch.memory import array_of, tensor_on

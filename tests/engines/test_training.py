@@ -14,11 +14,11 @@ from hybrid_lab.engines.engine import SeparateTraining, Training
 from hybrid_lab.engines.planned.arena import POOL_LIMIT, Arena, ArenaPool, host_memory
 from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.gluon import nn
-from hybrid_lab.gluon.hybridized import program
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.joint_plan import JointPlan
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
+from hybrid_lab.hybridize import program
 from tests.engines.random_graphs import random_case
 from tests.engines.test_random_graphs import RNG
 from tests.graph.building import graph_of, uniform

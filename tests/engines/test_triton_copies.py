@@ -16,7 +16,7 @@ from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core import reduction
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.gluon import nn
-from hybrid_lab.gluon.hybridized.ahead import graphs_of
+from hybrid_lab.gluon.ahead import graphs_of
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.simplify import simplify

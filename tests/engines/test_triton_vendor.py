@@ -162,7 +162,7 @@ def test_a_plan_of_one_batch_does_not_decide_for_another():
 
 
 def _graphs(net, shape, train=False):
-    from hybrid_lab.gluon.hybridized.ahead import graphs_of
+    from hybrid_lab.gluon.ahead import graphs_of
 
     parts = graphs_of(net, shape, train, VendorRule("nvidia", "ieee"))
     return {part: graph for part, graph in parts.items() if part in ("forward", "backward")}

@@ -15,7 +15,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics.errors import FewerGraphsError, LoadMismatchError, MissingGraphError
 from hybrid_lab.gluon import nn
-from hybrid_lab.gluon.hybridized.known_calls import MAX_CALLS
+from hybrid_lab.hybridize.known_calls import MAX_CALLS
 
 X = nd.array(numpy.arange(8, dtype="float32").reshape(2, 4))
 MASK = nd.array([[0, 1, 2], [3, 4, 5]])

@@ -152,7 +152,7 @@ def three(F: Any, x: Any, w: Any) -> Any:
 
 def forwards(net: Any, monkeypatch: Any) -> list[Any]:
     """Programs that ran a recorded forward again, one entry each time."""
-    from hybrid_lab.gluon.hybridized.program import Program
+    from hybrid_lab.hybridize.program import Program
 
     runs: list[Any] = []
     again = Program.run_again

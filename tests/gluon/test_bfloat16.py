@@ -277,7 +277,7 @@ def test_another_dtype_compiles_another_program():
 @pytest.mark.parametrize("multi_precision", [True, False])
 def test_updates_ahead_of_time(multi_precision):
     """With float32 copies the step computes in them, and writes weights besides."""
-    from hybrid_lab.gluon.hybridized.ahead import update_graphs
+    from hybrid_lab.gluon.ahead import update_graphs
 
     net, _ = made(images)
     learned = [each for each in net.collect_params().values() if each.grad_req != "null"]

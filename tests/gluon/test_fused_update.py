@@ -8,7 +8,7 @@ import pytest
 
 from hybrid_lab import autograd, gluon, lr_scheduler, nd, optimizer
 from hybrid_lab.engines.numpy.blockwise import BLOCK
-from hybrid_lab.gluon.step import Interrupts
+from hybrid_lab.hybridize.interrupts import Interrupts
 from hybrid_lab.optimizer import fused
 
 SHAPES = [(3, 4), (2 * BLOCK + 5,), (7,)]

@@ -11,7 +11,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, MissingGraphError, ShapeError
-from hybrid_lab.gluon.hybridized.structure import flatten, from_json, to_json
+from hybrid_lab.hybridize.structure import flatten, from_json, to_json
 from hybrid_lab.ops.framework.dtypes import DTYPES, dtype_of
 from tests.ids import without_address
 

@@ -10,8 +10,8 @@ import pytest
 from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.diagnostics import AutogradError
 from hybrid_lab.gluon import nn
-from hybrid_lab.gluon.hybridized import program_cache
-from hybrid_lab.gluon.hybridized.program_cache import MANY
+from hybrid_lab.hybridize import program_cache
+from hybrid_lab.hybridize.program_cache import MANY
 from hybrid_lab.logger import logger
 
 

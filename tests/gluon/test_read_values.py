@@ -8,7 +8,7 @@ import pytest
 
 from hybrid_lab import nd
 from hybrid_lab.gluon import HybridBlock, nn
-from hybrid_lab.gluon.hybridized import cached_graph
+from hybrid_lab.hybridize import cached_graph
 from hybrid_lab.lab.lifecycle import drop_stale
 
 GLOBAL = 2

@@ -6,8 +6,8 @@ import pytest
 from hybrid_lab import autograd, init, nd, random
 from hybrid_lab.diagnostics import AutogradError
 from hybrid_lab.gluon import HybridBlock, nn
-from hybrid_lab.gluon.hybridized.compiled_entry import CompiledEntry
-from hybrid_lab.gluon.hybridized.program import Program
+from hybrid_lab.hybridize.compiled_entry import CompiledEntry
+from hybrid_lab.hybridize.program import Program
 
 
 def both(run):

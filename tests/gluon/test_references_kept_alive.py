@@ -7,7 +7,7 @@ import numpy as np
 
 from hybrid_lab import explain, nd
 from hybrid_lab.gluon import HybridBlock, nn
-from hybrid_lab.gluon.hybridized import cached_graph, program_cache
+from hybrid_lab.hybridize import cached_graph, program_cache
 
 
 def test_old_weights_go_when_there_are_new_ones():

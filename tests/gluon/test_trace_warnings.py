@@ -14,8 +14,8 @@ import pytest
 
 from hybrid_lab import autograd, gluon, nd, sym
 from hybrid_lab.diagnostics import HybridizeError, HybridLabError
-from hybrid_lab.gluon.hybridized import frozen
-from hybrid_lab.gluon.hybridized.frozen import any_sign
+from hybrid_lab.hybridize.stale import frozen
+from hybrid_lab.hybridize.stale.frozen import any_sign
 
 
 class Noisy(gluon.HybridBlock):

@@ -11,7 +11,6 @@ import hybrid_lab as mx
 from hybrid_lab import autograd
 from hybrid_lab.engines import registry
 from hybrid_lab.gluon import loss, nn, rnn
-from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.gluon.model_zoo import vision
 from hybrid_lab.graph import specialize as specializations
 from hybrid_lab.graph.equal import equal
@@ -20,6 +19,7 @@ from hybrid_lab.graph.node import Node, input_node
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.specialize import Specializations, specialize, specialize_call
 from hybrid_lab.graph.symbolic import derived
+from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.operator import Operator

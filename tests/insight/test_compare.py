@@ -12,7 +12,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import nn
-from hybrid_lab.gluon.hybridized import cached_graph
+from hybrid_lab.hybridize import cached_graph
 from hybrid_lab.insight import checking
 from hybrid_lab.insight.calls import compile_call, outer_calls, unchanged
 from hybrid_lab.insight.reference import unlike
@@ -394,7 +394,7 @@ def test_a_frozen_mode_is_no_difference_where_the_graph_is_guarded():
 
 
 def test_what_is_around_the_graphs_is_compared_too(monkeypatch):
-    from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
+    from hybrid_lab.hybridize.cached_graph import GraphCache
 
     right = GraphCache.__call__
     monkeypatch.setattr(GraphCache, "__call__", lambda self, args: right(self, args) * 1.01)

@@ -10,8 +10,8 @@ import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.formats.archive import graphs
 from hybrid_lab.gluon import nn
-from hybrid_lab.gluon.hybridized.neutral import trace_block
-from hybrid_lab.gluon.hybridized.structure import flatten
+from hybrid_lab.hybridize.neutral import trace_block
+from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.insight.graph_diff import GraphSide, diff_graphs, with_context
 
 STEPS = ("relu", "tanh", "double", "add", "flip", "drop")

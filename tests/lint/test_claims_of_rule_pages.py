@@ -12,7 +12,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab.diagnostics import HybridizeError, rules
-from hybrid_lab.gluon.hybridized.structure import flatten
+from hybrid_lab.hybridize.structure import flatten
 
 from .examples import as_module
 from .test_lint_agrees_with_trace import namespace_of

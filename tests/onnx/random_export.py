@@ -22,7 +22,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.structure import flatten
+from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.onnx import own_graph
 from hybrid_lab.onnx.model_file import OnnxFile

@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.gluon import HybridBlock, SymbolBlock, access
-from hybrid_lab.gluon.hybridized.graphs_of_calls import predicting
+from hybrid_lab.gluon.graphs_of_calls import predicting
 from hybrid_lab.gluon.loading import load_parameters
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.mixed_precision import mixed_precision

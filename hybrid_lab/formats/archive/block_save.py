@@ -16,9 +16,9 @@ from hybrid_lab.diagnostics.file_errors import open_regular, reading
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.gluon.parameter import Parameter
+from hybrid_lab.hybridize.neutral import NeutralGraph
+from hybrid_lab.hybridize.structure import LEAF
 from hybrid_lab.symbol import Symbol
 
 from .. import strict_json

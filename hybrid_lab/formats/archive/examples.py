@@ -11,10 +11,10 @@ import numpy as np
 
 from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Value
+from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_bfloat16, is_floating

@@ -19,10 +19,10 @@ import numpy as np
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.gluon import access
-from hybrid_lab.gluon.hybridized.assigned import natural, parameters_by_names
-from hybrid_lab.gluon.hybridized.structure import LEAF
+from hybrid_lab.gluon.assigned import natural, parameters_by_names
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
+from hybrid_lab.hybridize.structure import LEAF
 from hybrid_lab.initializer import described_by
 from hybrid_lab.ops.framework.dtypes import name_of
 
@@ -35,7 +35,7 @@ from .tree import DEPTH_LIMIT, BlockRecord, ParameterRecord, Tree, describe_tree
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Block
-    from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+    from hybrid_lab.hybridize.neutral import NeutralGraph
 
 SYMBOL = "-symbol.json"
 BLOCK = "hybrid_lab_block"

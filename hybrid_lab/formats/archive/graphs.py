@@ -12,10 +12,10 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.gluon.hybridized.neutral import NOTHING_OBSERVED, NeutralGraph, Observation
-from hybrid_lab.gluon.hybridized.structure import Spec, count_leaves, from_json, plain, to_json
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.hybridize.neutral import NOTHING_OBSERVED, NeutralGraph, Observation
+from hybrid_lab.hybridize.structure import Spec, count_leaves, from_json, plain, to_json
 from hybrid_lab.ops.framework.dtypes import dtype_of, name_of
 
 from .. import schema, strict_json

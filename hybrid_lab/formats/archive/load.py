@@ -14,10 +14,10 @@ from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.structure import describe, plain
 from hybrid_lab.gluon.saved import note_file
 from hybrid_lab.gluon.step import boundary
+from hybrid_lab.hybridize.neutral import NeutralGraph
+from hybrid_lab.hybridize.structure import describe, plain
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray

@@ -19,9 +19,9 @@ from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.saved import note_file
 from hybrid_lab.gluon.step import boundary
+from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ndarray.random_state import state as random_state
@@ -41,8 +41,8 @@ from .traces import called_on, passing, trace_missing
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Trainer
-    from hybrid_lab.gluon.hybridized.known_calls import Types
     from hybrid_lab.gluon.parameter import Parameter
+    from hybrid_lab.hybridize.known_calls import Types
 
 
 FEWER_GRAPHS = "fewer graphs"

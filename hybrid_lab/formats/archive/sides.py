@@ -12,10 +12,10 @@ import numpy as np
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NOTHING_OBSERVED, NeutralGraph, Observation
-from hybrid_lab.gluon.hybridized.structure import Spec, plain
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
+from hybrid_lab.hybridize.neutral import NOTHING_OBSERVED, NeutralGraph, Observation
+from hybrid_lab.hybridize.structure import Spec, plain
 from hybrid_lab.insight.graph_diff import GraphSide
 from hybrid_lab.insight.silent import silent
 from hybrid_lab.insight.states import hybrid_blocks

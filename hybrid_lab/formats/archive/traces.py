@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import access
+from hybrid_lab.gluon.graphs_of_calls import trace, trace_calls
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.graphs_of_calls import trace, trace_calls
-from hybrid_lab.gluon.hybridized.known_calls import KnownCall
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation
-from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, plain
+from hybrid_lab.hybridize.known_calls import KnownCall
+from hybrid_lab.hybridize.neutral import NeutralGraph, Observation
+from hybrid_lab.hybridize.structure import Spec, describe, flatten, plain
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state

@@ -1,0 +1,128 @@
+"""All that this room knows of a Block and of a Parameter.
+
+`AnyBlock` and `AnyParameter` are the bases of the two classes in `gluon/`, by which these files tell Blocks and
+Parameters from other objects. `Tree`, `Hybrid` and `Weight` are protocols for type checkers: what the room reads of any
+Block, of a HybridBlock, and of a Parameter. The members have the names that the classes give them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from hybrid_lab.ndarray.context import Context
+    from hybrid_lab.ndarray.ndarray import NDArray
+    from hybrid_lab.symbol.symbol import Symbol
+
+#: Where a trace of a Block's code begins: with the whole call, behind a `__call__` of the user's, or behind a `forward`
+#: of the user's, too.
+Part = Literal["call", "forward", "hybrid_forward"]
+NONE: Mapping[str, Any] = MappingProxyType({})
+"""No arguments by keyword."""
+
+
+class AnyBlock:
+    """The base of Block."""
+
+    __slots__ = ()
+
+
+class AnyParameter:
+    """The base of Parameter."""
+
+    __slots__ = ()
+
+
+class Weight(Protocol):
+    """A Parameter: its values on each context."""
+
+    name: str
+
+    @property
+    def shape(self) -> tuple[int, ...] | None: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+    @property
+    def _array(self) -> NDArray | None: ...
+
+    @property
+    def _data(self) -> list[NDArray] | None: ...
+
+    def _on(self, arrays: list[NDArray] | None, ctx: Context | None) -> NDArray: ...
+
+    def data(self, ctx: Context | None = None) -> NDArray: ...
+
+    def var(self) -> Symbol: ...
+
+
+class Tree(Protocol):
+    """A Block: its name, its children and parameters, the Blocks above it, its hooks."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def params(self) -> Any: ...
+
+    @property
+    def _children(self) -> Mapping[str, Any]: ...
+
+    @property
+    def _parents(self) -> Sequence[Callable[[], Any]]: ...
+
+    @property
+    def _reg_params(self) -> Mapping[str, Any]: ...
+
+    @property
+    def _structure_version(self) -> int: ...
+
+    @property
+    def _forward_hooks(self) -> Mapping[int, Callable[..., Any]]: ...
+
+    @property
+    def _forward_pre_hooks(self) -> Mapping[int, Callable[..., Any]]: ...
+
+    def collect_params(self, select: str | None = None) -> Any: ...
+
+    def name_scope(self) -> AbstractContextManager[Any]: ...
+
+    def _structure_changed(self) -> None: ...
+
+    def _note_output_types(self, types: Any) -> None: ...
+
+
+class Hybrid(Tree, Protocol):
+    """A HybridBlock: its flags, and its code eagerly and on Symbols."""
+
+    @property
+    def _active(self) -> bool: ...
+
+    @property
+    def _set_aside(self) -> bool: ...
+
+    @property
+    def _flags(self) -> dict[str, Any]: ...
+
+    @property
+    def _graphs(self) -> Any: ...
+
+    @property
+    def _code_style(self) -> str: ...
+
+    @property
+    def _entry_of_calls(self) -> tuple[Any, int]: ...
+
+    def _call_eagerly(self, args: tuple[object, ...]) -> Any: ...
+
+    def _run_symbolic(self, args: Sequence[object], part: Any = "call", keywords: Mapping[str, Any] = ...) -> Any: ...
+
+    def _complete_from(self, neutral: Any, leaves: Any) -> None: ...
+
+    def _let_code_run(self, aside: bool) -> None: ...
+
+    def _set_shapes(self, neutral: Any, leaves: Any) -> None: ...

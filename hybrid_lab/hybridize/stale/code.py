@@ -1,0 +1,270 @@
+"""Which code a class runs: compared with what a graph was traced from, it tells whether the graph is stale."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import CellType, CodeType, FunctionType
+from typing import Any, Literal
+
+_PACKAGE = __name__.partition(".")[0]
+_LIMIT = 500
+"""Functions that are followed, at most."""
+
+
+def code_of(kind: type) -> tuple[CodeType, ...]:
+    """The code of the user's methods of a Block class, and of the user's functions that they name.
+
+    Classes and functions of this package are left out: they do not change while a kernel lives. Code objects are
+    equal where they say the same, so a cell that was run again unchanged changes nothing.
+    """
+    return tuple(function.__code__ for function in functions_of(kind))
+
+
+def globals_of(kind: type) -> list[tuple[dict[str, Any], set[str]]]:
+    """(global names of a module, those of them that the same code may read or assign), one pair per function."""
+    return [(function.__globals__, set(_names(function.__code__))) for function in functions_of(kind)]
+
+
+ANY = "*"
+"""Among the attributes read: the user's code makes their names at run time."""
+
+
+#: What the methods of a Block class read, without its constructor and what every Block has: the names of attributes,
+#: with ANY where the user's code calls getattr or vars; and the globals that each of the user's functions reads.
+Reads = tuple[frozenset[str], dict[FunctionType, tuple[str, ...]]]
+
+
+def reads_of(kind: type) -> Reads:
+    """What the code of a Block class, as it is now, reads beside its arguments."""
+    return _read_by(kind) if of_user(kind.__module__) else _read_by_layer(kind)
+
+
+def _read_by(kind: type) -> Reads:
+    methods = [
+        function
+        for base in kind.__mro__
+        if base.__name__ not in ("Block", "HybridBlock") and base is not object
+        for name, item in vars(base).items()
+        if name != "__init__" and (function := function_in(item)) is not None
+    ]
+    outside = _outside_of_traces(methods)
+    followed = [function for function in functions_of(kind) if function.__name__ != "__init__"]
+    names = {function: _loaded(function.__code__, _GLOBALS) for function in followed if function not in outside}
+    inside = [function for function in methods if function not in outside]
+    attributes = {name for each in (*inside, *names) for name in _loaded(each.__code__, _ATTRIBUTES)}
+    if any("getattr" in each or "vars" in each for each in names.values()):
+        attributes.add(ANY)
+    return frozenset(attributes), names
+
+
+#: What only code outside of a trace names: a Symbol has no gradient, and a trace neither trains nor saves.
+_NOT_TRACED = frozenset({
+    "Trainer", "backward", "load_cached_graphs", "load_parameters", "load_states", "save_cached_graphs",
+    "save_parameters", "save_states",
+})  # fmt: skip
+_TRACED = ("__call__", "forward", "hybrid_forward")
+
+
+def _outside_of_traces(methods: list[FunctionType]) -> set[FunctionType]:
+    """Methods that train or save, and what calls them: what they read is in no graph, unless forward calls them."""
+    loads = {each: {*_loaded(each.__code__, _ATTRIBUTES), *_loaded(each.__code__, _GLOBALS)} for each in methods}
+    outside: set[FunctionType] = set()
+    names = set(_NOT_TRACED)
+    others = [each for each in methods if each.__name__ not in _TRACED]
+    while found := [each for each in others if each not in outside and loads[each] & names]:
+        outside.update(found)
+        names.update(each.__name__ for each in found)
+    pending = [each for each in methods if each.__name__ in _TRACED]
+    while pending:
+        called = loads[pending.pop()]
+        reached = [each for each in outside if each.__name__ in called]
+        outside.difference_update(reached)
+        pending += reached
+    return outside
+
+
+@lru_cache(maxsize=1024)
+def _read_by_layer(kind: type) -> Reads:
+    """The same for the package's own classes, which do not change."""
+    return _read_by(kind)
+
+
+def attributes_read(kind: type) -> frozenset[str]:
+    """Names of attributes that the methods of a Block class read, see Reads."""
+    return reads_of(kind)[0]
+
+
+def attributes_of_calls(kind: type) -> frozenset[str]:
+    """Names of attributes that a call of a Block may read: those in its forward and in what that calls, methods and
+    the user's functions; with ANY where the code makes names at run time.
+    """
+    methods: dict[str, list[FunctionType]] = {}
+    for base in bases_of_user(kind):
+        for name, item in vars(base).items():
+            function = function_in(item)
+            if function is not None:
+                methods.setdefault(name, []).append(function)
+    pending = [function for name in _CALLED for function in methods.get(name, ())]
+    seen: set[int] = set()
+    names: set[str] = set()
+    while pending and len(seen) < _LIMIT:
+        function = pending.pop()
+        if id(function) in seen:
+            continue
+        seen.add(id(function))
+        attributes, read = _loaded(function.__code__, _ATTRIBUTES), _loaded(function.__code__, _GLOBALS)
+        names.update(attributes)
+        if {"getattr", "vars"} & {*read} or "__dict__" in attributes:
+            names.add(ANY)
+        pending += [each for name in attributes for each in methods.get(name, ())]
+        functions = [function.__globals__.get(name) for name in read]
+        pending += [each for each in functions if isinstance(each, FunctionType) and of_user(each.__module__)]
+    return frozenset(names)
+
+
+_CALLED = ("__call__", "forward", "hybrid_forward", "infer_shape")
+
+
+def stored_on_self(kind: type) -> frozenset[str]:
+    """Names of the attributes that the methods of a class itself, without its bases, assign on their first argument."""
+    names: set[str] = set()
+    for item in vars(kind).values():
+        function = function_in(item)
+        if function is None or not function.__code__.co_argcount:
+            continue
+        this, last = function.__code__.co_varnames[0], None
+        for each in dis.get_instructions(function.__code__):
+            if each.opname == "STORE_ATTR" and (last == this or (isinstance(last, tuple) and last[-1] == this)):
+                names.add(each.argval)
+            last = each.argval
+    return frozenset(names)
+
+
+_ATTRIBUTES = "LOAD_ATTR", "LOAD_METHOD"
+_GLOBALS = "LOAD_GLOBAL", "LOAD_NAME"
+_LOADING = {
+    "attribute": (*_ATTRIBUTES, "LOAD_SUPER_ATTR", "IMPORT_FROM"),
+    "global": _GLOBALS,
+    "module": ("IMPORT_NAME",),
+}
+
+
+def loaded_names(code: CodeType, sort: Literal["attribute", "global", "module"]) -> tuple[str, ...]:
+    """Names of attributes, globals or modules that the code, and functions inside of it, load."""
+    return _loaded(code, _LOADING[sort])
+
+
+@lru_cache(maxsize=4096)
+def _loaded(code: CodeType, instructions: tuple[str, ...]) -> tuple[str, ...]:
+    """Names that the code, and functions inside of it, load with these instructions."""
+    found = [each.argval for each in dis.get_instructions(code) if each.opname in instructions]
+    inner = (_loaded(constant, instructions) for constant in code.co_consts if isinstance(constant, CodeType))
+    return tuple(dict.fromkeys((*found, *(name for names in inner for name in names))))
+
+
+#: Name -> the constants in `name[constant]` and `name.get(constant)`; None where the code uses it in another way, too.
+Subscripts = Mapping[str, "frozenset[str | int] | None"]
+
+
+@lru_cache(maxsize=4096)
+def subscripts_of(code: CodeType) -> Subscripts:
+    """How the code, and functions inside of it, subscript globals, attributes and outer variables."""
+    uses: dict[str, frozenset[str | int] | None] = {}
+    instructions = [each for each in dis.get_instructions(code) if each.opname not in ("CACHE", "PRECALL", "PUSH_NULL")]
+    for number, each in enumerate(instructions):
+        if each.opname in (*_GLOBALS, *_ATTRIBUTES, "LOAD_DEREF", "LOAD_SUPER_ATTR"):
+            merge_subscripts(uses, {each.argval: _constant_key(instructions[number + 1 : number + 4])})
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            merge_subscripts(uses, subscripts_of(constant))
+    return uses
+
+
+def merge_subscripts(uses: dict[str, frozenset[str | int] | None], more: Subscripts) -> None:
+    """Add the uses of more code."""
+    for name, keys in more.items():
+        known = uses.get(name, frozenset())
+        uses[name] = None if keys is None or known is None else known | keys
+
+
+def _constant_key(following: Sequence[dis.Instruction]) -> frozenset[str | int] | None:
+    """The constant, where the instructions after a name read `[constant]` or `.get(constant`."""
+    by_get = bool(following) and following[0].opname in _ATTRIBUTES and following[0].argval == "get"
+    key = next(iter(following[by_get:]), None)
+    if key is None or not key.opname.startswith("LOAD_") or type(key.argval) not in (str, int) or _is_name(key):
+        return None
+    after = next(iter(following[by_get + 1 :]), None)
+    subscripts = after is not None and (after.opname == "BINARY_SUBSCR" or after.argrepr == "[]")
+    return frozenset([key.argval]) if by_get or subscripts else None
+
+
+def _is_name(instruction: dis.Instruction) -> bool:
+    return instruction.opname not in ("LOAD_CONST", "LOAD_SMALL_INT")
+
+
+def place_of_name(code: CodeType, name: str) -> tuple[CodeType, int] | None:
+    """The code, of a function or of one inside of it, and the offset of its first instruction that loads this name."""
+    for each in dis.get_instructions(code):
+        if each.argval == name and each.opname.startswith(("LOAD_", "IMPORT_")):
+            return code, each.offset
+    inner = (place_of_name(constant, name) for constant in code.co_consts if isinstance(constant, CodeType))
+    return next((found for found in inner if found is not None), None)
+
+
+def functions_of(kind: type) -> list[FunctionType]:
+    """The user's methods of a Block class, and the user's functions that they name."""
+    functions: dict[int, FunctionType] = {}
+    pending: list[FunctionType] = []
+    for base in bases_of_user(kind):
+        pending += [function for item in vars(base).values() if (function := function_in(item)) is not None]
+    while pending and len(functions) < _LIMIT:
+        function = pending.pop()
+        if id(function) not in functions and of_user(function.__module__):
+            functions[id(function)] = function
+            names = _names(function.__code__)
+            pending += [item for name in names if isinstance(item := function.__globals__.get(name), FunctionType)]
+    return list(functions.values())
+
+
+def of_user(module: object) -> bool:
+    """Whether a module of this name is the user's: neither this package's nor Python's built-ins."""
+    return not (isinstance(module, str) and (module == "builtins" or module.partition(".")[0] == _PACKAGE))
+
+
+def bases_of_user(kind: type) -> list[type]:
+    """The class itself and those of its bases that the user wrote, in the order of the MRO."""
+    return [base for base in kind.__mro__ if of_user(base.__module__)]
+
+
+def function_in(item: object) -> FunctionType | None:
+    """The plain function in a class attribute: a method, a static or class method, a property's getter."""
+    return next(reversed(functions_in(item)), None)
+
+
+def functions_in(item: object) -> list[FunctionType]:
+    """The functions of decorators that wrap the function in a class attribute, the outermost first, then itself."""
+    item = getattr(item, "__func__", None) or getattr(item, "fget", None) or item
+    functions: list[FunctionType] = []
+    while isinstance(item, FunctionType) and item not in functions:
+        functions.append(item)
+        item = getattr(item, "__wrapped__", None)
+    return functions
+
+
+def cell_content(cell: CellType) -> object:
+    """The value of a variable of a function around; None where it has none yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _names(code: CodeType) -> list[str]:
+    """Global names that the code, and functions inside of it, may read."""
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names += _names(constant)
+    return names

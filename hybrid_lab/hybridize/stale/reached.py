@@ -1,0 +1,205 @@
+"""Reached: the functions that a trace of some Blocks can run, and what they name.
+
+Which method a call reaches is decided by its name alone, so a method counts if any reached function reads an attribute
+of this name. Methods that only a training loop calls do not count.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from types import CodeType, FunctionType
+
+from hybrid_lab.hybridize.stale.code import (
+    bases_of_user,
+    function_in,
+    functions_in,
+    loaded_names,
+    merge_subscripts,
+    of_user,
+    subscripts_of,
+)
+
+_LIMIT = 500
+"""Functions that are followed, at most."""
+#: Methods that Python calls without their name in the code; those below are not run by a trace.
+_NOT_IMPLIED = frozenset({
+    "__class_getitem__", "__copy__", "__deepcopy__", "__del__", "__dir__", "__getstate__", "__init__",
+    "__init_subclass__", "__new__", "__reduce__", "__reduce_ex__", "__repr__", "__setattr__", "__setstate__", "__str__",
+})  # fmt: skip
+#: Beginnings of a trace.
+_BEGIN = frozenset({"forward", "hybrid_forward"})
+_WITHOUT_VALUES = sys.stdlib_module_names | {"numpy", "scipy", "torch"}
+#: What code names that reads attributes by texts, whichever they are.
+_BY_ANY_TEXT = frozenset({
+    "__dict__", "__getattribute__", "attrgetter", "eval", "exec", "getattr", "methodcaller", "vars",
+})  # fmt: skip
+#: What code names that runs texts.
+_RUNS_TEXTS = frozenset({"eval", "exec"})
+#: Exceptions that code handles where an attribute may be missing.
+_MISSING = frozenset({"AttributeError", "Exception"})
+_NAME = re.compile(r"[^\W\d]\w*")
+_PATH = re.compile(r"[\w.]+")
+_LONG = 200
+"""Characters of a text that is no expression."""
+#: What code names that imports modules by texts.
+_IMPORTS = frozenset({"__import__", "import_module", "modules"})
+
+
+class Reached:
+    """Functions that a trace of Blocks of some classes can run.
+
+    functions : the user's, in the order in which they were found; names : of all attributes that they read
+    strings : constants in them; subscripts : see `subscripts_of`
+    texts : names in these constants that the code may read attributes or globals by
+    any_name : whether they make names of attributes at run time
+    asked : names of attributes that they look for where there may be none, as in `getattr(x, "rate", 1)`
+    """
+
+    def __init__(self, kinds: Iterable[type]):
+        self.functions: list[FunctionType] = []
+        self.names: set[str] = set()
+        self.strings: set[str] = set()
+        self.subscripts: dict[str, frozenset[str | int] | None] = {}
+        self.any_name = False
+        self.asked: set[str] = set()
+        self._reads_by_text = self._runs_texts = False
+        self._seen: set[int] = set()
+        self._methods: dict[str, list[FunctionType]] = {}
+        self._kinds: set[type] = set()
+        self.add_kinds(kinds)
+
+    @property
+    def size(self) -> int:
+        """It grows with everything that is added."""
+        return len(self.functions) + len(self.names) + len(self.asked)
+
+    def add_kinds(self, kinds: Iterable[type]) -> None:
+        """Classes of Blocks that the trace runs."""
+        for kind in kinds:
+            self._add_kind(kind, _BEGIN)
+
+    def add_methods(self, kind: type) -> None:
+        """A class of an object that the code reads."""
+        self._add_kind(kind, frozenset())
+
+    def _add_kind(self, kind: type, begin: frozenset[str]) -> None:
+        if kind in self._kinds:
+            return
+        self._kinds.add(kind)
+        for base in kind.__mro__:
+            if _has_no_values(base.__module__):
+                continue
+            is_users = of_user(base.__module__)
+            for name, item in vars(base).items() if is_users else _replaced(base, begin):
+                implied = name.startswith("__") and name.endswith("__") and name not in _NOT_IMPLIED
+                for function in functions_in(item):
+                    self._methods.setdefault(name, []).append(function)
+                    if name in begin or name in self.names or implied:
+                        self.add(function)
+
+    def code_of(self, kind: type) -> list[str]:
+        """Names under which a class has, or inherits, functions that were reached; with the beginnings of a trace."""
+        of_kind = {name for base in bases_of_user(kind) for name in vars(base)}
+        if not of_user(kind.__module__) and not of_kind & _BEGIN:
+            return [name for name in ("hybrid_forward", "forward", "__call__") if hasattr(kind, name)]
+        names = {name for name, functions in self._methods.items() if any(id(each) in self._seen for each in functions)}
+        return sorted((names & of_kind) | (_BEGIN & set(dir(kind))))
+
+    def add_names_of(self, kind: type) -> None:
+        """A class of this package, of which an object is read: what its methods read of it counts."""
+        self.names |= names_in_package(kind)
+
+    def add(self, function: FunctionType) -> None:
+        """A function, and all that it may call."""
+        pending = [function]
+        while pending and len(self.functions) < _LIMIT:
+            function = pending.pop()
+            if id(function) in self._seen or not of_user(function.__module__) or _has_no_values(function.__module__):
+                continue
+            self._seen.add(id(function))
+            self.functions.append(function)
+            code = function.__code__
+            globals_read = loaded_names(code, "global")
+            names = set(loaded_names(code, "attribute"))
+            loaded = names | {*globals_read}
+            self.any_name |= not loaded.isdisjoint(_BY_ANY_TEXT)
+            self._reads_by_text |= self.any_name or "hasattr" in loaded
+            self._runs_texts |= not loaded.isdisjoint(_RUNS_TEXTS)
+            self.strings.update(_strings(code))
+            if self._reads_by_text:
+                self.asked |= self.texts
+                names |= self.texts
+            if not loaded.isdisjoint(_MISSING):
+                self.asked |= names
+            merge_subscripts(self.subscripts, subscripts_of(code))
+            pending += [each for name in names - self.names for each in self._methods.get(name, ())]
+            self.names |= names
+            held = (function.__globals__.get(name) for name in self.globals_of(function))
+            pending += [each for each in held if isinstance(each, FunctionType)]
+
+    @property
+    def texts(self) -> set[str]:
+        """`rate` and `config` of "config.rate"; of code that runs texts, of all that may be expressions."""
+        some = (text for text in self.strings if len(text) <= _LONG and (self._runs_texts or _PATH.fullmatch(text)))
+        return {name for text in some for name in _NAME.findall(text)}
+
+    def add_texts(self, texts: Iterable[str]) -> None:
+        """Texts that an object reads attributes by: `operator.attrgetter("config.rate")`."""
+        self.strings.update(texts)
+        new = self.texts - self.names
+        self.asked |= self.texts
+        self.names |= new
+        for name in new:
+            for function in self._methods.get(name, ()):
+                self.add(function)
+
+    def globals_of(self, function: FunctionType) -> tuple[str, ...]:
+        """Names of globals that a function reads."""
+        read = loaded_names(function.__code__, "global")
+        if "globals" in read or not _RUNS_TEXTS.isdisjoint(read):
+            return tuple(dict.fromkeys((*read, *sorted(self.texts))))
+        return read
+
+    def modules_of(self, function: FunctionType) -> tuple[str, ...]:
+        """Names of modules that a function imports when it runs."""
+        code = function.__code__
+        named = {*loaded_names(code, "global"), *loaded_names(code, "attribute")}
+        texts = () if named.isdisjoint(_IMPORTS) else sorted(_strings(code) & sys.modules.keys())
+        return (*loaded_names(code, "module"), *texts)
+
+    def names_of(self, kind: type) -> set[str]:
+        """Names of attributes that are read from Blocks of a class: the methods of a base in this package count too."""
+        return self.names | names_in_package(kind) if of_user(kind.__module__) else self.names
+
+
+@lru_cache(maxsize=1024)
+def names_in_package(kind: type) -> frozenset[str]:
+    """Names of attributes that the methods of a class, and of its bases, read, as far as this package wrote them."""
+    functions = (
+        function_in(item)
+        for base in kind.__mro__
+        if not of_user(base.__module__) and base.__name__ not in ("Block", "HybridBlock", "object")
+        for name, item in vars(base).items()
+        if name != "__init__"
+    )
+    codes = [each.__code__ for each in functions if each is not None]
+    return frozenset(name for code in codes for name in loaded_names(code, "attribute"))
+
+
+def _replaced(base: type, names: Iterable[str]) -> list[tuple[str, object]]:
+    """The methods of these names that the user gave a class of this package: `nn.Dense.hybrid_forward = f`."""
+    items = [(name, vars(base).get(name)) for name in names]
+    return [(name, item) for name, item in items if isinstance(item, FunctionType) and of_user(item.__module__)]
+
+
+def _has_no_values(module: str) -> bool:
+    return str(module).partition(".")[0] in _WITHOUT_VALUES
+
+
+@lru_cache(maxsize=4096)
+def _strings(code: CodeType) -> frozenset[str]:
+    inner = [_strings(each) for each in code.co_consts if isinstance(each, CodeType)]
+    return frozenset(each for each in code.co_consts if isinstance(each, str)).union(*inner)

@@ -1,0 +1,180 @@
+"""The Python state that a Block's code may change while it is traced: attributes of Blocks and classes, globals,
+containers, and the generators of random numbers.
+
+`UserState` copies this state before a trace, compares it after the trace, and restores it if the trace was refused.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from hybrid_lab.hybridize.block import AnyBlock
+from hybrid_lab.hybridize.passed import contents, same_objects
+from hybrid_lab.hybridize.stale.code import bases_of_user, globals_of, of_user
+from hybrid_lab.hybridize.stale.read_values import OWN
+from hybrid_lab.symbol import tracing
+
+if TYPE_CHECKING:
+    from hybrid_lab.hybridize.block import Tree
+
+_ABSENT = object()
+
+
+class Name(NamedTuple):
+    """A name that the code of a Block may assign: `self.text`, an attribute of its class or of a base, or a global.
+
+    owner : the class that has a class attribute
+    """
+
+    block: Tree
+    sort: Literal["attribute", "class", "global"]
+    text: str
+    owner: type = object
+
+    def __hash__(self) -> int:
+        """Blocks of a class that defines `__eq__` have no hash of their own."""
+        return hash((id(self.block), self.sort, self.text, self.owner))
+
+    def __str__(self) -> str:
+        """As the code writes it."""
+        return {"attribute": "self.", "class": f"{self.owner.__name__}.", "global": ""}[self.sort] + self.text
+
+
+#: The object of a name and, if it is a container that can change, what it holds: of a dict its keys, then its values.
+#: The parts stay alive, so that identity tells them apart.
+_Content = tuple[object, ...]
+_Container = list[object] | set[object] | deque[object] | dict[object, object]
+
+
+class UserState:
+    """The objects of all names that the code of some Blocks may assign, and what their containers hold, as of now.
+
+    blocks : Blocks of the user's own classes
+    """
+
+    def __init__(self, blocks: list[Tree]) -> None:
+        self._blocks = blocks
+        self._before = self._now()
+        values = [content[0] for content in self._before.values()]
+        self._containers = _containers([*values, *map(_attributes_of, values)])
+        self._random = random.getstate(), np.random.get_state()
+
+    def changed(self) -> list[Name]:
+        """The names that were assigned or deleted since, and those of containers that hold other objects."""
+        now = self._now()
+        names = {**self._before, **now}
+        return [name for name in names if not same_objects(self._before.get(name, ()), now.get(name, ()))]
+
+    def name_of_a_tensor(self) -> Name | None:
+        """A name whose object is a tensor of a trace, or holds one."""
+        for name, (value, *_) in self._now().items():
+            attributes = _attributes_of(value)
+            if tracing.holds_symbols(value if attributes is None else [*attributes.values()]):
+                return name
+        return None
+
+    def restore(self) -> None:
+        """Give names, containers, attributes of named objects, and the global generators of random numbers what they
+        had. Child Blocks stay as they are.
+        """
+        now = self._now()
+        for name in {**self._before, **now}:
+            value = self._before.get(name, (_ABSENT,))[0]
+            if value is not now.get(name, (_ABSENT,))[0] and not isinstance(value, AnyBlock):
+                _assign(name, value)
+        for container, parts in self._containers:
+            if not same_objects(contents(container), parts):
+                _refill(container, parts)
+        self.restore_random()
+
+    def restore_random(self) -> None:
+        """Give the global generators of random numbers of Python and NumPy their states again."""
+        random.setstate(self._random[0])
+        np.random.set_state(self._random[1])
+
+    def _now(self) -> dict[Name, _Content]:
+        state: dict[Name, _Content] = {}
+        for block in self._blocks:
+            for text, value in list(vars(block).items()):
+                if text not in OWN:
+                    state[Name(block, "attribute", text)] = _content(value)
+        seen: set[tuple[int, str]] = set()
+        for kind, block in {type(each): each for each in reversed(self._blocks)}.items():
+            for owner, text, value in _class_attributes(kind):
+                state[Name(block, "class", text, owner)] = _content(value)
+            for names, used in globals_of(kind):
+                for text in sorted(used & names.keys()):
+                    if (id(names), text) not in seen:
+                        seen.add((id(names), text))
+                        state[Name(block, "global", text)] = _content(names[text])
+        return state
+
+
+def _content(value: object) -> _Content:
+    if not isinstance(value, (list, set, deque, dict)):
+        return (value,)
+    return (value, *value, *value.values()) if isinstance(value, dict) else (value, *value)
+
+
+def _attributes_of(value: object) -> dict[str, object] | None:
+    """The attributes of an object of a class of the user's; None for Blocks and for what else has none."""
+    if isinstance(value, AnyBlock) or not hasattr(value, "__dict__") or not of_user(type(value).__module__):
+        return None
+    return vars(value) if isinstance(vars(value), dict) else None
+
+
+def _class_attributes(kind: type) -> list[tuple[type, str, object]]:
+    """The attributes of a class and of its bases that are no functions, where the user wrote them, with their class."""
+    return [
+        (owner, name, value)
+        for owner in bases_of_user(kind)
+        for name, value in vars(owner).items()
+        if not (name.startswith("__") or callable(value) or hasattr(value, "__get__"))
+    ]
+
+
+def _containers(values: Iterable[object]) -> list[tuple[_Container, list[object]]]:
+    """The containers that can change, among some values and inside one another, each with what it holds."""
+    found: list[tuple[_Container, list[object]]] = []
+    pending, visited = list(values), set[int]()
+    while pending:
+        item = pending.pop()
+        if isinstance(item, (list, tuple, set, deque, dict)) and id(item) not in visited:
+            visited.add(id(item))
+            parts = contents(item)
+            if not isinstance(item, tuple):
+                found.append((item, parts))
+            pending += parts
+    return found
+
+
+def _assign(name: Name, value: object) -> None:
+    """Give a name its object again, or delete it where it had none."""
+    block, sort, text, owner = name
+    if sort == "attribute":
+        object.__setattr__(block, text, value) if value is not _ABSENT else object.__delattr__(block, text)
+    elif sort == "class" and value is not _ABSENT:
+        setattr(owner, text, value)
+    elif sort == "class":
+        if text in vars(owner):  # not deleted yet for a Block of another class with this base
+            delattr(owner, text)
+    elif value is not _ABSENT:
+        for names, used in globals_of(type(block)):
+            if text in used and text in names:
+                names[text] = value
+
+
+def _refill(container: _Container, parts: list[object]) -> None:
+    """Let a container hold these objects again; of a dict, keys and values in turn."""
+    container.clear()
+    if isinstance(container, dict):
+        container.update(zip(parts[::2], parts[1::2], strict=True))
+    elif isinstance(container, set):
+        container.update(parts)
+    else:
+        container.extend(parts)
