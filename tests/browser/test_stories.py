@@ -6,6 +6,7 @@ import time
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_LAB_ONLY
+from tests.browser.test_bring_into_view import free, in_tab
 
 IMPORTS = """import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
@@ -108,6 +109,14 @@ def test_which_operator_is_slow(open_cells):
     expect(panel.locator(".hl-overlay-bar")).to_contain_text("Slowest:")
     expect(panel.locator("svg.hl-g .hl-g-selected.hl-g-measured")).to_be_visible()
     story.ends("a slow operator")
+    free(panel)
+
+    # In the tab the drawer is at the right of the graph.
+    tab = in_tab(notebook)
+    notebook.open_drawer("Details", tab)
+    Story(tab).click("^slowest: ")
+    expect(tab.locator("svg.hl-g .hl-g-selected.hl-g-measured")).to_be_visible()
+    free(tab)
 
 
 @IN_LAB_ONLY
