@@ -61,7 +61,8 @@ class Watch:
             self._listener, target = connection, self._spoke
         # A fork would keep the connection open after the end of this process.
         os.register_at_fork(after_in_child=self._forked)
-        threading.Thread(target=target, args=(self._listener,), name="workers", daemon=True).start()
+        self._told = threading.Thread(target=target, args=(self._listener,), name="workers", daemon=True)
+        self._told.start()
 
     def close(self, why: str = "") -> None:
         """Leave in an orderly way: the others then know that this worker ended by itself.
@@ -136,13 +137,14 @@ class Watch:
         if self._closed:  # the end of this worker ends the connections
             return
         kind = "lost" if message is None else "left"
-        self._note(kind, rank, host, why, follows)
         told = json.dumps({kind: rank, "host": host, "why": why, "follows": follows}).encode() + b"\n"
         for other in [*self._sockets]:
             try:
                 other.sendall(told)
             except OSError:  # its own end is noticed next
                 pass
+        # Last: with this the program may end, and then the others hear only of the end of this process.
+        self._note(kind, rank, host, why, follows)
 
     # -- the others ----------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
+import time
 
 import pytest
 
@@ -90,6 +91,40 @@ def test_who_leaves_because_of_another_is_not_the_one_that_is_gone():
     watch._note("left", 1, "a", "ValueError: a mistake")
     watch._note("left", 0, "b", "WorkerLostError: rank 1", follows=True)
     assert (watch.ended, watch.why) == ({1: "a"}, {1: "ValueError: a mistake"})
+
+
+class Board(dict):
+    """The part of torch's store that a Watch needs."""
+
+    def set(self, key, value):
+        self[key] = value
+
+    def get(self, key):
+        return self[key].encode()
+
+
+@pytest.mark.parametrize("way", ["lost", "left"])
+def test_all_hear_who_was_gone_first_also_where_rank_0_ends_at_once(way):
+    board = Board()
+    first, second, third = (Watch(rank, 3, board, "127.0.0.1", "token") for rank in range(3))
+    while len(first._sockets) < 2:
+        time.sleep(0.01)
+
+    class Ends(threading.Event):
+        def set(self):
+            super().set()
+            first.close("WorkerLostError: rank 1")  # as the main thread does when it hears of it
+
+    first.changed = Ends()
+    if way == "left":
+        second.close()
+    else:
+        second._closed = True
+        second._listener.shutdown(socket.SHUT_RDWR)
+    third._told.join(30)
+    assert [*first.lost, *first.ended] == [1]
+    assert [*third.lost] == ([1] if way == "lost" else []) and [*third.ended] == ([] if way == "lost" else [1])
+    third.close()
 
 
 def test_a_busy_worker_is_not_lost(tmp_path):
