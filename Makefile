@@ -43,7 +43,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export ORT_DISABLE_TELEMETRY ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install check check-python test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
+.PHONY: help lab install check check-python test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -77,6 +77,7 @@ help:
 	@echo 'make bench-gpu   layers, networks and training steps on a GPU beside torch and torch.compile (docs/gpu.md)'
 	@echo 'make bench-lab   what the lab costs: graphs drawn (Chromium), cells beside 10,000 Blocks, steps of a training'
 	@echo 'make bench-workers  steps of two workers beside torch and DistributedDataParallel'
+	@echo 'make docs        the site, into build/docs/html (ARGS=--quick: without notebooks and reference)'
 	@echo 'make test-gpu    the tests of the Triton engine on this machine'"'"'s GPU (SIMULATE=sm90: on one without its chip)'
 	@echo 'make oracle      $(ORACLE) with the real MXNet; make golden writes the golden data with it'
 	@echo 'make clean       build results and stamps; make distclean also the environments'
@@ -128,6 +129,20 @@ lab: install
 
 notebooks: install
 	$(PY) scripts/run_notebooks.py --timeout $(NOTEBOOK_TIMEOUT) $(ARGS)
+
+# The notebooks are executed once and again when they change; one that needs a missing package is shown without outputs.
+EXECUTED := $(patsubst notebooks/%,build/docs/notebooks/%,$(wildcard notebooks/*.ipynb))
+
+build/docs/notebooks/%.ipynb: notebooks/%.ipynb | $(STAMPS)/install
+	@$(PY) scripts/run_notebooks.py --timeout $(NOTEBOOK_TIMEOUT) --output $(@D) $<
+
+$(STAMPS)/docs: pyproject.toml | $(STAMPS)/install
+	@$(STEP) "Installing what builds the site" $(PIP) install --no-compile $$($(PY) -c \
+	  "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'])")
+	@touch $@
+
+docs: install $(STAMPS)/docs $(if $(findstring --quick,$(ARGS)),,$(EXECUTED))
+	$(PY) -m docs.site --notebooks build/docs/notebooks $(ARGS)
 
 bench: install
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(PY) $$script $(ARGS) || exit 1; done

@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab import _openblas, _telemetry
+from hybrid_lab import _openblas, _telemetry, _without_compat
 from hybrid_lab import logger as _logger
 from hybrid_lab import provided as _provided
 from hybrid_lab._version import __version__
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _logger.install()
 _openblas.choose_kernels()
 _telemetry.switch_off()
+_without_compat.install()
 
 #: Public names -> module, or (module, attribute). Each room loads when it is first used.
 _ROOMS: dict[str, str | tuple[str, str]] = {

@@ -27,7 +27,7 @@ PACKAGE = "hybrid_lab"
 #: The rooms from the lowest to the highest: a room imports from those before it. Names in one tuple are one level, and
 #: of a folder the parts that are named here are rooms of their own.
 ORDER = (
-    ("_version", "_telemetry", "logger", "progress", "forks", "temporary", "provided"),
+    ("_version", "_telemetry", "_without_compat", "logger", "progress", "forks", "temporary", "provided"),
     ("diagnostics",),
     ("base", "engine", "libinfo", "registry"),
     ("_openblas", "ops"),

@@ -34,7 +34,7 @@ def test_base_installation_is_thin():
 
 
 def test_extras_are_the_documented_ones():
-    assert set(EXTRAS) == {"lab", "cpu", "cuda", "dist", "rocm", "images", "lsp", "notebooks", "test"}
+    assert set(EXTRAS) == {"lab", "cpu", "cuda", "dist", "rocm", "images", "lsp", "notebooks", "docs", "test"}
     assert names(EXTRAS["lab"]) == {"jupyterlab", "jupyter_server", "ipywidgets", "anywidget", "nh3"}
     assert names(EXTRAS["cpu"]) == {"onnx", "onnxruntime", "ml_dtypes"}
     assert names(EXTRAS["notebooks"]) == {"scikit-learn", "matplotlib"}
@@ -73,10 +73,44 @@ def test_rocm_cannot_be_satisfied_by_what_pypi_has():
     assert requirement.specifier.contains("3.4.0")
 
 
-def test_readme_starts_with_the_installation():
-    first_command = re.search(r"^\s*pip install .*$", README, re.MULTILINE)
-    assert first_command is not None
-    assert '"hybrid-lab[lab,cpu,notebooks]"' in first_command.group()
+def test_readme_starts_with_what_works_today():
+    first_command = re.search(r"^    (\w.*)$", README, re.MULTILINE)
+    assert first_command is not None and first_command[1].startswith("make lab ")
+    first_of_pip = re.search(r"^\s*pip install .*$", README, re.MULTILINE)
+    assert first_of_pip is not None and '"hybrid-lab[lab,cpu,notebooks]"' in first_of_pip.group()
+
+
+def test_readme_names_every_notebook_and_their_numbers_have_no_hole():
+    notebooks = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+    assert [int(name[:2]) for name in notebooks] == list(range(1, len(notebooks) + 1))
+    assert re.findall(r"`(\d\d_\w+)`", README) == notebooks
+
+
+def _readme_of_the_package(monkeypatch, address):
+    from docs.site import sources
+
+    monkeypatch.setattr(sources, "repository", lambda: address)
+    return sources.absolute(README, "README.md")
+
+
+@pytest.mark.parametrize("address", [None, "https://example.org/hybrid-lab"])
+def test_the_readme_of_the_package_has_no_relative_link(monkeypatch, address):
+    """A package index shows it on a page of its own."""
+    text = _readme_of_the_package(monkeypatch, address)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert [target for target in targets if not target.startswith("https://")] == []
+    assert bool(targets) is (address is not None)
+    assert ("https://example.org/hybrid-lab/raw/main/docs/images/lab_graph_light.png" in text) is bool(targets)
+    assert "docs/saving.md" in text and "make lab" in text
+
+
+def test_the_metadata_has_that_readme():
+    from hatchling.metadata.core import ProjectMetadata
+    from hatchling.plugin.manager import PluginManager
+
+    core = ProjectMetadata(str(ROOT), PluginManager()).core
+    assert core.readme_content_type == "text/markdown"
+    assert core.readme.startswith("# Hybrid Lab") and "](docs/" not in core.readme
 
 
 def test_readme_lists_every_extra_and_names_the_rocm_index():

@@ -1,0 +1,1 @@
+"""The web site: `make docs` builds it from the documents, the notebooks, the docstrings and the operators' records."""
