@@ -43,14 +43,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export ORT_DISABLE_TELEMETRY ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install check check-python test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
+.PHONY: help lab install check check-python test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
 	@echo 'make check       lint, types, TypeScript, unit tests, one sample of each operator on NumPy (4 minutes on two cores)'
 	@echo 'make check-python  the Python tests of make check alone'
-	@echo 'make test        everything: TypeScript, browser, Python, the wheel  (ARGS for pytest)'
+	@echo 'make test        TypeScript, browser, wheel, Python: 15 minutes on two cores  (ARGS for pytest)'
 	@echo '     test-python | test-ts | test-browser | test-wheel | test-processors-short'
+	@echo 'make test-all    the same with every combination and the long tests, before a release (an hour)'
 	@echo 'make test-processors  all numeric tests as other processors run them (ARGS=--list shows which; an hour)'
 	@echo 'make test-versions  a part of the tests with the oldest and newest packages and every Python found (ARGS=--whole: all)'
 	@echo 'make test-onnx   ONNX files: every operator and network out, all cases of ONNX for operators in (minutes)'
@@ -196,6 +197,10 @@ check-python: install
 # Python last, so that the log ends with pytest's closing line.
 test: test-ts test-browser test-wheel test-processors-short test-python
 
+# Before a release: every combination of parameters, the long tests, all tests of the browser.
+test-all:
+	HYBRID_LAB_ALL=1 $(MAKE) --no-print-directory -k test
+
 test-ts: install
 	jlpm test
 
@@ -204,7 +209,7 @@ test-python: install $(STAMPS)/strace
 
 # As on a processor without AVX-512, without AVX2, with one thread ... (scripts/test_processors.py).
 test-processors: install
-	$(PY) scripts/test_processors.py --jobs $(JOBS) $(ARGS)
+	HYBRID_LAB_ALL=1 $(PY) scripts/test_processors.py --jobs $(JOBS) $(ARGS)
 
 # The part of it that belongs to `make test`: some two minutes.
 test-processors-short: install
@@ -218,15 +223,15 @@ test-versions:
 test-jupyter: install $(STAMPS)/chromium
 	$(PY) scripts/test_versions.py --browser $(ARGS)
 
-# All random graphs; `make test` runs the first 400 of them.
+# All random graphs; `make test` runs the first 150 of them.
 test-graphs: install
 	HYBRID_LAB_GRAPHS=$(GRAPHS) $(PY) -m pytest tests/engines/test_random_graphs.py -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
 
-# All random programs; `make test` runs the first 300 of them.
+# All random programs; `make test` runs the first 100 of them.
 test-programs: install
 	HYBRID_LAB_PROGRAMS=$(PROGRAMS) $(PY) -m pytest tests/random_programs -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
 
-# All random orders of calls, changes and saves; `make test` runs the first 120 of them.
+# All random orders of calls, changes and saves; `make test` runs the first 40 of them.
 test-orders: install
 	HYBRID_LAB_ORDERS=$(ORDERS) $(PY) -m pytest tests/orders -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
 
@@ -236,11 +241,11 @@ test-oracle: install oracle
 
 # Continues from 50 random steps and kills 200 saves; `make test` does 6 and 10.
 test-checkpoints: install
-	HYBRID_LAB_RESUMES=50 HYBRID_LAB_KILLS=200 $(PY) -m pytest tests/checkpoint --timeout 1200 $(ARGS)
+	HYBRID_LAB_ALL=1 HYBRID_LAB_RESUMES=50 HYBRID_LAB_KILLS=200 $(PY) -m pytest tests/checkpoint --timeout 1200 $(ARGS)
 
 # Out: all samples of all records at three opsets and with open sizes, and all families of the zoo. In: the node suite.
 test-onnx: install
-	HYBRID_LAB_ONNX=all $(PY) -m pytest tests/onnx -n $(JOBS) --dist worksteal --timeout 1200
+	HYBRID_LAB_ALL=1 HYBRID_LAB_ONNX=all $(PY) -m pytest tests/onnx -n $(JOBS) --dist worksteal --timeout 1200
 	$(PY) -m tests.onnx.node_suite $(ARGS)
 
 # Exports random programs and runs the files in ONNX Runtime (ARGS=FIRST-LAST). Some minutes.
@@ -258,7 +263,7 @@ test-torch: install
 # Networks with 2 and 4 workers for 100 steps, every way to lose one; `make test` does a part of each.
 test-workers: install
 	$(PY) scripts/run_notebooks.py --timeout $(NOTEBOOK_TIMEOUT) notebooks/06_workers.ipynb
-	HYBRID_LAB_WORKERS=all $(PY) -m pytest tests/distributed tests/lab/test_notebook_workers.py --timeout 3600 $(ARGS)
+	HYBRID_LAB_ALL=1 HYBRID_LAB_WORKERS=all $(PY) -m pytest tests/distributed tests/lab/test_notebook_workers.py --timeout 3600 $(ARGS)
 
 # Kills in steps, checkpoints and starts; writes benchmarks/results/worker_kills.md. KILLS=10 writes nothing.
 test-kills: install
@@ -272,7 +277,7 @@ test-mxnet: install
 # SIMULATE=sm90, or gfx942: on one whose chip alone is missing (tests/simulated_gpu), on two cores some ten minutes.
 test-gpu:
 ifdef SIMULATE
-	HYBRID_LAB_TEST_GPU=1 HYBRID_LAB_CPU=numpy SIMULATED_GPU=$(SIMULATE) $(PY) -m pytest \
+	HYBRID_LAB_ALL=1 HYBRID_LAB_TEST_GPU=1 HYBRID_LAB_CPU=numpy SIMULATED_GPU=$(SIMULATE) $(PY) -m pytest \
 	  -p tests.simulated_gpu.plugin -n $(JOBS) tests/engines tests/gluon/rnn tests/gluon/test_control_flow.py \
 	  -k "triton or device" --timeout 600 $(ARGS)
 else

@@ -151,7 +151,11 @@ def run_in_browser(environment: Environment, front_end: str, tests: Sequence[str
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     place = subprocess.run([str(environment.interpreter), "-c", code], capture_output=True, text=True, check=True)
     (Path(place.stdout.strip()) / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
-    variables = {"JUPYTER_PYTHON": str(environment.interpreter), "HYBRID_LAB_FRONT_ENDS": front_end}
+    variables = {
+        "JUPYTER_PYTHON": str(environment.interpreter),
+        "HYBRID_LAB_FRONT_ENDS": front_end,
+        "HYBRID_LAB_ALL": "1",
+    }
     return run_pytest(sys.executable, tests, 1, environment.folder / front_end, variables)
 
 

@@ -1,13 +1,20 @@
-"""What `make check` leaves to `make test`: it runs one sample of each record, on NumPy alone."""
+"""How much runs: `make check` one sample of each record on NumPy alone, `make test` all samples and every pair of a
+test's parameters, `make test-all` everything.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
+
+from tests.combinations import covering, dimensions
 
 #: Whether this is `make check`.
 QUICK = bool(os.environ.get("HYBRID_LAB_QUICK"))
+#: Whether this is `make test-all`.
+ALL = bool(os.environ.get("HYBRID_LAB_ALL"))
 #: Engines that need libraries of seconds.
 OTHERS = ("onnxruntime", "torch", "triton")
 
@@ -17,7 +24,44 @@ def engines(*names: str) -> Sequence[str]:
     return [name for name in names if not (QUICK and name in OTHERS)]
 
 
-def is_left_out(item: Any) -> bool:
-    """Whether a test has another engine than NumPy among its parameters, and this is `make check`."""
-    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    return QUICK and any(isinstance(value, str) and value in OTHERS for value in values)
+def count(variable: str, usual: int, all_: int) -> int:
+    """How many random cases run: what an environment variable says, else `usual`, or `all_` in `make test-all`."""
+    return int(os.environ.get(variable) or (all_ if ALL else usual))
+
+
+def pairs(**values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Combinations of values for a loop in a test: all of them in `make test-all`, else those that hold every pair."""
+    rows = list(product(*values.values()))
+    kept = range(len(rows)) if ALL else covering([dict(zip(values, row, strict=True)) for row in rows], 2)
+    return (rows[position] for position in kept)
+
+
+def left_out(items: Sequence[Any], named: Sequence[str] = ()) -> set[Any]:
+    """The tests that do not run now. named : arguments of pytest; tests that are named by "file::test" run always
+
+    `make check` leaves out those with another engine than NumPy among their parameters. It and `make test` leave out
+    those that are marked `long`; of tests with three `parametrize` or more the combinations whose pairs of values are
+    in others; and of tests that are marked `each_value` the combinations whose values are in others.
+    """
+    if ALL:
+        return set()
+    found, functions = set(), {}
+    for item in items:
+        if any("::" in name and item.nodeid.startswith(name.partition("[")[0]) for name in named):
+            continue
+        values = item.callspec.params if hasattr(item, "callspec") else {}
+        if (
+            item.get_closest_marker("long")
+            or QUICK
+            and any(isinstance(v, str) and v in OTHERS for v in values.values())
+        ):
+            found.add(item)
+        elif len(values) > 1:
+            functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for alike in functions.values():
+        rows = [dimensions(item) for item in alike]
+        together = 1 if alike[0].get_closest_marker("each_value") else 2
+        if len(rows[0]) > together:
+            kept = set(covering(rows, together))
+            found |= {item for position, item in enumerate(alike) if position not in kept}
+    return found

@@ -110,6 +110,7 @@ def unused() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.long
 def test_every_argument_is_used():
     found = unused()
     lost = {name: items - NO_EFFECT.get(name, set()) for name, items in found.items()}

@@ -11,6 +11,7 @@ nbformat = pytest.importorskip("nbformat")
 NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "07_gluoncv.ipynb"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("gluoncv") is not None, reason="GluonCV is installed")
 def test_it_runs_with_a_detector_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(NOTEBOOK.parents[1]))

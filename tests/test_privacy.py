@@ -124,6 +124,7 @@ def traced(tmp_path):
     return run
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="strace traces Linux's system calls")
 def test_the_tutorial_connects_to_nothing_and_writes_where_it_says(traced, tmp_path):
     for module in ("onnxruntime", "IPython", "sklearn", "matplotlib"):
@@ -164,6 +165,7 @@ for item in pkgutil.walk_packages(hybrid_lab.__path__, "hybrid_lab."):
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="strace traces Linux's system calls")
 def test_imports_of_the_package_and_its_dependencies_connect_to_nothing(traced, tmp_path):
     _, lines = traced("-c", IMPORTS.format(names=DEPENDENCIES))

@@ -10,13 +10,21 @@ from hybrid_lab.gluon import nn
 from tests.browser.jupyter import FRONT_ENDS, ROOT, NotebookPage, launch, serve, write_notebook
 from tests.lab.test_documents import onnx_file
 
+#: Tests that `make test` runs in both front ends.
+IN_BOTH = ("test_save_change_reload_undo",)
+
 expect.set_options(timeout=20_000)  # a slow machine needs seconds to draw what a fast one has drawn at once
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests/conftest.py leaves out the long ones
 def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/browser" in item.path.as_posix():
             item.add_marker(pytest.mark.browser)
+            # What is the same in both front ends runs in the first one; some tests in the other one as well.
+            other = hasattr(item, "callspec") and item.callspec.params.get("front_end") in FRONT_ENDS[1:]
+            if other and item.path.stem != "test_notebook7" and item.originalname not in IN_BOTH:
+                item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

@@ -53,6 +53,7 @@ def test_panel_and_widget(with_axe, open_cells):
     check(notebook, widget)
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_model_file(with_axe, files, open_cells):
     notebook = open_cells(["1"])

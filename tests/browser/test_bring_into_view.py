@@ -63,6 +63,7 @@ def settled(view: Locator) -> None:
     view.page.wait_for_timeout(350)
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 @pytest.mark.parametrize("size", [(1280, 720), (1366, 768), (1440, 900), (1920, 1080)], ids="{0[0]}x{0[1]}".format)
 def test_a_small_graph_is_under_nothing(open_cells, size):
@@ -148,6 +149,7 @@ def test_a_box_of_a_large_graph_is_under_nothing(open_cells):
         free(view)
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_the_drawer_leaves_the_graph_two_fifths(open_cells):
     notebook = open_cells([ENCODER])

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_LAB_ONLY, IN_ONE_FRONT_END
@@ -83,6 +84,7 @@ def test_a_graph_opens_in_the_picture_of_the_whole(open_cells):
     expect(box(panel, "dis").first).to_be_visible()
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_a_comparison_marks_the_whole_and_a_file_has_the_picture(open_cells):
     notebook = open_cells([PLAIN])

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from playwright.sync_api import expect
 
 from hybrid_lab.formats.archive import Archive
+from tests import quick
 from tests.browser.jupyter import IN_LAB_ONLY, NotebookPage, wait_for, write_notebook
 
-CLICKS = int(os.environ.get("HYBRID_LAB_CLICKS", "40"))
+CLICKS = quick.count("HYBRID_LAB_CLICKS", 15, 40)
 SEED = int(os.environ.get("HYBRID_LAB_SEED", "34"))
 MODELS = ("net", "big")
 

@@ -148,6 +148,7 @@ def test_an_inserted_layer_and_other_numbers_side_by_side(open_cells):
     expect(tab.locator(".hl-panes svg.hl-g .hl-g-node").first).to_be_visible()
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_in_the_panel_the_list_comes_first_and_the_panes_stand_one_above_the_other(open_cells):
     notebook, panel = compared(open_cells, in_tab=False)
@@ -162,6 +163,7 @@ def test_in_the_panel_the_list_comes_first_and_the_panes_stand_one_above_the_oth
     expect(view).to_have_count(0)
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_a_view_shows_the_pair_too(open_cells):
     notebook = open_cells([MODEL, EDIT, "mx.view(net)"])

@@ -1,5 +1,6 @@
 """Model files as documents: a double click opens a tab without a kernel, which leads back into a notebook."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_LAB_ONLY, NotebookPage
@@ -46,6 +47,7 @@ def test_a_double_click_opens_an_archive(files, open_cells):
     assert notebook.kernel("print(net(mx.nd.ones((1, 1, 6, 6))).shape)") == "(1, 2)"
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_the_other_kinds_of_files(files, open_cells):
     notebook = open_cells(["1"])

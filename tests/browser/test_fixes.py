@@ -1,5 +1,6 @@
 """Repairs of findings: from the keyboard, from the list, all at once, undone, in cells and in Python files."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_ONE_FRONT_END
@@ -48,6 +49,7 @@ def test_fixes_in_cells(open_cells):
     assert "hybrid_forward" in source(1) and "hybrid_forward" in source(2)
 
 
+@pytest.mark.long
 def test_the_same_marks_in_the_editor_of_a_python_file(page, server, front_end):
     (server.folder / "model.py").write_text("\n\n".join(CELLS))
     page.goto(server.address(front_end, "model.py"))
@@ -71,6 +73,7 @@ CALLER = """class Net(gluon.HybridBlock):
         return F.relu(scale(x))"""
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_the_call_of_a_function_with_a_finding_is_marked(open_cells):
     notebook = open_cells([HELPER, "x = 1", CALLER])
@@ -97,6 +100,7 @@ def test_the_call_of_a_function_with_a_finding_is_marked(open_cells):
     expect(notebook.show_cell(2).locator(".cm-content")).to_be_focused()
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_the_call_is_marked_in_a_python_file(page, server, front_end):
     (server.folder / "caller.py").write_text(f"{HELPER}\n\n{CALLER}\n")

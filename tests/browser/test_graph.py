@@ -24,6 +24,7 @@ NODE_TEXTS = """root => [...root.querySelectorAll('.hl-g-item:not(.hl-g-open)')]
 })"""
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_what_is_written_fits_its_place(open_cells):
     notebook = open_cells([MODEL, CONVOLUTION, STUBBORN, "mx.view(net)"])
@@ -222,6 +223,7 @@ def test_boxes_open_in_place_by_mouse_and_keys(open_cells):
         assert min(item.evaluate(CONTRAST) for item in graph.locator(".hl-g-node").all()[:4]) >= 4.5, theme
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_the_widget_fits_a_narrow_page(open_cells):
     notebook = open_cells([MODEL, CONVOLUTION, "mx.view(net)"])

@@ -3,6 +3,7 @@
 import re
 import zipfile
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_ONE_FRONT_END
@@ -93,6 +94,7 @@ def test_marks_follow_the_typing(open_cells):
     notebook.expect_marks(2, ["len(x)"])
 
 
+@pytest.mark.long
 def test_a_finding_in_the_panel_leads_to_its_line(open_cells):
     notebook = open_cells([MODEL, "pass", STUBBORN])
     panel = notebook.show_panel()
@@ -104,6 +106,7 @@ def test_a_finding_in_the_panel_leads_to_its_line(open_cells):
     assert notebook.page.evaluate(line) == 3
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_hover_explains_and_repairs(open_cells):
     notebook = open_cells([MODEL, STUBBORN])
@@ -145,6 +148,7 @@ def test_save_change_reload_undo(open_cells):
     notebook.result("Saved 1 model")
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_a_name_with_a_folder_is_refused(open_cells):
     notebook = open_cells([MODEL, CLASS, RUN])
@@ -157,6 +161,7 @@ def test_a_name_with_a_folder_is_refused(open_cells):
     assert not (notebook.server.folder.parent / "outside.hlab").exists()
 
 
+@pytest.mark.long
 def test_save_while_training_is_a_completed_step(open_cells, front_end):
     enough = f"{front_end}_saved"
     training = f"""from hybrid_lab import autograd
@@ -255,6 +260,7 @@ NEVER_ANSWERED = """() => {
 }"""
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_the_panel_connects_after_an_import_that_ran_while_it_asked(open_cells):
     notebook = open_cells([MODEL])

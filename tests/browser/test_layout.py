@@ -69,6 +69,7 @@ def drawn(view: Locator) -> None:
     expect(view.locator("svg.hl-g .hl-g-shape").first).to_be_visible(timeout=30_000)
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_so_much_of_the_graph_is_seen(open_cells):
     """JupyterLab as it opens, with its file browser's width, and the tab beside the notebook."""
@@ -164,6 +165,7 @@ FOCUSED = """() => {
 }"""
 
 
+@pytest.mark.long
 def test_the_graph_is_a_few_tab_stops_away(open_cells):
     notebook = open_cells([ENCODER])
     page = notebook.page
@@ -196,6 +198,7 @@ def test_the_graph_is_a_few_tab_stops_away(open_cells):
     expect(panel.get_by_role("button", name="More actions")).to_be_focused()
 
 
+@pytest.mark.long
 def test_panes_are_resized_by_mouse_and_keys_and_remembered(open_cells):
     notebook = open_cells([ENCODER])
     page = notebook.page

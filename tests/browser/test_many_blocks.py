@@ -1,5 +1,6 @@
 """A model of 10,000 Blocks in the panel: only rows in view are there, filter and keys work."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_ONE_FRONT_END
@@ -29,6 +30,7 @@ TYPE = """async text => {
 }"""
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_ten_thousand_blocks(open_cells):
     notebook = open_cells([MODEL])

@@ -1,5 +1,6 @@
 """Which model the panel shows: that of a name; and what it tells of the others."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_LAB_ONLY
@@ -29,6 +30,7 @@ except Exception:
     pass"""
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_a_model_that_is_not_shown_and_failed_is_one_click_away(open_cells):
     notebook = open_cells([MODELS, FAILS])

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_LAB_ONLY, wait_for
@@ -89,6 +90,7 @@ def test_what_lies_over_the_graph_is_small_and_off_the_tree(open_cells):
     expect(measured).to_have_count(0)
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_the_hits_are_over_the_drawer_of_the_tab(open_cells):
     notebook = open_cells([ENCODER])
@@ -152,6 +154,7 @@ net.hybridize()
 net(mx.nd.ones((2, 8), dtype="int32"))[0].shape"""
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_no_number_of_a_row_is_cut_at_any_width(open_cells):
     notebook = open_cells([ENCODER, DEEP])

@@ -34,6 +34,7 @@ def test_the_panel_is_in_the_left_sidebar(open_cells, by):
     assert not page.evaluate("window.jupyterapp.commands.hasCommand('hybrid-lab:open-tab')")
 
 
+@pytest.mark.long
 @IN_NOTEBOOK_ONLY
 def test_a_double_click_opens_an_archive_on_a_page_of_its_own(files, server, page, front_end):
     asked = []
@@ -60,6 +61,7 @@ def test_a_double_click_opens_an_archive_on_a_page_of_its_own(files, server, pag
     expect(document.get_by_role("button", name="Load into kernel")).to_have_count(0)
 
 
+@pytest.mark.long
 @IN_NOTEBOOK_ONLY
 @pytest.mark.parametrize(
     ("name", "shown"),

@@ -1,5 +1,6 @@
 """What lies over something else: notes, the card of an overlay, map and drawer; and what is cut in narrow panels."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_LAB_ONLY, wait_for
@@ -45,6 +46,7 @@ for step in range(60):
     mx.log(validation_loss=float("nan") if step == 57 else 1.0)"""
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_a_panel_as_narrow_as_it_opens_cuts_no_tab_and_no_link(open_cells):
     notebook = open_cells([ENCODER, LOSS])
@@ -81,6 +83,7 @@ def test_a_panel_as_narrow_as_it_opens_cuts_no_tab_and_no_link(open_cells):
     assert panel.evaluate(TABS)[0] == []
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_a_note_leaves_a_narrow_panels_graph_free(open_cells):
     notebook = open_cells([ENCODER])

@@ -3,6 +3,7 @@
 import os
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_ONE_FRONT_END, wait_for
@@ -80,6 +81,7 @@ def test_what_is_measured_is_seen_on_the_graph(open_cells):
     expect(measured).to_have_count(0)
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_numbers_and_the_switch_for_nan(open_cells):
     notebook = open_cells([MODEL, TRAINED, SHOWN])

@@ -1,5 +1,6 @@
 """The panel as a tab of the main area, and what is remembered of a notebook."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_LAB_ONLY, IN_ONE_FRONT_END
@@ -13,6 +14,7 @@ net.hybridize()
 net(mx.nd.ones((2, 3)));"""
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_the_tab_shows_tree_graph_and_details_side_by_side(open_cells):
     notebook = open_cells([MODEL, "other = nn.HybridSequential(); other.add(nn.Dense(3))"])

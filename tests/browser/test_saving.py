@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_ONE_FRONT_END
@@ -86,6 +87,7 @@ def test_what_changed_since_the_last_save(open_cells):
     assert notebook.kernel("print(net._graphs.pinned)") == "{}"
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_the_toolbar_saves_every_model_and_writes_nothing_into_a_running_cell(open_cells):
     notebook = open_cells([MODEL, CLASS, RUN, TRAIN])
@@ -109,6 +111,7 @@ def test_the_toolbar_saves_every_model_and_writes_nothing_into_a_running_cell(op
     assert not [output for output in outputs if "saved" in str(output).lower()], outputs
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_graphs_that_a_save_would_lose_are_listed_first(open_cells):
     """The kernel was restarted, as it were: the model was made again and not called, the file has all its graphs."""
@@ -145,6 +148,7 @@ for note in ("first", "second", "<b>third</b>"):
     trainer.step(4)"""
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_values_and_gradients_over_three_saves(open_cells):
     """A row for each save and one for the live model; by mouse and by keyboard; compared and reloaded from there."""

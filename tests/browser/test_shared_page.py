@@ -100,6 +100,7 @@ def test_the_theme_switches(opened):
     assert light != dark and opened.get_by_role("button", name="Light theme").is_visible()
 
 
+@pytest.mark.long
 def test_the_menu_of_the_panel_writes_the_page(open_cells, browser):
     made = "net = mx.gluon.nn.Dense(3)\nnet.initialize()\nnet.hybridize()\nnet(mx.nd.ones((2, 4))).shape"
     notebook = open_cells([f"import hybrid_lab as mx\n{made}"])

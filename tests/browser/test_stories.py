@@ -3,6 +3,7 @@
 import re
 import time
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_LAB_ONLY
@@ -74,6 +75,7 @@ class Story:
         assert self.clicks <= 1
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_which_block_is_not_hybridized_and_why(open_cells):
     notebook = open_cells([IMPORTS, STUBBORN])
@@ -99,6 +101,7 @@ def test_which_block_is_not_hybridized_and_why(open_cells):
     expect(panel.locator(".hl-details")).to_contain_text("HL101")
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_which_operator_is_slow(open_cells):
     notebook = open_cells([IMPORTS, MODEL])
@@ -135,6 +138,7 @@ def test_where_the_first_nan_is(open_cells):
     expect(notebook.show_cell(1).locator(".cm-line.hl-code-line")).to_contain_text("F.log(x - 2)")
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_what_changed_since_the_last_save(open_cells):
     notebook = open_cells([IMPORTS, MODEL, "net.save('net')", TRAIN])

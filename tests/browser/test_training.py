@@ -1,5 +1,6 @@
 """A training in the panel and below its cell, while it runs and afterwards."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_ONE_FRONT_END
@@ -73,6 +74,7 @@ for step in mx.lab.progress(range(2000), "train"):
     mx.log(loss=math.nan if step in (57, 58, 59, 1200) else 1 / (1 + step / 50) + 0.1 * math.sin(step))"""
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_every_nan_is_marked_in_the_panel_and_below_the_cell(server, open_cells):
     notebook = open_cells(["import hybrid_lab as mx", BAD])

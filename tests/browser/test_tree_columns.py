@@ -68,6 +68,7 @@ def test_columns(open_cells):
     expect(panel.get_by_role("treegrid").get_by_role("columnheader")).to_have_text(["Block", "Params", "MAC"])
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 @pytest.mark.parametrize("width", [1920])
 def test_a_wide_tab_has_columns_at_first(open_cells, width):
@@ -83,6 +84,7 @@ def test_a_wide_tab_has_columns_at_first(open_cells, width):
     expect(grid.get_by_role("row").nth(1).get_by_role("gridcell").nth(1)).to_have_text("6.92 k")
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_the_class_is_cut_before_the_name(open_cells):
     notebook = open_cells([ENCODER])
@@ -97,6 +99,7 @@ def test_the_class_is_cut_before_the_name(open_cells):
         assert panel.locator(".hl-tree").evaluate(CUT_NAMES) == [], width
 
 
+@pytest.mark.long
 @IN_LAB_ONLY
 def test_the_button_leaves_room_for_the_filter(open_cells):
     notebook = open_cells([ENCODER])

@@ -54,6 +54,7 @@ def _is_there(pid):
         return False
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs Linux's list of processes")
 def test_workers_are_seen_until_they_end(server, open_cells):
@@ -102,6 +103,7 @@ def test_workers_are_seen_until_they_end(server, open_cells):
     wait_for(lambda: not any(map(_is_there, pids)), seconds=60)
 
 
+@pytest.mark.long
 @IN_ONE_FRONT_END
 def test_many_workers_leave_the_graph_its_place(open_cells):
     """Eighteen rows with long names, as a kernel would push them: they scroll, and are folded by the keyboard."""

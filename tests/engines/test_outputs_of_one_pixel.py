@@ -22,6 +22,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("engine", ["numpy", "onnxruntime", "torch", "triton"])
 @pytest.mark.parametrize("kind", LAYERS)
 def test_one_pixel(kind, engine, monkeypatch):

@@ -181,6 +181,7 @@ def decisions(*arguments, **environment):
     return json.loads(run.stdout.splitlines()[-1]), run.stderr
 
 
+@pytest.mark.long
 def test_every_process_decides_alike_and_imports_torch_where_it_runs_something():
     pytest.importorskip("torch")
     pytest.importorskip("onnxruntime")

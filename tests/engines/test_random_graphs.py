@@ -6,7 +6,6 @@ HYBRID_LAB_GRAPHS=2000 (make test-graphs) checks the first 2,000; the default is
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +20,7 @@ from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.ops.framework.operator import get
+from tests import quick
 from tests.engines.graph_cases import RNG, Case, gradients_eagerly, run_eagerly, shrink
 from tests.engines.kernel_counts import count_kernels
 from tests.engines.random_graphs import random_case
@@ -28,7 +28,7 @@ from tests.engines.small_tiles import use_small_tiles
 from tests.engines.steadiness import members, sorted_out
 from tests.triton_device import use_triton
 
-COUNT, CHUNK = int(os.environ.get("HYBRID_LAB_GRAPHS", "400")), 25
+COUNT, CHUNK = quick.count("HYBRID_LAB_GRAPHS", 150, 400), 25
 FORWARD, GRADIENT = 1e-5, 1e-4
 """Tolerances in float32, relative to the largest reference value."""
 ROUNDING, SAMPLES = 16, 4

@@ -29,6 +29,7 @@ from tests.engines.test_triton_compiling import source
 DTYPES = [] if int(os.environ.get("HYBRID_LAB_GRAPHS", "0")) > 400 else ["bfloat16", "float32", "uint8"]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(ON_GPU, reason="this machine has one")
 @pytest.mark.skipif(c_compiler() is None, reason="Triton builds its launchers with a C compiler")
 def test_every_way_to_a_kernel_may_be_an_odd_address():

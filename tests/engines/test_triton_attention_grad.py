@@ -170,6 +170,7 @@ def test_training_moves_no_weights():
     assert moved[0] <= 4.1 * 2**21 and moved[1] <= 14 * 2**21
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["gfx90a", "sm80"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_gradients_fit_into_gpus_that_are_not_here(target, dtype):

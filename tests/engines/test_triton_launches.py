@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("target", ["sm90", "gfx942"])
+@pytest.mark.parametrize("target", ["sm90", pytest.param("gfx942", marks=pytest.mark.long)])
 def test_launches_arrive_as_the_binaries_take_them(target):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "HYBRID_LAB_"))}
     done = subprocess.run(

@@ -70,6 +70,7 @@ def assert_exact(source):
                 assert function.name == "square_root", ast.unparse(item)
 
 
+@pytest.mark.long
 @each_sample()
 def test_every_record_divides_exactly(case: Case):
     for source in kernels_of_sample(case):
@@ -126,6 +127,7 @@ def test_updates_of_all_weights_divide_exactly(name, options):
         assert source.code.count(f"def {function}(") == (f" {function}(" in source.code.replace("def ", ""))
 
 
+@pytest.mark.long
 def test_generated_code_has_no_approximate_instructions():
     """In PTX for sm_90; one kernel of each kind. `make test-gpu SIMULATE=sm90` looks at every record's."""
 

@@ -114,6 +114,7 @@ def arrays(item, front):
     return [arrays(each, front) for each in item] if isinstance(item, list) else front.array(item, dtype=item.dtype)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("hybridized", [True, False])
 @pytest.mark.parametrize("name", MEMBERS)
 def test_layer(name, hybridized, tmp_path):

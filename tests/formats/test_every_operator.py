@@ -15,6 +15,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, input_node
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.symbol.symbol import compose
+from tests import quick
 from tests.failures import Failures
 from tests.formats.doors import check
 from tests.numpy_front.test_functions import CASES as FUNCTIONS
@@ -52,7 +53,7 @@ def arrays_of(case):
 def test_operator(name, tmp_path):
     cases, failures = SAMPLES[name], Failures()
     in_mxnet = cases[0].record.mxnet is not None
-    for hybridized in (True, False):
+    for hybridized in (True, False) if quick.ALL else (True,):
         with failures.of("hybridized" if hybridized else "not hybridized"):
             same_random_numbers()
             arguments = [arrays_of(case) for case in cases]
@@ -102,6 +103,7 @@ NUMPY_CALLS = numpy_calls()
 GROUPS = [list(NUMPY_CALLS)[start : start + 40] for start in range(0, len(NUMPY_CALLS), 40)]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("hybridized", [True, False])
 @pytest.mark.parametrize("names", GROUPS, ids=[f"from {names[0]}" for names in GROUPS])
 def test_calls_of_numpy(names, hybridized, tmp_path, np_mode):

@@ -280,6 +280,7 @@ def test_the_table_has_every_public_class():
     assert found - WITHOUT_CALLS == {*CLASSES}
 
 
+@pytest.mark.each_value
 @each_way
 @each_class
 def test_own_code_is_in_the_graph(kind, way, tmp_path):

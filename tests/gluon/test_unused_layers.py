@@ -73,6 +73,7 @@ def assert_no_unused_parameters(symbol, names):
     assert {name.split(":")[1] for name in names if name.startswith("aux:")} == states
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("outer", [Beside, Around, Returned], ids=lambda outer: outer.__name__)
 @each_class
 def test_an_unused_layer_is_completed_and_updated_as_in_eager_calls(kind, outer, tmp_path):

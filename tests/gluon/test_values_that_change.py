@@ -9,7 +9,6 @@ import builtins
 import contextlib
 import decimal
 import functools
-import itertools
 import linecache
 import sys
 import types
@@ -20,6 +19,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab.gluon import HybridBlock
 from hybrid_lab.ndarray import context
+from tests import quick
 from tests.failures import Failures
 from tests.seeds import same_random_numbers
 
@@ -679,7 +679,7 @@ def _results_in(way, style, nested, arrays, hybrid):
 )
 def test_hybrid_calls_follow_the_values(way):
     failures = Failures()
-    for style, nested, arrays in itertools.product(["1.x", "2.x"], [False, True], ["nd", "np"]):
+    for style, nested, arrays in quick.pairs(style=["1.x", "2.x"], nested=[False, True], arrays=["nd", "np"]):
         with failures.of(f"{style}, {'below another Block' if nested else 'at the top'}, mx.{arrays}"):
             same_random_numbers()
             with pytest.MonkeyPatch.context() as patch, _clean(patch):

@@ -35,6 +35,7 @@ def gpu_day(folder: Path, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "stage, only, names",
     [
@@ -58,6 +59,7 @@ def test_a_stage_runs_and_is_skipped_when_it_runs_again(tmp_path, stage, only, n
         assert "0 of 1 items to run" in gpu_day(tmp_path, stage, "--simulate", "sm90", "--only", only)
 
 
+@pytest.mark.long
 def test_kernels_that_travel_are_those_that_a_step_launches(tmp_path):
     """Nothing is compiled where `prepare` has been, in an environment with the same Triton."""
     gpu_day(tmp_path, "prepare", "--target", "sm90", "--small", "--only", "network: lenet, float32")

@@ -46,7 +46,9 @@ def notebook(*cells: str) -> str:
     return json.dumps({"cells": code, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
 
-@pytest.mark.parametrize("name", ENDLESS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * name.endswith(f", {SIZES[1]}")) for name in ENDLESS]
+)
 def test_a_source_without_end_is_checked_in_bounded_work_and_takes_nothing_of_its_neighbours(name):
     with bounded():
         before, _, after = lint.check_cells([HEAD + FOUND, ENDLESS[name], HEAD + FOUND])

@@ -243,6 +243,7 @@ EDITS = {  # and the rows that explain it
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("edit", EDITS)
 @pytest.mark.parametrize("chain", CHAINS)
 def test_the_work_of_a_comparison_grows_with_the_number_of_operators(chain, edit):

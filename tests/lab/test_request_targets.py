@@ -89,6 +89,7 @@ def test_each_request_is_tried():
     assert set(bodies("")) == set(REQUESTS)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", sorted(set(REQUESTS) - {"hello"}))
 @pytest.mark.parametrize("meant_for", ["another notebook", "the kernel before its restart"])
 def test_what_was_meant_for_another_kernel_is_refused(notebooks, tmp_path, kind, meant_for):
@@ -102,6 +103,7 @@ def test_what_was_meant_for_another_kernel_is_refused(notebooks, tmp_path, kind,
     assert saving["autosave"] is None and target.page.ok("watch_nan", model=target.model)["on"] is False
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", [kind for kind, body in bodies("").items() if "model" in body])
 @pytest.mark.parametrize("meant_for", ["another notebook", "a model that is gone", "a model before a restart"])
 def test_what_was_meant_for_another_model_is_refused(notebooks, tmp_path, kind, meant_for):

@@ -5,14 +5,14 @@ HYBRID_LAB_ORDERS=5000 (make test-orders) checks the first 5,000; the default is
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pytest
 
+from tests import quick
 from tests.orders.run import Opener, run_order
 
-COUNT, CHUNK = int(os.environ.get("HYBRID_LAB_ORDERS", "120")), 20
+COUNT, CHUNK = quick.count("HYBRID_LAB_ORDERS", 40, 120), 20
 
 _counts: Counter[str] = Counter()
 

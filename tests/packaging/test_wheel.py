@@ -111,6 +111,7 @@ def test_env_reports_a_complete_installation(environment):
     assert re.search(r"^engine onnxruntime +usable$", report, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_tutorial_works_in_the_browser(environment):
     """The browser tests' tutorial, with the JupyterLab of the empty environment instead of this one's."""
     done = subprocess.run(
@@ -132,6 +133,7 @@ def installations(notebook: Path) -> list[list[str]]:
     return [line.split() for line in re.findall(r"^ {4}pip install (.+)$", text, re.MULTILINE)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_tutorials_are_copied_and_run(environment, name):
     """Each tutorial runs, after the packages that it tells its reader to install."""

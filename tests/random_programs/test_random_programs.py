@@ -6,7 +6,6 @@ HYBRID_LAB_PROGRAMS=10000 (make test-programs) checks the first 10,000; the defa
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections import Counter
 
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab import autograd, nd
+from tests import quick
 from tests.random_programs.__main__ import check, engine_of, script, smallest
 from tests.random_programs.classes import HEADER
 from tests.random_programs.compare import Verdict, has_dead_code
@@ -22,7 +22,7 @@ from tests.random_programs.run import run_text
 from tests.random_programs.session import write_program
 from tests.random_programs.shrink import shrink
 
-COUNT, CHUNK = int(os.environ.get("HYBRID_LAB_PROGRAMS", "300")), 25
+COUNT, CHUNK = quick.count("HYBRID_LAB_PROGRAMS", 100, 300), 25
 
 _counts: Counter[str] = Counter()
 
@@ -138,6 +138,7 @@ def have():
     return [{name for name, pattern in FEATURES.items() if re.search(pattern, text)} for text in texts]
 
 
+@pytest.mark.long
 def test_programs_have_every_feature(have):
     counts = Counter(name for features in have for name in features)
     assert {name: counts[name] for name in FEATURES if counts[name] < 3} == {}

@@ -47,7 +47,13 @@ def without_torch():
         process.stdin.close()
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+#: Networks of every kind of layer; `make test-all` has the others too.
+FIRST = ("residual net", "projected lstm", "gpt")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name not in FIRST)) for name in NETWORKS]
+)
 def test_networks_compute_what_torch_computes(name, tmp_path, without_torch):
     torch.manual_seed(0)
     make, inputs = NETWORKS[name]

@@ -51,6 +51,7 @@ def outputs_of(case, with_weights):
     return [item.numpy() for item in (found if isinstance(found, tuple) else [found])], run_kernel(op, arrays, rng=RNG)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("with_weights", [False, True], ids=["data", "weights"])
 def test_the_source_of_an_operator_gives_what_its_kernel_gives(name, with_weights):
