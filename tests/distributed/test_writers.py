@@ -144,6 +144,7 @@ return found
 """
 
 
+@pytest.mark.long
 def test_rank_0_writes_what_a_training_writes_by_itself(tmp_path):
     first, second = results(2, BODY.format(folder=str(tmp_path)), tmp_path, timeout=300)
     kept = [f"fit-epoch1batch7.{ending}" for ending in ("params", "states")]

@@ -463,7 +463,9 @@ def with_data_first(case):
     return replace(case, graph=graph, arrays=arrays), roles.count("data")
 
 
-@pytest.mark.parametrize("first", [0, 96])  # the graphs of these seeds have kernels with arguments
+@pytest.mark.parametrize(
+    "first", [0, pytest.param(96, marks=pytest.mark.long)]
+)  # the graphs of these seeds have kernels with arguments
 def test_random_graphs_at_other_sizes(first, monkeypatch):
     """Tile choices of the first sizes, and arguments for all sizes, more than `Writing.varies` asks for and in products
     too: numbers are those of eager calls.

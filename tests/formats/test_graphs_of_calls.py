@@ -78,6 +78,7 @@ def recorded(net, *args):
         return net(*args)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("hybridize", [False, True], ids=["eager", "hybridized"])
 @pytest.mark.parametrize("many", MANY)
 @pytest.mark.parametrize("kind", [Scaled, OfShapes])

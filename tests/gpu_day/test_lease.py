@@ -35,6 +35,7 @@ def phases(monkeypatch):
     return found, broken
 
 
+@pytest.mark.long
 def test_a_part_runs_on_a_gpu_and_leaves_one_archive(tmp_path):
     text = gpu_day(tmp_path, "right", "--simulate", "sm90", "--only", "pointwise, small, float32", "--seconds", "100")
     assert "0 of 48" in text and "smoke: 1 of 1 run, 0 wrong" in text and text.strip().endswith("right")

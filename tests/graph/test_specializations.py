@@ -23,6 +23,7 @@ from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.operator import Operator
+from tests import quick
 from tests.engines.random_graphs import random_case
 from tests.engines.test_samples import graph_of as sample_graph
 from tests.graph.building import graph_of
@@ -157,6 +158,7 @@ def encoder():
 NETS = {"LeNet": lenet, "ResNet-18": resnet, "MobileNet v2": mobilenet, "LSTM": lstm, "encoder": encoder}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", NETS)
 def test_another_batch_of_a_network_runs_no_passes(name, mode, monkeypatch):
@@ -178,7 +180,7 @@ def test_another_batch_of_a_network_runs_no_passes(name, mode, monkeypatch):
     assert call.seen["numbers"] == 0
 
 
-@pytest.mark.parametrize("first", range(0, 60, 6))
+@pytest.mark.parametrize("first", range(0, 60 if quick.ALL else 24, 6))
 def test_random_graphs_at_other_sizes(first, record_property):
     seen: Counter[str] = Counter()
     for seed in range(first, first + 6):

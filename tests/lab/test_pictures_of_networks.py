@@ -234,7 +234,9 @@ class Chain(gluon.HybridBlock):
         return x
 
 
-@pytest.mark.parametrize("number", [LARGEST - 2, LARGEST - 1, LARGEST, 1000, LARGEST * LARGEST + 7])
+@pytest.mark.parametrize(
+    "number", [LARGEST - 2, LARGEST - 1, LARGEST, 1000, pytest.param(LARGEST * LARGEST + 7, marks=pytest.mark.long)]
+)
 def test_large_layers_are_cut_into_parts(number):
     net = Chain(number)
     reply = graph_view(net, "")
