@@ -28,6 +28,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 #: The modules that an engine needs.
 _NEEDED = {"onnxruntime": ("onnxruntime",), "torch": ("torch",), "triton": ("torch", "triton")}
+#: Files with tests of many seconds run first, so that no worker process ends with one of them while others wait.
+LONGEST = (
+    *("checkpoint/", "distributed/", "gpu_day/", "random_programs/", "engines/test_triton_launches.py"),
+    *("engines/test_triton_compiling.py", "lab/test_notebook_workers.py", "test_privacy.py", "torch/test_imports.py"),
+)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -36,6 +41,7 @@ def pytest_collection_modifyitems(config, items):
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(LONGEST))
     missing = {
         engine: [name for name in modules if importlib.util.find_spec(name) is None]
         for engine, modules in _NEEDED.items()

@@ -120,6 +120,7 @@ def distance(one, other):
     return max((np.abs(one[name] - value).max() for name, value in other.items()), default=0) / largest
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("engine", ["numpy", "onnxruntime"])
 @pytest.mark.parametrize("model", list(MODELS))
 def test_fifty_steps_are_the_eager_ones(model, engine):

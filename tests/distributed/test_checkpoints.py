@@ -58,6 +58,7 @@ def body(folder: Path, stop: int = -1, lost: int = -1, end: int = -1) -> str:
     return TRAIN.format(folder=str(folder), stop=stop, lost=lost, end=end)
 
 
+@pytest.mark.long
 def test_a_killed_training_ends_as_one_that_was_not(tmp_path):
     whole = results(2, body(tmp_path / "whole"), tmp_path)
     killed = run(2, body(tmp_path / "run", stop=8, lost=1), tmp_path)
@@ -72,6 +73,7 @@ def test_a_killed_training_ends_as_one_that_was_not(tmp_path):
     assert all(name.startswith("step-") for name in files)
 
 
+@pytest.mark.long
 def test_another_number_of_workers_shares_the_rest_of_the_epoch(tmp_path):
     before = results(2, body(tmp_path / "run", end=2), tmp_path)
     after = results(1, body(tmp_path / "run", end=10), tmp_path)

@@ -85,6 +85,7 @@ def test_equal_to_sums_in_the_step(way, between, trained):
         assert layers == sorted(layers, reverse=True)
 
 
+@pytest.mark.long
 def test_workers_with_other_gradients(tmp_path):
     body = """
     net = nn.Dense(3, in_units=2)

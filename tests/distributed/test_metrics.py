@@ -110,6 +110,7 @@ def found(tmp_path_factory):
     return results(2, BODY, tmp_path_factory.mktemp("workers"), timeout=600)
 
 
+@pytest.mark.long
 def test_metrics_of_all_workers(found):
     for worker in found:
         for metric, (name, value) in zip(all_metrics(), worker["each"], strict=True):

@@ -183,6 +183,7 @@ def test_spills_are_read_from_assembly_and_from_the_log():
     assert (found.registers, found.spills, found.scratch) == (255, 3, 16)
 
 
+@pytest.mark.long
 def test_a_kernel_that_spills_gets_more_threads():
     """36 rows that are all alive at once: too much for the registers of 128 threads."""
     lines = [f"x{row} = tl.load(x_ptr + offsets + {row} * n, mask=inside, other=0)" for row in range(36)]
@@ -224,7 +225,9 @@ def test_binaries_are_found_on_disk(cache, started):
     assert "tl.store(out_ptr + offsets, x * 2.0" in text.read_text() and text.name in first.assembly
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "remove"])
+@pytest.mark.parametrize(
+    "damage", ["flip", "cut", *(pytest.param(how, marks=pytest.mark.long) for how in ("empty", "remove"))]
+)
 def test_a_damaged_binary_is_compiled_again(cache, started, damage):
     (first,) = compile_all([source()], "gfx942")
     (path,) = cache.iterdir()

@@ -43,6 +43,7 @@ def the_kernel(graph):
     return sources[0]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("entries", [(3, 7), (1,)])
 @pytest.mark.parametrize("rows, width", [(19, 11), (1, 7), (11, 1)])
 def test_embeddings_gradient(rows, width, entries):
@@ -52,6 +53,7 @@ def test_embeddings_gradient(rows, width, entries):
     agree(graph, dy=data((*entries, width)), place=numbers(entries, rows), weight=data((rows, width)))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("mode", ["clip", "wrap"])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_the_gradient_of_take_along_any_axis(axis, mode):

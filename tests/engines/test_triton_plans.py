@@ -426,7 +426,9 @@ def test_what_does_not_fit_any_more_is_refused_anew():
 # -- in the interpreter ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize(
+    "name", ["images", "attention", *(pytest.param(name, marks=pytest.mark.long) for name in ("steps", "encoder"))]
+)
 def test_results_at_other_batches_are_numpys(name, monkeypatch):
     use_triton(monkeypatch)
     make, shape = NETS[name]

@@ -208,7 +208,14 @@ def test_every_kind_has_a_case(dtype):
     assert {kind for case in CASES.values() for kind in case.kinds if dtype in case.dtypes} == wanted
 
 
-@pytest.mark.parametrize("name, dtype", [(name, dtype) for name, case in CASES.items() for dtype in case.dtypes])
+@pytest.mark.parametrize(
+    "name, dtype",
+    [
+        pytest.param(name, dtype, marks=[pytest.mark.long] * (dtype == "float64"))
+        for name, case in CASES.items()
+        for dtype in case.dtypes
+    ],
+)
 def test_ragged_tiles(name: str, dtype: str, monkeypatch):
     tiled = CASES[name]
     use_small_tiles(monkeypatch, tiled.loops, tiled.split)

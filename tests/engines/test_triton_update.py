@@ -96,6 +96,7 @@ def test_float16_weights_with_float32_copies(name, options, small_blocks):
     assert "2 launches of" in repr(fused)
 
 
+@pytest.mark.each_value
 @pytest.mark.filterwarnings("ignore:updating")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(

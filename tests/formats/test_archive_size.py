@@ -57,6 +57,7 @@ def lines_of(function):
     return count
 
 
+@pytest.mark.long
 def test_work_grows_with_the_number_of_blocks_not_with_its_square(tmp_path):
     x = mx.nd.ones((2, 3))
     found = {}

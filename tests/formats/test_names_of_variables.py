@@ -99,6 +99,7 @@ NETS = {
 NETS["twice of twice"] = lambda: Twice(lambda: Twice(OfArray))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("hybridized", [True, False])
 @pytest.mark.parametrize("make", NETS.values(), ids=NETS)
 def test_every_file(make, hybridized, tmp_path):

@@ -161,6 +161,7 @@ def run(net: Any, p: float, q: float, second: bool) -> list[Any]:
     return [y.asnumpy(), x.grad.asnumpy()]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda item: item.__name__)
 def test_only_what_ran_is_differentiated(program, engine, monkeypatch):

@@ -81,6 +81,7 @@ def assert_same(result, wanted, key):
         np.testing.assert_array_equal(ours, reference, err_msg=repr(key))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("front", ["nd", "np"])
 def test_every_key_gives_the_same_in_a_graph(front, shape):

@@ -67,6 +67,7 @@ def inputs_of(shapes, seed=0):
     return [nd.array(random.uniform(-1, 1, shape)) for shape in shapes]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", CASES)

@@ -121,6 +121,7 @@ def check_engine(entry, reply):
         assert reply["summary"].endswith(find(entry["engine"]).where())
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 def test_every_program_on_every_engine(engine, name, monkeypatch):

@@ -275,6 +275,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="only Linux tells a process's largest size")
 @pytest.mark.parametrize("external", [False, True], ids=["one file", "external data"])
 def test_a_large_file_takes_twice_its_size_and_little_more(tmp_path, external):

@@ -113,6 +113,7 @@ OPTIMIZERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("loss", ["cross entropy", "nll", "mse"])
 @pytest.mark.parametrize(("optimizer", "settings"), OPTIMIZERS, ids=[f"{name}-{len(s)}" for name, s in OPTIMIZERS])
 def test_ten_steps_after_reading_are_those_of_the_original(loss, optimizer, settings, tmp_path):
@@ -263,6 +264,7 @@ RULES = [
 ]  # fmt: skip
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("clip", [None, 0.3])
 @pytest.mark.parametrize("wd", [0.0, 0.03])
 @pytest.mark.parametrize(("name", "settings"), RULES, ids=[f"{name}-{len(settings)}" for name, settings in RULES])

@@ -398,6 +398,7 @@ ASKED = ONE_STEP.replace(
 )
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("create_graph", ["False", "True"])
 @pytest.mark.parametrize(
     "loop",

@@ -287,7 +287,9 @@ def test_attention_that_drops_in_prediction_is_refused():
 # -- engines and other files -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["residual net", "lstm", "gpt"])
+@pytest.mark.parametrize(
+    "name", ["residual net", *(pytest.param(name, marks=pytest.mark.long) for name in ("lstm", "gpt"))]
+)
 def test_engines_and_onnx_files(name, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     make, inputs = NETWORKS[name]

@@ -172,7 +172,11 @@ def _holds(net, module, good, bad):
             net(*[nd.ones(shape) for shape in shapes])
 
 
-@pytest.mark.parametrize("name", CASES)
+#: Those of layers; `make test` has each way to declare a size.
+OF_LAYERS = ("a layer's width", "convolutions", "convolutions, fixed", "flattened pixels", "a recurrent layer")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in OF_LAYERS)) for name in CASES])
 def test_other_sizes_compute_or_are_refused(name, tmp_path):
     net, module, good, bad = _imported(name)
     _holds(net, module, good, bad)
