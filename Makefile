@@ -258,7 +258,7 @@ test-onnx-mutations: install
 
 # Modules of torchvision, timm and transformers as Blocks; installs them into .versions/torch. ARGS="--only bert": a part.
 test-torch: install
-	$(PY) scripts/torch_modules.py $(ARGS)
+	$(PY) tests/campaigns/torch_modules.py $(ARGS)
 
 # Networks with 2 and 4 workers for 100 steps, every way to lose one; `make test` does a part of each.
 test-workers: install
@@ -271,7 +271,7 @@ test-kills: install
 
 # MXNet's own unit tests, which the user has: make test-mxnet MXNET_TESTS=mxnet/tests/python/unittest
 test-mxnet: install
-	$(PY) scripts/mxnet_tests.py $(MXNET_TESTS) $(ARGS)
+	$(PY) tests/campaigns/mxnet_tests.py $(MXNET_TESTS) $(ARGS)
 
 # The kernels on a real GPU instead of Triton's interpreter; PY=python takes an environment that is there already.
 # SIMULATE=sm90, or gfx942: on one whose chip alone is missing (tests/simulated_gpu), on two cores some ten minutes.

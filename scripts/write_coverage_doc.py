@@ -28,10 +28,10 @@ absent raises an error with the nearest names. `python scripts/write_coverage_do
 
 ## GluonCV
 
-`python scripts/gluoncv_models.py gluoncv-0.10.5.post0-py2.py3-none-any.whl --mxnet .oracle/bin/python` runs GluonCV's
-model zoo unchanged, through `hybrid_lab.compat` with NumPy 2, and beside it in the real MXNet 1.9.1 with the same
-weights and inputs. A second run does only what is missing, `--table` prints the results that are there. GluonCV uses
-`np.float` and `np.int`, which NumPy removed; the script sets them.
+`python tests/campaigns/gluoncv_models.py gluoncv-0.10.5.post0-py2.py3-none-any.whl --mxnet .oracle/bin/python` runs
+GluonCV's model zoo unchanged, through `hybrid_lab.compat` with NumPy 2, and beside it in the real MXNet 1.9.1 with the
+same weights and inputs. A second run does only what is missing, `--table` prints the results that are there. GluonCV
+uses `np.float` and `np.int`, which NumPy removed; the script sets them.
 
 All 332 models were run by 2026-11-29, one image of 32 to 512 pixels each, with random weights. The real MXNet runs
 282 of them without downloads:
@@ -66,10 +66,10 @@ MXNet (two of them bit for bit), and three differ from it in at most 0.03 % of t
 
 ## GluonTS and GluonNLP
 
-`python scripts/gluon_libraries.py FOLDER --mxnet .oracle/bin/python --mxnet-packages FOLDER2` runs 18 networks that
-estimators of GluonTS 0.14.4 train, and 10 of GluonNLP 0.10.0, unchanged, through `hybrid_lab.compat` with NumPy 2, and
-beside it in the real MXNet 1.9.1 with the same weights and inputs. The estimators of GluonTS also train, predict, save
-and load their predictors here.
+`python tests/campaigns/gluon_libraries.py FOLDER --mxnet .oracle/bin/python --mxnet-packages FOLDER2` runs 18 networks
+that estimators of GluonTS 0.14.4 train, and 10 of GluonNLP 0.10.0, unchanged, through `hybrid_lab.compat` with NumPy 2,
+and beside it in the real MXNet 1.9.1 with the same weights and inputs. The estimators of GluonTS also train, predict,
+save and load their predictors here.
 
 | library | MXNet runs | equal MXNet within 3e-6, eager | hybrid | opened from an archive without code |
 |---|---|---|---|---|
@@ -91,7 +91,7 @@ the downloads:
 
 | code | in all | run with MXNet | run here |
 |---|---|---|---|
-| the MXNet cells of "Dive into Deep Learning", 128 pages, one epoch (`scripts/run_d2l.py`) | 1,179 | 1,145 | 1,144 |
+| MXNet cells of "Dive into Deep Learning", 128 pages, 1 epoch (`tests/campaigns/run_d2l.py`) | 1,179 | 1,145 | 1,144 |
 | the notebooks of the Gluon course "The Straight Dope" | 73 | 33 | the same 33 |
 | MXNet's own tutorials of Gluon | 46 | 20 | 22, those 20 too |
 

@@ -1,13 +1,12 @@
 """MXNet's own unit tests on this package: what passes here of what passes with the real MXNet 1.9.1.
 
-    python scripts/mxnet_tests.py FOLDER                  FOLDER: tests/python/unittest of MXNet 1.9.1
-    python scripts/mxnet_tests.py FOLDER --only test_loss test_gluon.test_dense
-    python scripts/mxnet_tests.py FOLDER --oracle PYTHON  runs them with the real MXNet, too, and writes passes.json
+    python tests/campaigns/mxnet_tests.py FOLDER      FOLDER: tests/python/unittest of MXNet 1.9.1
+    python tests/campaigns/mxnet_tests.py FOLDER --only test_loss test_gluon.test_dense
+    python tests/campaigns/mxnet_tests.py FOLDER --oracle PYTHON      with the real MXNet, too; writes passes.json
 
 The tests are not a part of this project. Each file runs in a process of its own and each test in a fork of it; results
-are JSON files in --out, and a file that has some is not run again without --again. tests/mxnet/passes.json has the
-names of the tests that pass with the real MXNet, tests/mxnet/on_purpose.json the reason of each that fails here on
-purpose.
+are JSON files in --out, and a file that has some is not run again without --again. mxnet/passes.json has the names of
+the tests that pass with the real MXNet, mxnet/on_purpose.json the reason of each that fails here on purpose.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 WORKER = Path(__file__).with_name("mxnet_test_worker.py")
-PASSES = ROOT / "tests" / "mxnet" / "passes.json"
-ON_PURPOSE = ROOT / "tests" / "mxnet" / "on_purpose.json"
+PASSES = Path(__file__).parent / "mxnet" / "passes.json"
+ON_PURPOSE = Path(__file__).parent / "mxnet" / "on_purpose.json"
 #: Seconds for a whole file; its tests have --seconds each.
 PATIENCE = 3600
 

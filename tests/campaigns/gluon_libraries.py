@@ -1,6 +1,6 @@
 """Networks of GluonTS and GluonNLP, unchanged, on Hybrid Lab and on the real MXNet: the same weights, inputs, outputs?
 
-    python scripts/gluon_libraries.py FOLDER --mxnet .oracle/bin/python --mxnet-packages FOLDER2
+    python tests/campaigns/gluon_libraries.py FOLDER --mxnet .oracle/bin/python --mxnet-packages FOLDER2
 
 The folders hold the libraries and what they need, for the Python that runs this and for that of MXNet. Nothing is
 fetched; pandas 2.2 is the first one for NumPy 2:

@@ -1,7 +1,7 @@
 """Modules of torchvision, timm and transformers beside the Blocks that they become: `make test-torch`.
 
-    python scripts/torch_modules.py                a table of all: errors, operators, seconds
-    python scripts/torch_modules.py --only bert    those whose names contain a word
+    python tests/campaigns/torch_modules.py                a table of all: errors, operators, seconds
+    python tests/campaigns/torch_modules.py --only bert    those whose names contain a word
 
 The packages are installed into an environment of their own, .versions/torch, which uses the torch of this one. Fails
 if a module differs by more than 1e-4 (outputs) or 1e-3 (gradients), or does not open in a process without torch. Then
@@ -21,7 +21,7 @@ import venv
 from importlib import metadata
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".versions" / "torch"
 PACKAGES = ("timm", "transformers")
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"

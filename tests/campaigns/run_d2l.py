@@ -1,6 +1,6 @@
 """Run the MXNet cells of the book "Dive into Deep Learning" and print how many run.
 
-    python scripts/run_d2l.py FOLDER [--data DATA] [--files PART ...] [--mxnet] [--epochs 1] [--batch 16]
+    python tests/campaigns/run_d2l.py FOLDER [--data DATA] [--files PART ...] [--mxnet] [--epochs 1] [--batch 16]
         [--seconds 120] [--errors]
 
 FOLDER : a clone of the book, with its chapters and its package d2l/. Nothing is downloaded: a file that a cell asks

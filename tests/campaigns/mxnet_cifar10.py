@@ -1,7 +1,7 @@
 """Run MXNet's example/distributed_training/cifar10_dist.py, which you have, unchanged on several workers of this
 machine.
 
-python scripts/mxnet_cifar10.py cifar10_dist.py [--workers 2] [--steps 5]
+python tests/campaigns/mxnet_cifar10.py cifar10_dist.py [--workers 2] [--steps 5]
 
 The images are made up, in a data folder of their own: of each class another color and a disk at another place. Where
 there are no four GPUs, as the example needs in each process, `mx.gpu` names parts of the CPU's memory. After so many
@@ -27,7 +27,7 @@ import numpy as np
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Trainer
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 IN_WORKER = "--worker"
 TRAIN, TEST = 50_000, 512
 """Images; the example counts on 50,000."""

@@ -1,7 +1,7 @@
 """GluonCV's model zoo, unchanged, on Hybrid Lab: does each model build, run, hybridize, save, reload, equal MXNet?
 
-    python scripts/gluoncv_models.py gluoncv-0.10.5.post0-py2.py3-none-any.whl
-    python scripts/gluoncv_models.py gluon-cv/ --models "ssd_*" dla34 --mxnet .oracle/bin/python
+    python tests/campaigns/gluoncv_models.py gluoncv-0.10.5.post0-py2.py3-none-any.whl
+    python tests/campaigns/gluoncv_models.py gluon-cv/ --models "ssd_*" dla34 --mxnet .oracle/bin/python
 
 The first argument is GluonCV as the user has it: a wheel, or a folder that holds the package. Nothing is fetched:
 
