@@ -116,6 +116,15 @@ def _torch() -> Item:
     return Item("torch", f"{torch.__version__}, {build}", needed)
 
 
+def _is_rocm() -> bool:
+    """Whether torch is there, and a build for AMD GPUs."""
+    if not has_module("torch"):
+        return False
+    import torch
+
+    return torch.version.hip is not None
+
+
 def _compiling() -> Item:
     from ..engines.triton.build.targets import TARGETS
 
@@ -126,7 +135,13 @@ def _compiling() -> Item:
 
 
 def _triton() -> Item:
-    from ..engines.triton.run.availability import ROCM_INSTALL, interpreting, triton_distributions, two_tritons
+    from ..engines.triton.run.availability import (
+        ROCM_INSTALL,
+        fitting_extra,
+        interpreting,
+        triton_distributions,
+        two_tritons,
+    )
 
     needed = "the Triton engine"
     if not has_module("triton"):
@@ -134,6 +149,8 @@ def _triton() -> Item:
     distributions = triton_distributions()
     names = ", ".join(f"{version} from {name}" for name, version in distributions.items())
     text = names or "a module that no known distribution provides"
+    if len(distributions) == 1:
+        text += f", for hybrid-lab[{fitting_extra(distributions, _is_rocm())}]"
     text += ", interpreter on (HYBRID_LAB_TRITON=interpret)" * interpreting()
     return Item("triton", text if len(distributions) < 2 else f"{text}; {two_tritons(distributions)}", needed)
 

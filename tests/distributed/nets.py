@@ -71,40 +71,76 @@ NETS: dict[str, tuple[Any, tuple[int, ...]]] = {
 OPTIMIZERS = {"sgd": {"learning_rate": 0.05, "momentum": 0.9}, "adam": {"learning_rate": 0.001}}
 
 
-def train(
-    name: str, optimizer: str, hybrid: bool, rank: int, size: int, steps: int, batch: int = 8, parts: int = 1
-) -> dict[str, np.ndarray]:
-    """The parameters after some steps on this worker's part of each batch.
+class Training:
+    """A network and its Trainer, with the same first values everywhere.
 
     parts : one process goes through this many parts of each batch and adds their gradients, as workers do
     """
-    build, shape = NETS[name]
-    mx.random.seed(7)
-    net = build()
-    net.initialize(mx.init.Xavier())
-    if rank:  # this worker's own values, which the store replaces
-        for parameter in net.collect_params().values():
-            if parameter._data is not None:
-                parameter.set_data(parameter.data() + 1)
-    if hybrid:
-        net.hybridize()
-    store = "dist_sync" if size > 1 else "device"
-    trainer = gluon.Trainer(net.collect_params(), optimizer, OPTIMIZERS[optimizer], kvstore=store)
-    if parts > 1:
-        net.collect_params().setattr("grad_req", "add")
-    loss_of, numbers = gluon.loss.SoftmaxCrossEntropyLoss(), np.random.RandomState(3)
-    shares = [slice(part * batch // parts, (part + 1) * batch // parts) for part in range(parts)]
-    if size > 1:
-        shares = [slice(rank * batch // size, (rank + 1) * batch // size)]
-    for _ in range(steps):
-        x, y = numbers.randn(batch, *shape).astype("float32"), numbers.randint(0, 10, batch)
-        for share in shares:
+
+    def __init__(self, name: str, optimizer: str, hybrid: bool, rank: int, size: int, parts: int = 1) -> None:
+        build, self._shape = NETS[name]
+        mx.random.seed(7)
+        self.net = build()
+        self.net.initialize(mx.init.Xavier())
+        if rank:  # this worker's own values, which the store replaces
+            for parameter in self.net.collect_params().values():
+                if parameter._data is not None:
+                    parameter.set_data(parameter.data() + 1)
+        if hybrid:
+            self.net.hybridize()
+        store = "dist_sync" if size > 1 else "device"
+        self._trainer = gluon.Trainer(self.net.collect_params(), optimizer, OPTIMIZERS[optimizer], kvstore=store)
+        if parts > 1:
+            self.net.collect_params().setattr("grad_req", "add")
+        self._loss, self._numbers = gluon.loss.SoftmaxCrossEntropyLoss(), np.random.RandomState(3)
+        self._shares = [(part, parts) for part in range(parts)] if size == 1 else [(rank, size)]
+
+    def step(self, batch: int) -> None:
+        """One step on a batch that only depends on the number of steps before."""
+        x = self._numbers.randn(batch, *self._shape).astype("float32")
+        y = self._numbers.randint(0, 10, batch)
+        for part, parts in self._shares:
+            share = slice(part * batch // parts, (part + 1) * batch // parts)
             with autograd.record():
-                loss = loss_of(net(nd.array(x[share])), nd.array(y[share]))
+                loss = self._loss(self.net(nd.array(x[share])), nd.array(y[share]))
             loss.backward()
-        trainer.step(batch)
-        net.collect_params().zero_grad()
-    return {key: value.data().asnumpy() for key, value in net._collect_params_with_prefix().items()}
+        self._trainer.step(batch)
+        self.net.collect_params().zero_grad()
+
+    def values(self) -> dict[str, np.ndarray]:
+        return {key: value.data().asnumpy() for key, value in self.net._collect_params_with_prefix().items()}
+
+    def take(self, values: dict[str, np.ndarray]) -> None:
+        """Go on from these parameters."""
+        for key, value in self.net._collect_params_with_prefix().items():
+            value.set_data(nd.array(values[key]))
+
+
+def train(
+    name: str, optimizer: str, hybrid: bool, rank: int, size: int, steps: int, batch: int = 8, parts: int = 1
+) -> dict[str, np.ndarray]:
+    """The parameters after some steps on this worker's part of each batch."""
+    training = Training(name, optimizer, hybrid, rank, size, parts)
+    for _ in range(steps):
+        training.step(batch)
+    return training.values()
+
+
+def largest_difference_of_a_step(
+    name: str, optimizer: str, hybrid: bool, rank: int, size: int, steps: int, batch: int = 8
+) -> float:
+    """Rank 0 does each step of the workers alone, too, from their parameters: the largest difference after it."""
+    together, largest = Training(name, optimizer, hybrid, rank, size), 0.0
+    alone = Training(name, optimizer, hybrid, 0, 1, parts=size)
+    for number in range(steps):
+        if rank == 0 and number:  # the first step completes the shapes
+            alone.take(together.values())
+        together.step(batch)
+        if rank == 0:
+            alone.step(batch)
+            found, expected = together.values(), alone.values()
+            largest = max(largest, *(float(np.abs(found[key] - expected[key]).max()) for key in found))
+    return largest
 
 
 def sync_norms(rank: int, size: int) -> dict[Any, dict[str, np.ndarray]]:

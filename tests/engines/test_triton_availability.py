@@ -128,9 +128,19 @@ def test_two_tritons_are_warned_about(monkeypatch, caplog):
     assert "pip uninstall" in environment._triton().found
 
 
-def test_the_report_names_the_distribution(monkeypatch):
-    machine(monkeypatch, tritons=("triton-rocm",))
-    assert environment._triton().found == "3.6.0 from triton-rocm"
+@pytest.mark.parametrize(
+    "distribution, hip, extra",
+    [
+        ("pytorch-triton-rocm", "6.4", "rocm"),  # PyTorch's index, torch up to 2.9
+        ("triton-rocm", "7.1", "amd"),  # from 2.10 on
+        ("triton", "7.0", "amd"),  # AMD's own wheels
+        ("triton", None, "cuda"),
+    ],
+)
+def test_the_report_names_the_distribution_and_the_extra_that_fits(monkeypatch, distribution, hip, extra):
+    machine(monkeypatch, tritons=(distribution,))
+    monkeypatch.setattr(torch.version, "hip", hip)
+    assert environment._triton().found == f"3.6.0 from {distribution}, for hybrid-lab[{extra}]"
 
 
 def test_the_report_tells_of_a_missing_compiler(monkeypatch):

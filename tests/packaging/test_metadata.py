@@ -34,7 +34,7 @@ def test_base_installation_is_thin():
 
 
 def test_extras_are_the_documented_ones():
-    assert set(EXTRAS) == {"lab", "cpu", "cuda", "dist", "rocm", "images", "lsp", "notebooks", "docs", "test"}
+    assert set(EXTRAS) == {"lab", "cpu", "cuda", "dist", "rocm", "amd", "images", "lsp", "notebooks", "docs", "test"}
     assert names(EXTRAS["lab"]) == {"jupyterlab", "jupyter_server", "ipywidgets", "anywidget", "nh3"}
     assert names(EXTRAS["cpu"]) == {"onnx", "onnxruntime", "ml_dtypes"}
     assert names(EXTRAS["notebooks"]) == {"scikit-learn", "matplotlib"}
@@ -71,6 +71,11 @@ def test_rocm_cannot_be_satisfied_by_what_pypi_has():
     assert (requirement.name, bfloat16.name) == ("pytorch-triton-rocm", "ml_dtypes")
     assert not requirement.specifier.contains("2.1.0")
     assert requirement.specifier.contains("3.4.0")
+
+
+def test_amd_is_satisfied_beside_any_triton():
+    """torch of ROCm brings its own, under one of three names."""
+    assert names(EXTRAS["amd"]) == {"ml_dtypes"}
 
 
 def test_readme_starts_with_what_works_today():

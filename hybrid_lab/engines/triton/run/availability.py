@@ -23,7 +23,10 @@ from hybrid_lab.logger import logger
 
 INTERPRET = "interpret"
 #: AMD's builds are on no index that pip knows by itself.
-ROCM_INSTALL = "pip install torch pytorch-triton-rocm --index-url https://download.pytorch.org/whl/rocm6.4"
+ROCM_INSTALL = (
+    "pip install torch pytorch-triton-rocm --index-url https://download.pytorch.org/whl/rocm6.4 (for torch 2.10 and "
+    "newer take a newer index, and leave pytorch-triton-rocm out: their torch brings a Triton of another name)"
+)
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,17 @@ def triton_distributions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     return versions
+
+
+def fitting_extra(distributions: Mapping[str, str], rocm: bool) -> str:
+    """The extra of this package that an installed Triton satisfies. rocm : torch is a build for AMD GPUs
+
+    PyTorch's ROCm index calls it pytorch-triton-rocm up to torch 2.9, and triton-rocm from 2.10 on; AMD's own wheels
+    bring one that is called triton.
+    """
+    if "pytorch-triton-rocm" in distributions:
+        return "rocm"
+    return "amd" if rocm or "triton-rocm" in distributions else "cuda"
 
 
 @functools.cache
