@@ -234,10 +234,22 @@ def _load_onnxruntime() -> ModuleType:
     _telemetry.switch_off()  # before the import, which reports already; the user may have changed the environment
     module = importlib.import_module("onnxruntime")
     _telemetry.switch_off()
-    version = tuple(int(number) for number in re.findall(r"\d+", module.__version__)[:2])
-    if version < OLDEST_ONNXRUNTIME:
-        logger.warning(
-            f"onnxruntime {module.__version__} gives other numbers than eager calls for LayerNorm of large values and "
-            f"for the error function of NaN; install {'.'.join(map(str, OLDEST_ONNXRUNTIME))} or newer"
-        )
+    if problem := _of_old_onnxruntime(module):
+        logger.warning(problem)
     return module
+
+
+def _of_old_onnxruntime(module: ModuleType) -> str:
+    version = tuple(int(number) for number in re.findall(r"\d+", module.__version__)[:2])
+    if version >= OLDEST_ONNXRUNTIME:
+        return ""
+    return (
+        f"onnxruntime {module.__version__} gives other numbers than eager calls for LayerNorm of large values and "
+        f"for the error function of NaN; install {'.'.join(map(str, OLDEST_ONNXRUNTIME))} or newer"
+    )
+
+
+def problems() -> list[str]:
+    """What the imported libraries do other than this package expects of them; `mx.explain` tells it."""
+    module = sys.modules.get("onnxruntime")
+    return [] if module is None or not (problem := _of_old_onnxruntime(module)) else [problem]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.words import count, dimensions
-from hybrid_lab.engines import Fallback, registry
+from hybrid_lab.engines import Fallback, libraries, registry
 from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.report import Report
 from hybrid_lab.gluon import access
@@ -121,6 +121,7 @@ class Explanation(InsightReport):
     copies : between host and device, in this process so far; error : why the call on the inputs could not be traced
     updates : how each Trainer of these parameters makes its steps
     launches : kernels, replays of captured graphs and others on a device, in this process so far
+    problems : what an installed library does other than is expected of it
     """
 
     name: str
@@ -129,6 +130,7 @@ class Explanation(InsightReport):
     error: str = ""
     updates: list[str] = field(default_factory=list)
     launches: dict[str, int] = field(default_factory=launches.snapshot)
+    problems: list[str] = field(default_factory=libraries.problems)
 
     def __post_init__(self) -> None:
         self.recipes: dict[tuple[str, int], Callable[[], Passes]] = {}
@@ -212,6 +214,7 @@ class Explanation(InsightReport):
             indent = "  " * _depth(row) + "      "
             lines += [part for line in _details(row) for part in wrapped(line, indent)]
         lines += [part for text in self.updates for part in wrapped(f"update by {text}", "  ")]
+        lines += [part for text in self.problems for part in wrapped(text, "  ")]
         lines.append("  in this process, copies so far: " + _copies(self.copies))
         if any(self.launches.values()):
             lines.append("  in this process, launches so far: " + _launches(self.launches))

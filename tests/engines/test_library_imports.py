@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import hybrid_lab as mx
 from hybrid_lab.engines import libraries
 from hybrid_lab.engines.libraries import import_library
 
@@ -103,6 +104,15 @@ def test_an_old_onnxruntime_is_named(monkeypatch, caplog, version, told):
     monkeypatch.setattr(libraries.logger, "propagate", True)
     libraries._load_onnxruntime()
     assert ("LayerNorm" in caplog.text) is told
+
+
+def test_explain_tells_of_an_old_onnxruntime(monkeypatch):
+    net = mx.gluon.nn.Dense(2, in_units=3)
+    net.initialize()
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(__version__="1.20.1"))
+    assert "onnxruntime 1.20.1 gives other numbers than eager calls" in " ".join(str(mx.explain(net)).split())
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(__version__="1.27.0"))
+    assert "onnxruntime" not in str(mx.explain(net))
 
 
 def test_the_oldest_onnxruntime_is_the_one_of_the_package():

@@ -231,7 +231,7 @@ def test_data_is_plain():
     explanation = mx.explain(make(Top), x())
     data = json.loads(json.dumps(explanation.data(), allow_nan=False))
     assert data["blocks"][1]["programs"][0]["mode"] == "prediction"
-    assert set(data) == {"name", "blocks", "copies", "error", "updates", "launches"}
+    assert set(data) == {"name", "blocks", "copies", "error", "updates", "launches", "problems"}
 
 
 def test_the_engine_with_its_reason_and_the_memory():
