@@ -66,7 +66,7 @@ def _output(statement: ast.stmt, scope: dict[str, Any], code: str) -> list[str]:
 
 @contextlib.contextmanager
 def _own_folder() -> Iterator[None]:
-    """A working folder that is empty and removed afterwards."""
+    """A working folder that is empty and removed afterwards, and the switches that an example may leave on."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -74,3 +74,6 @@ def _own_folder() -> Iterator[None]:
             yield
         finally:
             os.chdir(before)
+            npx.reset_np()
+            autograd.set_recording(False)
+            autograd.set_training(False)
