@@ -43,6 +43,13 @@ def _scope(call: str, recording: bool | None, training: bool | None) -> Abstract
 def record(train_mode: bool = True) -> AbstractContextManager[None]:
     """`with autograd.record():` records the computations inside, so that `backward()` can differentiate them.
 
+        x = nd.array([1.0, 2.0, 3.0])
+        x.attach_grad()
+        with autograd.record():
+            y = (x * x).sum()
+        y.backward()
+        x.grad
+
     train_mode : whether Dropout, BatchNorm and the like behave as in training
     """
     check_switches("record", train_mode=train_mode)
@@ -51,6 +58,15 @@ def record(train_mode: bool = True) -> AbstractContextManager[None]:
 
 def pause(train_mode: bool = False) -> AbstractContextManager[None]:
     """`with autograd.pause():` records nothing; for use inside `record()`.
+
+        x = nd.array([2.0])
+        x.attach_grad()
+        with autograd.record():
+            y = x * x
+            with autograd.pause():
+                shown = y.asscalar()       # not recorded
+        y.backward()
+        x.grad
 
     In code that is traced, no gradient goes through what is computed inside, as in an eager call.
     """
@@ -146,6 +162,14 @@ def grad(
     train_mode: bool = True,
 ) -> list[NDArray]:
     """Gradients of the heads with respect to `variables` as new arrays; `grad` attributes stay as they are.
+
+        x = nd.array([1.0, 2.0])
+        x.attach_grad()
+        with autograd.record():
+            y = x ** 3
+            (first,) = autograd.grad(y, [x], create_graph=True)
+        first.backward()
+        x.grad
 
     retain_graph : default as create_graph
     create_graph : record the gradients' computation too, so that they can be differentiated

@@ -124,6 +124,15 @@ def _generator() -> np.random.Generator:
 class Initializer:
     """Base of all initializers. Keyword arguments given here are what `dumps()` writes.
 
+        @mx.init.register
+        class Half(mx.init.Initializer):
+            def _init_weight(self, name, array):
+                array[:] = 0.5
+
+        layer = nn.Dense(1, in_units=2, weight_initializer="half")
+        layer.initialize()
+        layer.weight.data()
+
     A custom initializer overrides `_init_weight(self, name, arr)` and writes `arr[:] = values`; to create it by
     its name, decorate it with `@init.register`.
     """
@@ -332,6 +341,9 @@ class Normal(Initializer):
 class Xavier(Initializer):
     """Glorot's rule: the variance is `magnitude / fan`, so that activations keep their scale from layer to layer.
 
+        net = nn.Dense(2, in_units=3)
+        net.initialize(mx.init.Xavier())
+
     rnd_type : 'uniform' in [-c, c) with c = sqrt(magnitude / fan), or 'gaussian' with that standard deviation
     factor_type : fan is the number of inputs ('in'), of outputs ('out'), or their mean ('avg'); for a kernel of shape
         (out, in, k1, k2 ...) both are multiplied by k1 * k2 ...
@@ -486,6 +498,10 @@ class FusedRNN(Initializer):
 
 class Mixed:
     """The first initializer whose pattern (a regular expression, matched at the start) fits the parameter's name.
+
+        net = nn.Dense(1, in_units=2)
+        net.initialize(mx.init.Mixed([".*bias", ".*"], [mx.init.One(), mx.init.Zero()]))
+        net.weight.data()
 
     Raises ValueError where none fits.
     """

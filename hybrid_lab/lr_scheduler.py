@@ -97,7 +97,13 @@ class FactorScheduler(LRScheduler):
 
 
 class MultiFactorScheduler(LRScheduler):
-    """Multiply by `factor` after each of the update numbers in `step`, an increasing list."""
+    """Multiply by `factor` after each of the update numbers in `step`, an increasing list.
+
+    ```python
+    schedule = mx.lr_scheduler.MultiFactorScheduler(step=[5, 8], factor=0.1, base_lr=1.0)
+    [round(schedule(step), 3) for step in (0, 6, 9)]
+    ```
+    """
 
     def __init__(self, step: Sequence[int], factor: float = 1.0, base_lr: float = 0.01, **warmup: Any) -> None:
         super().__init__(base_lr, **warmup)
@@ -150,7 +156,13 @@ class PolyScheduler(_FinalScheduler):
 
 
 class CosineScheduler(_FinalScheduler):
-    """final_lr + (base_lr - final_lr) * (1 + cos(pi * progress)) / 2."""
+    """final_lr + (base_lr - final_lr) * (1 + cos(pi * progress)) / 2.
+
+    ```python
+    schedule = mx.lr_scheduler.CosineScheduler(max_update=10, base_lr=0.1, warmup_steps=2)
+    [round(schedule(step), 3) for step in (0, 1, 2, 6, 10)]
+    ```
+    """
 
     def remaining(self, progress: float) -> float:
         return (1.0 + math.cos(math.pi * progress)) / 2.0

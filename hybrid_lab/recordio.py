@@ -39,6 +39,11 @@ class RecordError(HybridLabError, OSError):
 class MXRecordIO:
     """A file of records, read or written from its beginning to its end.
 
+        writer = mx.recordio.MXRecordIO("data.rec", "w")
+        writer.write(b"first")
+        writer.close()
+        mx.recordio.MXRecordIO("data.rec", "r").read()
+
     uri : path; flag : 'r' or 'w'
 
     It is used in one process. A copy in another process (pickled, or after a fork) opens the file for itself, if it
@@ -186,6 +191,11 @@ def encode(record: bytes) -> bytes:
 
 class MXIndexedRecordIO(MXRecordIO):
     """A file of records with an index: a text file with a line "key TAB offset" for each record.
+
+        writer = mx.recordio.MXIndexedRecordIO("data.idx", "data.rec", "w")
+        writer.write_idx(7, b"seven")
+        writer.close()
+        mx.recordio.MXIndexedRecordIO("data.idx", "data.rec", "r").read_idx(7)
 
     idx_path, uri : paths of the index and the records; flag : 'r' or 'w'
     key_type : makes a key of its text

@@ -2,7 +2,8 @@
 
 python -m docs.site                       into build/docs/html
 python -m docs.site --notebooks FOLDER    with executed notebooks from there; others are shown without outputs
-python -m docs.site --quick               without the examples of the reference: to look at pages while writing
+python -m docs.site --quick               without the reference: to look at pages while writing
+python -m docs.site --examples            run the examples of the reference, and name the callables without one
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ def assemble(folder: Path, notebooks: Path | None, quick: bool) -> None:
         _write(folder / name, _included(path.read_text(encoding="utf-8"), name.removesuffix(".md")))
     shutil.copytree(sources.ROOT / "docs" / "images", folder / "images")
     if not quick:
-        os.environ.setdefault("HYBRID_LAB_CPU", "numpy")  # the same bits on every machine
         from . import api, operators
 
         for name, text in (*operators.pages(), *api.pages()):
@@ -69,7 +69,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=sources.ROOT / "build" / "docs", help="default: build/docs")
     parser.add_argument("--notebooks", type=Path, help="folder of executed notebooks")
     parser.add_argument("--quick", action="store_true", help="without the reference")
+    parser.add_argument("--examples", action="store_true", help="run the examples of the reference alone")
     arguments = parser.parse_args()
+    os.environ.setdefault("HYBRID_LAB_CPU", "numpy")  # the same bits on every machine
+    if arguments.examples:
+        from .api import without_example
+
+        print(*without_example(), sep="\n")
+        return 0
     assemble(arguments.out / "source", arguments.notebooks, arguments.quick)
     strict = [] if arguments.quick else ["--fail-on-warning", "--keep-going"]
     html = arguments.out / "html"

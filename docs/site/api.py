@@ -80,14 +80,20 @@ def entries() -> dict[str, list[tuple[str, Any]]]:
     for path in sorted((path for _, paths in PAGES.values() for path in paths), key=lambda path: path == "mx"):
         module = namespace(path)
         listed[path] = []
-        for name in sorted(getattr(module, "__all__", None) or dir(module), key=str.lower):
-            value = None if name.startswith("_") else getattr(module, name, None)
+        named = {
+            name: getattr(module, name, None)
+            for name in getattr(module, "__all__", None) or dir(module)
+            if not name.startswith("_")
+        }
+        # Of two names of one object, that of its definition comes first.
+        for name, value in sorted(named.items(), key=lambda each: getattr(each[1], "__name__", "") != each[0]):
             if not callable(value) or isinstance(value, types.ModuleType) or f"{path}.{name}" in taken:
                 continue
             if not _is_ours(value) or id(value) in seen:
                 continue
             seen.add(id(value))
             listed[path].append((name, value))
+        listed[path].sort(key=lambda each: each[0].lower())
     return listed
 
 
@@ -108,6 +114,16 @@ def example(name: str, value: Any) -> str | None:
     if docstrings.examples(inspect.getdoc(value) or ""):
         return None
     return trials.session(name, value)
+
+
+def without_example() -> Iterator[str]:
+    """Run the examples of all callables that are not operators; gives the names of those that have none."""
+    for space, named in entries().items():
+        for name, value in named:
+            if is_error(value) or example(f"{space}.{name}", value) is not None:
+                continue
+            if not docstrings.examples(inspect.getdoc(value) or ""):
+                yield f"{space}.{name}"
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -152,7 +168,12 @@ def _index(rows: list[tuple[str, str, tuple[str, ...]]]) -> str:
 def entry(name: str, value: Any) -> str:
     """One callable: signature, docstring, example, and of a class its methods and properties."""
     kind = "exception" if is_error(value) else "class" if inspect.isclass(value) else "function"
-    lines = [f"``````{{py:{kind}}} {name}{_signature(value)}", "", docstrings.markdown(inspect.getdoc(value) or ""), ""]
+    lines = [
+        f"``````{{py:{kind}}} {name}{_signature(value)}",
+        "",
+        docstrings.markdown(inspect.getdoc(value) or "", executed.attempt),
+        "",
+    ]
     shown = example(name, value)
     if shown is not None:
         lines += ["```pycon", shown, "```", ""]

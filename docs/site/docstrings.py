@@ -7,6 +7,7 @@ continuation, of which several may stand in one line, separated by semicolons.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 _NAMES = re.compile(r"[*\w][^:;`]{0,70}")
 _SPECIAL = re.compile(r"([*_<>\[\]|#$~{}\\])")
@@ -18,9 +19,9 @@ def escape(text: str) -> str:
     return "".join(part if index % 2 else _SPECIAL.sub(r"\\\1", part) for index, part in enumerate(parts))
 
 
-def markdown(text: str) -> str:
-    """The docstring as Markdown."""
-    return "\n\n".join(_block(lines) for lines in _blocks(text.splitlines()))
+def markdown(text: str, session: Callable[[str], str | None] = lambda code: None) -> str:
+    """The docstring as Markdown. session : code -> what an interactive session shows of it, or None"""
+    return "\n\n".join(_block(lines, session) for lines in _blocks(text.splitlines()))
 
 
 def first_sentence(text: str) -> str:
@@ -64,9 +65,11 @@ def _blocks(lines: list[str]) -> list[list[str]]:
     return blocks
 
 
-def _block(lines: list[str]) -> str:
+def _block(lines: list[str], session: Callable[[str], str | None]) -> str:
     if lines[0].startswith("    "):
-        return "```python\n" + "\n".join(line[4:] for line in lines) + "\n```"
+        code = "\n".join(line[4:] for line in lines)
+        shown = session(code)
+        return f"```python\n{code}\n```" if shown is None else f"```pycon\n{shown}\n```"
     if lines[0].startswith("- "):
         return "\n".join(
             "- " + escape(line[2:]) if line.startswith("- ") else "  " + escape(line.strip()) for line in lines

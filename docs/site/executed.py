@@ -49,6 +49,14 @@ def session(code: str, scope: dict[str, Any] | None = None) -> str:
     return "\n".join(line.rstrip() for line in shown)
 
 
+def attempt(code: str) -> str | None:
+    """The session of code that may need what it does not make: a network, data, a trainer. None where it does."""
+    try:
+        return session(code)
+    except (ExampleError, SyntaxError):
+        return None
+
+
 def _output(statement: ast.stmt, scope: dict[str, Any], code: str) -> list[str]:
     printed = io.StringIO()
     try:

@@ -51,6 +51,13 @@ def load(path: str | PathLike[str], **options: object) -> Any:  # noqa: ANN401 -
     """The model in an archive (`.hlab`), without the code that made it: a tree of Blocks that run the saved graphs and
     have the attributes that were saved.
 
+        net = nn.Dense(2)
+        net.initialize()
+        y = net(nd.ones((1, 3)))
+        path = net.save("model")
+        opened = gluon.load("model.hlab")
+        (opened(nd.ones((1, 3))) == y).asnumpy()
+
     ctx= : where the parameters go; with_aux=True : return (model, the values that were saved as `aux=`)
     Raises ArchiveError for a damaged file.
     """

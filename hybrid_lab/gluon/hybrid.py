@@ -74,6 +74,20 @@ _ABSENT = object()
 class HybridBlock(Block):
     """A Block whose computation can become a graph.
 
+        class Net(gluon.HybridBlock):
+            def __init__(self, **kwargs):
+                super().__init__(**kwargs)
+                self.hidden = nn.Dense(4)
+
+            def hybrid_forward(self, F, x):
+                return F.relu(self.hidden(x))
+
+        net = Net()
+        net.initialize()
+        net(nd.ones((2, 3))).shape
+        net.hybridize()
+        net(nd.ones((2, 3))).shape
+
     Write `hybrid_forward(self, F, x, **params)` (F is `nd` eagerly and `sym` in a trace; parameters registered on the
     block come as keyword arguments), or 2.x-style `forward(self, x)`, which reads them with `self.weight.data()`.
 

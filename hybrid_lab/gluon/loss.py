@@ -58,6 +58,15 @@ def _reshape_like(F: Functions, x: Tensor, y: Tensor) -> Tensor:
 class Loss(HybridBlock):
     """Base of the losses.
 
+        class Absolute(gluon.loss.Loss):
+            def __init__(self, **kwargs):
+                super().__init__(weight=None, batch_axis=0, **kwargs)
+
+            def hybrid_forward(self, F, pred, label):
+                return F.abs(pred - label).mean(axis=0, exclude=True)
+
+        Absolute()(nd.array([[1.0, 2.0]]), nd.array([[0.0, 4.0]]))
+
     weight : a number the loss is multiplied by, or None
     batch_axis : the axis of the samples; the loss is averaged over the others
 
@@ -81,7 +90,12 @@ class Loss(HybridBlock):
 
 @layer
 class L2Loss(Loss):
-    """weight / 2 * (label - pred)^2, averaged per sample. pred : (batch, ...); label : as many elements -> (batch,)."""
+    """weight / 2 * (label - pred)^2, averaged per sample. pred : (batch, ...); label : as many elements -> (batch,).
+
+    ```python
+    gluon.loss.L2Loss()(nd.array([[1.0, 2.0]]), nd.array([[0.0, 4.0]]))
+    ```
+    """
 
     def __init__(self, weight: float = 1.0, batch_axis: int = 0, **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(weight, batch_axis, **kwargs)
@@ -156,6 +170,9 @@ SigmoidBCELoss = SigmoidBinaryCrossEntropyLoss
 @layer
 class SoftmaxCrossEntropyLoss(Loss):
     """-log of the softmax's probability of the label.
+
+        loss = gluon.loss.SoftmaxCrossEntropyLoss()
+        loss(nd.array([[2.0, 1.0], [0.0, 3.0]]), nd.array([0, 0]))
 
     axis : the classes' axis
     sparse_label : label holds class numbers, shaped as pred without that axis; else probabilities shaped as pred

@@ -65,6 +65,11 @@ class DeferredInit(NamedTuple):
 class Parameter(AnyParameter):
     """A named array that belongs to a Block: the weights, or a state like a running mean.
 
+        weight = gluon.Parameter("weight", shape=(2, 3))
+        weight.initialize(mx.init.One())
+        weight.data()
+        weight.set_data(nd.zeros((2, 3)))
+
     name : with the block's prefix, 'net0_dense0_weight'
     grad_req : 'write', 'add' (gradients accumulate until `zero_grad()`) or 'null' (none is kept)
     shape : a tuple; 0, -1 or None stands for a dimension that the first forward pass completes
@@ -568,6 +573,18 @@ class NoGradientError(HybridLabError, RuntimeError):
 
 class Constant(Parameter):
     """A parameter that is never trained: an array that belongs to the model, saved and moved with it.
+
+        class Shift(gluon.HybridBlock):
+            def __init__(self, **kwargs):
+                super().__init__(**kwargs)
+                self.shift = self.params.get_constant("shift", [1.0, 2.0])
+
+            def hybrid_forward(self, F, x, shift):
+                return F.broadcast_add(x, shift)
+
+        net = Shift()
+        net.initialize()
+        net(nd.zeros((2, 2)))
 
     value : NDArray, NumPy array or nested lists; `set_data` may change it later
     """

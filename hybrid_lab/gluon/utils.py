@@ -82,6 +82,10 @@ def split_and_load(
 def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite: bool = True) -> float | NDArray:
     """Scale all arrays in place so that the norm of all their elements together is at most `max_norm`.
 
+        gradients = [nd.array([3.0]), nd.array([4.0])]
+        gluon.utils.clip_global_norm(gradients, 1.0)
+        gradients[0]
+
     Returns the norm before: a float, or an NDArray (1,) where check_isfinite is False, as in MXNet.
 
     check_isfinite : warn where the norm is nan or infinite; the arrays stay as they are then in any case

@@ -240,6 +240,12 @@ class Comparison(InsightReport):
 def compare(net: Block, *inputs: object, train: bool | None = None) -> Comparison:
     """Run `net` on the inputs eagerly and hybridized, and compare node by node, forward and gradient.
 
+        net = nn.Dense(2, in_units=3, prefix="out_")
+        net.initialize()
+        net.hybridize()
+        result = mx.compare(net, nd.ones((4, 3)))
+        type(result).__name__
+
     train : only training mode (True) or prediction (False); None takes both - prediction without recording, as a
         deployed model runs, and training with the gradients of all parameters and inputs
 

@@ -314,6 +314,12 @@ def _label(row: BlockRow) -> str:
 def explain(net: Block, *inputs: object) -> Explanation:
     """Explain what hybridization made of `net`; with inputs the net is called on them first (in prediction mode).
 
+        net = nn.Dense(2, in_units=3)
+        net.initialize()
+        net.hybridize()
+        explanation = mx.explain(net, nd.ones((4, 3)))
+        len(explanation.fallbacks), len(explanation.recompiles)
+
     If the code cannot be hybridized, the explanation contains the error instead of raising it.
     Raises HybridLabError if `net` is not a Block, and what the call raises otherwise.
     """

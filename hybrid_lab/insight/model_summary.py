@@ -203,6 +203,11 @@ def summary(
 ) -> ModelSummary:
     """Parameters, operations and memory of every Block in one call of `net`, before anything runs.
 
+        net = nn.HybridSequential(prefix="net_")
+        net.add(nn.Dense(8, activation="relu"), nn.Dense(2))
+        net.initialize()
+        print(mx.summary(net, (4, 3)))
+
     inputs, more : what it would be called with: arrays, or shapes in their place. One array or shape, several, a list
         of them, or a dict by the names of the arguments of forward: `mx.summary(net, {"data": (8, 3, 224, 224)})`.
         `((8, 10), "int32")` is a shape with a dtype

@@ -119,6 +119,12 @@ class Profile(InsightReport):
 def profile(net: Block, *inputs: object, train: bool = False, runs: int = 20) -> Profile:
     """Measure where a hybrid call of `net` on the inputs spends its time, beside an eager call.
 
+        net = nn.Dense(2, in_units=3)
+        net.initialize()
+        net.hybridize()
+        result = mx.profile(net, nd.ones((4, 3)))
+        type(result).__name__
+
     train : measure a recorded call in training mode and its backward; False measures prediction
     runs : how often each is run; long ones make do with fewer, at least three
 

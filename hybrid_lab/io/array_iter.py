@@ -22,6 +22,9 @@ Arrays: TypeAlias = "NDArray | np.ndarray | Sequence[NDArray | np.ndarray] | Map
 class NDArrayIter(DataIter):
     """Batches of arrays of equal length.
 
+        batches = mx.io.NDArrayIter(nd.arange(10).reshape((5, 2)), nd.arange(5), batch_size=2, last_batch_handle="pad")
+        [(batch.data[0].shape, batch.pad) for batch in batches]
+
     data, label : an array, a list of them, or name -> array; in batches they stand in the order of their names. Of csr
         arrays, also SciPy's, batches are csr arrays
     shuffle : take the samples in a new random order after each reset; the order follows from `np.random.seed`

@@ -364,6 +364,13 @@ def _joined(groups: Any) -> tuple[list[str], list[float]]:
 class CustomMetric(EvalMetric):
     """A function of NumPy arrays `feval(label, pred)` that returns a value, or (sum, count).
 
+        def largest(label, pred):
+            return abs(label - pred).max()
+
+        metric = mx.metric.np(largest)
+        metric.update(nd.array([1.0, 2.0]), nd.array([1.5, 2.0]))
+        metric.get()
+
     allow_extra_outputs : there may be more predictions than labels
     """
 

@@ -14,7 +14,14 @@ from hybrid_lab.metric.base import Array, EvalMetric, Names, PlainMetric, alias,
 @register
 @alias("acc")
 class Accuracy(EvalMetric):
-    """Share of right classes. preds : class numbers as label, or scores with the classes along `axis`."""
+    """Share of right classes. preds : class numbers as label, or scores with the classes along `axis`.
+
+    ```python
+    metric = mx.metric.Accuracy()
+    metric.update(nd.array([0, 1]), nd.array([[0.9, 0.1], [0.8, 0.2]]))
+    metric.get()
+    ```
+    """
 
     def __init__(
         self, axis: int = 1, name: str = "accuracy", output_names: Names = None, label_names: Names = None
@@ -35,6 +42,10 @@ class Accuracy(EvalMetric):
 @alias("top_k_accuracy", "top_k_acc")
 class TopKAccuracy(EvalMetric):
     """Share of labels among the `top_k` highest scores. preds : (batch, classes); labels : (batch,).
+
+        metric = mx.metric.TopKAccuracy(top_k=2)
+        metric.update(nd.array([0, 2]), nd.array([[0.1, 0.2, 0.7], [0.2, 0.5, 0.3]]))
+        metric.get()
 
     Of equal scores the first classes count as the highest. NaN is never among the highest.
     """
@@ -246,6 +257,10 @@ class NegativeLogLikelihood(_LogProbability):
 @register
 class Perplexity(EvalMetric):
     """exp of the mean -log probability of the labels.
+
+        metric = mx.metric.Perplexity(ignore_label=None)
+        metric.update(nd.array([0, 1]), nd.array([[0.9, 0.1], [0.4, 0.6]]))
+        metric.get()
 
     ignore_label : a label that does not count, or None; axis : the classes' axis of preds
     """

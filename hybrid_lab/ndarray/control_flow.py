@@ -36,6 +36,13 @@ def foreach(
 ) -> tuple[Any, Any]:
     """Run `body(entry, states)` for every entry of data along its first axis.
 
+        def step(row, total):
+            total = total + row
+            return total, total
+
+        sums, last = nd.contrib.foreach(step, nd.array([[1, 2], [3, 4], [5, 6]]), nd.zeros((2,)))
+        sums
+
     data : (n, ...), or a list of such; an entry of (n,) has shape (1,); init_states : a tensor or a (nested) list
     body : returns (outputs, new states); the states keep their shapes and dtypes
     draw : (seed, number) where a graph has numbered the draw of this call
@@ -81,6 +88,14 @@ def while_loop(
 ) -> tuple[Any, Any]:
     """Run `func(*loop_vars)` while `cond(*loop_vars)` is true, max_iterations times at most.
 
+        outputs, (i, total) = nd.contrib.while_loop(
+            cond=lambda i, total: i <= 4,
+            func=lambda i, total: (i, (i + 1, total + i)),
+            loop_vars=(nd.array([1]), nd.array([0])),
+            max_iterations=10,
+        )
+        total
+
     loop_vars : a tensor or a (nested) list; cond returns one number; func returns (outputs, new loop_vars), which keep
     their shapes and dtypes
     returns : the outputs of all steps, stacked to (max_iterations, ...) with zeros behind the last one, and the last
@@ -124,6 +139,9 @@ def cond(
     draw: Draw = None,
 ) -> Any:
     """`then_func()` where pred is true, else `else_func()`; in a graph both must give the same shapes and dtypes.
+
+        x = nd.array([3.0])
+        nd.contrib.cond(x.sum() > 2, lambda: x * 10, lambda: x)
 
     pred : a tensor of one number
     """

@@ -55,6 +55,10 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     """A new array with the values of a list, a NumPy array, an NDArray or a number. A sparse array, or a sparse matrix
     of SciPy, gives a sparse array.
 
+        x = nd.array([[1, 2, 3], [4, 5, 6]])
+        x.shape, x.dtype
+        x[:, 1]
+
     dtype : default the source's for an NDArray, else float32 - also for NumPy's float64 and int64, as in MXNet
     Strings that are numbers are read as such. Raises DTypeError for anything but numbers.
     """

@@ -43,7 +43,15 @@ class RandomState:
         self._seed, self._draws, self._initializer_draws, self._epochs = seed, 0, 0, 0
 
     def seed(self, seed: int, ctx: object = "all") -> None:
-        """Start both streams anew. `seed` is any int; its lowest 64 bits count. `ctx` is accepted for MXNet's sake."""
+        """Start both streams anew. `seed` is any int; its lowest 64 bits count. `ctx` is accepted for MXNet's sake.
+
+        ```python
+        mx.random.seed(7)
+        first = nd.random.uniform(shape=(2,))
+        mx.random.seed(7)
+        nd.random.uniform(shape=(2,)) == first
+        ```
+        """
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):
             raise AttributeSpecError(f"the seed must be an int, not {seed!r}")
         with self._lock:

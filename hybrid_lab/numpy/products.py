@@ -146,6 +146,10 @@ def cross(
 def einsum(*operands: Any, out: Out = None, optimize: object = False, **options: object) -> Tensor:
     """Sums of products by labels of axes: `np.einsum("ij,jk->ik", a, b)`. Operands are joined two by two, from the
     left, by a matrix product.
+
+    ```python
+    np.einsum("ij,jk->ik", np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]))
+    ```
     """
     if len(operands) < 2 or not isinstance(operands[0], str):
         raise AttributeSpecError("einsum: labels such as 'ij,jk->ik' come first, and then the arrays")

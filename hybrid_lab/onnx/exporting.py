@@ -129,6 +129,14 @@ def export(
 ) -> ExportReport:
     """Write the network of a model, as it predicts, to an ONNX file; returns what was written.
 
+        net = nn.Dense(2, in_units=3)
+        net.initialize()
+        net.hybridize()
+        y = net(nd.ones((1, 3)))
+        report = mx.onnx.export(net, "net.onnx")
+        again = mx.onnx.imports("net.onnx")
+        bool(abs(again(nd.ones((1, 3))) - y).max() < 1e-5)
+
     net : a HybridBlock. Of another Block each outermost HybridBlock is written, to NAME-<path of the Block>.onnx
     path : `.onnx` is appended where there is no suffix; a file of that name is replaced, atomically
     inputs : an array, a shape, or a list of them. A string in a shape names an open size: ("batch", 3, 224, 224).

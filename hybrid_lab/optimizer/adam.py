@@ -18,6 +18,10 @@ class Adam(Optimizer):
     m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2;
     w = w - lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon).
 
+        net = nn.Dense(2, in_units=3)
+        net.initialize()
+        trainer = gluon.Trainer(net.collect_params(), mx.optimizer.Adam(learning_rate=0.01))
+
     lazy_update : a row_sparse gradient updates only the rows that it stores
     """
 

@@ -35,6 +35,18 @@ class ScheduledRateError(HybridLabError, UserWarning):
 class Optimizer:
     """Base of the optimizers.
 
+        @mx.optimizer.register
+        class Sign(mx.optimizer.Optimizer):
+            def create_state(self, index, weight):
+                return None
+
+            def update(self, index, weight, grad, state):
+                weight[:] = weight - self.learning_rate * grad.sign()
+
+        weight = nd.array([1.0, 2.0])
+        mx.optimizer.get_updater(mx.optimizer.create("sign", learning_rate=0.5))(0, nd.array([3.0, -3.0]), weight)
+        weight
+
     learning_rate : None takes the scheduler's, or the class's default without one
     wd : weight decay, the factor of an L2 penalty
     rescale_grad : gradients are multiplied by it first (a Trainer sets 1 / batch size)

@@ -10,6 +10,11 @@ from hybrid_lab.gluon.block import Block
 def module(net: Block) -> Any:
     """A torch.nn.Module that computes what a Block computes, with gradients for torch.
 
+        import torch
+        net = nn.Dense(2, in_units=3)
+        net.initialize()
+        mx.torch.module(net)(torch.ones(1, 3)).shape
+
     net : an initialized Block on the CPU. The module's parameters lie in the memory of the Block's, under their paths:
         a step of torch's optimizer changes the Block, and load_state_dict does. Parameters without gradient, such as
         running statistics, are buffers

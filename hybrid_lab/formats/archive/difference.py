@@ -39,6 +39,13 @@ _PARAMETER_FIELDS = ("grad_req", "lr_mult", "wd_mult", "init", "constant", "diff
 def diff(first: object, second: object) -> ModelDifference:
     """What differs between two models: Blocks, operators of their graphs, and tensors with the size of the change.
 
+        net = nn.Dense(2, in_units=3, prefix="out_")
+        net.initialize()
+        y = net(nd.ones((1, 3)))
+        path = net.save("before")
+        net.weight.set_data(net.weight.data() * 2)
+        print(mx.diff("before.hlab", net))
+
     first, second : each a Block, the path of a `.hlab` archive, a Graph, or what a pass took or gave
         (`mx.explain(net).passes["fuse"].before`)
 

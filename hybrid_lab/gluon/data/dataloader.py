@@ -22,6 +22,10 @@ from .sampler import BatchSampler, DistributedSampler, RandomSampler, Sampler, S
 class DataLoader:
     """Iterating gives the batches of one epoch.
 
+        data = gluon.data.ArrayDataset(nd.arange(10).reshape((5, 2)), nd.arange(5))
+        loader = gluon.data.DataLoader(data, batch_size=2, last_batch="keep")
+        [x.shape for x, y in loader]
+
     dataset : a Dataset, an array or a list
     batch_size, shuffle, sampler, last_batch : as in `BatchSampler`; or batch_sampler instead of all four
     batchify_fn : list of samples -> batch; default: stacked arrays

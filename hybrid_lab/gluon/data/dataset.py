@@ -82,6 +82,10 @@ class SimpleDataset(Dataset):
 class ArrayDataset(Dataset):
     """Arrays, lists or data sets of one length, side by side: sample i is (a[i], b[i] ...), or a[i] for a single one.
 
+        data = gluon.data.ArrayDataset(nd.arange(6).reshape((3, 2)), [10, 20, 30])
+        len(data)
+        data[1]
+
     Raises ValueError where the lengths differ.
     """
 

@@ -69,7 +69,15 @@ class Sequential(Stack):
 
 @layer
 class HybridSequential(Stack, HybridBlock):
-    """Calls its HybridBlocks one after the other; hybridized, they become one graph."""
+    """Calls its HybridBlocks one after the other; hybridized, they become one graph.
+
+    ```python
+    net = nn.HybridSequential()
+    net.add(nn.Dense(8, activation="relu"), nn.Dense(2))
+    net.initialize()
+    net(nd.ones((4, 3))).shape
+    ```
+    """
 
     def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         for block in self._children.values():

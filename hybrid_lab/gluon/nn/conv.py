@@ -146,6 +146,10 @@ class Conv1D(_Conv):
 class Conv2D(_Conv):
     """Convolution over two spatial dimensions; arguments as `Conv1D`.
 
+        layer = nn.Conv2D(8, kernel_size=3, padding=1)
+        layer.initialize()
+        layer(nd.ones((2, 3, 16, 16))).shape
+
     layout : 'NCHW' (the default), or 'NHWC' with channels last
     weight : (channels, in_channels // groups, height, width), or (channels, height, width, in_channels // groups)
 

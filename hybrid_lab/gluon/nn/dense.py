@@ -20,6 +20,11 @@ from .registry import layer
 class Dense(HybridBlock):
     """y = activation(x weight^T + bias).
 
+        layer = nn.Dense(4, activation="relu")
+        layer.initialize()
+        layer(nd.ones((2, 3))).shape
+        layer.weight.shape
+
     units : size of the output's last axis
     activation : a name as `Activation` takes it, or None
     flatten : x is seen as (batch, rest); False applies the layer to the last axis only
@@ -70,6 +75,10 @@ class Dense(HybridBlock):
 @layer
 class Embedding(HybridBlock):
     """Vectors for indices: y[i] = weight[x[i]].
+
+        layer = nn.Embedding(input_dim=10, output_dim=4)
+        layer.initialize()
+        layer(nd.array([1, 7])).shape
 
     input_dim : number of rows (the vocabulary); output_dim : size of a row
     sparse_grad : the gradient of the weight is a row_sparse array, of which a lazy optimizer updates the stored rows

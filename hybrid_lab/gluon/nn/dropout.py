@@ -15,6 +15,11 @@ from .registry import layer
 class Dropout(HybridBlock):
     """In train mode each element is 0 with probability `rate`, the others are divided by 1 - rate.
 
+        drop = nn.Dropout(0.5)
+        drop(nd.ones((4,)))                  # predicting: unchanged
+        with autograd.record():
+            print((drop(nd.ones((1000,))) > 0).mean().asscalar() < 0.6)
+
     axes : axes along which one mask is shared
     x : any shape -> the same
     """

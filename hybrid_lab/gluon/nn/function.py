@@ -40,7 +40,13 @@ class Lambda(_Function):
 
 @layer
 class HybridLambda(_Function, HybridBlock):
-    """A function of F and tensors, or the name of an operator: `nn.HybridLambda(lambda F, x: F.tanh(x) * 2)`."""
+    """A function of F and tensors, or the name of an operator: `nn.HybridLambda(lambda F, x: F.tanh(x) * 2)`.
+
+    ```python
+    layer = nn.HybridLambda(lambda F, x: F.square(x) + 1)
+    layer(nd.array([1.0, 2.0]))
+    ```
+    """
 
     def hybrid_forward(self, F: Functions, x: Tensor, *args: Tensor) -> Tensor:
         return getattr(F, self._func)(x, *args) if isinstance(self._func, str) else self._func(F, x, *args)

@@ -43,6 +43,10 @@ class _Norm(HybridBlock):
 class BatchNorm(_Norm):
     """y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, per channel (arXiv 1502.03167).
 
+        layer = nn.BatchNorm()
+        layer.initialize()
+        layer(nd.ones((2, 3, 8, 8))).shape
+
     In train mode mean and variance are the batch's, and the running ones move towards them:
     running = momentum * running + (1 - momentum) * batch. In predict mode the running ones are used.
 
@@ -134,6 +138,10 @@ class _Affine(_Norm):
 @layer
 class LayerNorm(_Affine):
     """y = (x - mean) / sqrt(variance + epsilon) * gamma + beta along one axis (arXiv 1607.06450).
+
+        layer = nn.LayerNorm()
+        layer.initialize()
+        layer(nd.array([[1.0, 3.0]]))
 
     center, scale : whether beta and gamma are learned
     in_channels : size of the axis; 0 takes it from the first batch

@@ -84,7 +84,12 @@ class MaxPool1D(_MaxPool):
 
 @layer
 class MaxPool2D(_MaxPool):
-    """The maximum of windows, as `MaxPool1D`. x : (batch, channels, height, width) -> (batch, channels, out, out)."""
+    """The maximum of windows, as `MaxPool1D`. x : (batch, channels, height, width) -> (batch, channels, out, out).
+
+    ```python
+    nn.MaxPool2D(2)(nd.ones((1, 3, 8, 8))).shape
+    ```
+    """
 
     dims = 2
 

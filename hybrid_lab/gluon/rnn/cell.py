@@ -383,6 +383,11 @@ class RNNCell(ElmanStep, _Dense):
 class LSTMCell(LSTMStep, _Dense):
     """Long short-term memory (Hochreiter and Schmidhuber 1997). Two states, h and c; gates in the order i, f, g, o.
 
+        cell = gluon.rnn.LSTMCell(4)
+        cell.initialize()
+        output, states = cell(nd.ones((2, 3)), cell.begin_state(batch_size=2))
+        output.shape
+
     activation : of g and of the cell state; recurrent_activation : of i, f and o
     """
 

@@ -281,6 +281,11 @@ class RNN(_Layer):
 class LSTM(_Layer):
     """Long short-term memory (Hochreiter and Schmidhuber 1997); two states, h and c.
 
+        layer = gluon.rnn.LSTM(8, num_layers=2)
+        layer.initialize()
+        output, states = layer(nd.ones((5, 2, 3)), layer.begin_state(batch_size=2))
+        output.shape, [state.shape for state in states]
+
     state_clip_min, state_clip_max : bounds of c, both or none; state_clip_nan : NaN becomes a bound as well
     projection_size : P; outputs are projected to P units by l0_h2r_weight, (P, H) (arXiv 1402.1128). Outputs, h and the
     columns of h2h_weight then have P in place of H. None or 0 : no projection

@@ -194,7 +194,15 @@ class ResidualCell(ModifierCell):
 
 @layer
 class BidirectionalCell(CellOfCells, HybridRecurrentCell):
-    """One cell runs forwards and one backwards over the sequence; their outputs are joined. It can only be unrolled."""
+    """One cell runs forwards and one backwards over the sequence; their outputs are joined. It can only be unrolled.
+
+    ```python
+    cell = gluon.rnn.BidirectionalCell(gluon.rnn.LSTMCell(4), gluon.rnn.LSTMCell(4))
+    cell.initialize()
+    outputs, states = cell.unroll(5, nd.ones((2, 5, 3)), layout="NTC", merge_outputs=True)
+    outputs.shape
+    ```
+    """
 
     def __init__(
         self,
