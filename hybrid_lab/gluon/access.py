@@ -201,7 +201,7 @@ def has_own_store(trainer: Trainer) -> bool:
 
 def num_workers(trainer: Trainer) -> int:
     """How many workers take the steps of a Trainer."""
-    from hybrid_lab.kvstore import KVStoreBase
+    from hybrid_lab.distributed.kvstore import KVStoreBase
 
     store = trainer._kvstore
     return store.num_workers if isinstance(store, KVStoreBase) else 1

@@ -22,9 +22,9 @@ from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
-from hybrid_lab.progress import shows_work
-from hybrid_lab.provided import Provided, options_of, signed_like
 from hybrid_lab.symbol.tracing import local as _local
+from hybrid_lab.system.progress import shows_work
+from hybrid_lab.system.provided import Provided, options_of, signed_like
 
 from . import budget
 from .call_record import Recorder, Records, records_for

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hybrid_lab import forks
 from hybrid_lab.diagnostics import location
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.gluon.members import parents
@@ -23,6 +22,7 @@ from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.symbol.tracing import local
+from hybrid_lab.system import forks
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block

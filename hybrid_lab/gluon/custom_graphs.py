@@ -6,7 +6,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.graph.custom import Custom
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.hybridize import cached_graph
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 
 def drop_custom_graphs(op_type: str) -> None:

@@ -13,9 +13,9 @@ from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.stale.frozen import undoing_changes
 from hybrid_lab.hybridize.stale.guarded_trace import trace_guarded
 from hybrid_lab.hybridize.structure import count_leaves, describe
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import Mode
+from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Hybrid

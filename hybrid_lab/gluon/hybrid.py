@@ -43,17 +43,17 @@ from hybrid_lab.hybridize.passed import separated
 from hybrid_lab.hybridize.stale.code import ANY, attributes_read, of_user
 from hybrid_lab.hybridize.stale.read_values import OWN
 from hybrid_lab.hybridize.structure import flatten, refused, tensors_in, unflatten
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.progress import shows_work
-from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import shows_work
+from hybrid_lab.system.provided import Provided
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.operator_hooks import OperatorHook

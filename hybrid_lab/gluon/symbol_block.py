@@ -17,15 +17,15 @@ from hybrid_lab.graph.node import Value
 from hybrid_lab.hybridize.cached_graph import GraphCache
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.structure import LEAF
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
 from hybrid_lab.ops.framework.protocols import Functions
 from hybrid_lab.ops.layers.norm import BatchNorm
-from hybrid_lab.progress import shows_work
 from hybrid_lab.symbol import Group, Symbol
 from hybrid_lab.symbol.composition import composed
 from hybrid_lab.symbol.predicting import labels_of, without_labels
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import shows_work
 
 from .hybrid import HybridBlock
 from .loading import plain_name, read_arrays

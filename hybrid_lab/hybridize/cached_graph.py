@@ -13,13 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
 from hybrid_lab.diagnostics.frames import hide_own_frames
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.engines import registry
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.hybridize import events, looks
 from hybrid_lab.hybridize.block import Part
 from hybrid_lab.hybridize.block_notes import note_block
@@ -48,11 +46,13 @@ from hybrid_lab.hybridize.structure import (
     plain,
     without_defaults,
 )
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import dtype_of
-from hybrid_lab.progress import working
+from hybrid_lab.system import forks
+from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import working
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

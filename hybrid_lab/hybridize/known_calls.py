@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab import forks
 from hybrid_lab.hybridize.structure import (
     Spec,
     flatten,
@@ -22,6 +21,7 @@ from hybrid_lab.hybridize.structure import (
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
+from hybrid_lab.system import forks
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hybrid_lab import forks
 from hybrid_lab.ndarray import changes
+from hybrid_lab.system import forks
 
 if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Tree

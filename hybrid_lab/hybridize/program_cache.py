@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab import forks
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.specialize import Specializations
 from hybrid_lab.hybridize.structure import Spec, describe
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.system import forks
+from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Engine, Executable

@@ -31,7 +31,7 @@ from hybrid_lab.insight.states import STATES, State, block_state, class_name, wa
 from hybrid_lab.insight.table import Column, Row, Table, code, folded, short_line, wrapped
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import copies
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.progress import shows_work
 
 if TYPE_CHECKING:
     from hybrid_lab.graph.graph import Graph

@@ -37,7 +37,7 @@ from hybrid_lab.insight.table import Column, Row, Table, wrapped
 from hybrid_lab.insight.work import peak_bytes, work_of
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating, is_narrow
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.progress import shows_work
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -18,7 +18,7 @@ from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.states import walk
 from hybrid_lab.insight.table import Column, Row, Table
 from hybrid_lab.insight.tune_engines import EngineTuning, tune_engines
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.progress import shows_work
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.tuning import TunedKernel

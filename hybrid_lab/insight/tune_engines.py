@@ -26,7 +26,7 @@ from hybrid_lab.insight.calls import inputs_from
 from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.table import Column, Row, Table
 from hybrid_lab.ndarray import tape
-from hybrid_lab.progress import Progress
+from hybrid_lab.system.progress import Progress
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.hybrid import HybridBlock

@@ -20,7 +20,7 @@ from hybrid_lab.lab.places import place
 from hybrid_lab.lab.rows import Row
 from hybrid_lab.lint.report import help_text
 from hybrid_lab.lint.runner import check_blocks, check_cells, ordered
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 _UNREADABLE = "HL001"
 """The rule about source that does not parse. It is not reported: Python does so when the cell runs."""

@@ -18,7 +18,6 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count, visible
 from hybrid_lab.engines import Executable
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -49,6 +48,7 @@ from hybrid_lab.lab.whole import Part, Whole
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.system.collector import without_collecting
 
 _M = TypeVar("_M", Moment, StepMoment)
 

@@ -26,7 +26,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.onnx import tree
 from hybrid_lab.onnx.compose import Composed, compose
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.progress import shows_work
 
 
 class ImportedGraph(SymbolBlock):

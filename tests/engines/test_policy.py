@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from hybrid_lab import engines
-from hybrid_lab.engines import policy, registry, threads, tuned
+from hybrid_lab.engines import policy, registry, tuned
 from hybrid_lab.engines.engine import Engine
 from hybrid_lab.engines.policy import choose
 from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.system import threads
 from tests.graph.building import graph_of
 
 ALL = ("onnxruntime", "numpy", "torch")

@@ -12,7 +12,7 @@ from hybrid_lab.diagnostics import AutogradError
 from hybrid_lab.gluon import nn
 from hybrid_lab.hybridize import program_cache
 from hybrid_lab.hybridize.program_cache import MANY
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 
 class Scaled(gluon.HybridBlock):

@@ -7,11 +7,11 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
-from hybrid_lab import scopes as names
 from hybrid_lab.gluon.naming import NameScope
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.ndarray import tape
+from hybrid_lab.symbol import scopes as names
 from hybrid_lab.symbol import tracing
 from tests.lab.conftest import Net, inputs
 

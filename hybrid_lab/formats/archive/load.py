@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError, SettingError
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import check_choice
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -19,9 +18,10 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.structure import describe, plain
 from hybrid_lab.insight.states import hybrid_blocks
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import shows_work
 
 from . import calls, graphs, layout, ledger
 from .archive import Archive

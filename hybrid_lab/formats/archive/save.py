@@ -15,18 +15,18 @@ from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.errors import FewerGraphsError, SettingError, Unmappable
 from hybrid_lab.diagnostics.file_errors import writing
 from hybrid_lab.diagnostics.words import check_choice, count
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.saved import note_file
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.hybridize.neutral import NeutralGraph
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ndarray.random_state import state as random_state
-from hybrid_lab.progress import shows_work
 from hybrid_lab.symbol import tracing
+from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import shows_work
 
 from ..atomic import atomic_write, check_writable, progress_of
 from ..kinds import check_path

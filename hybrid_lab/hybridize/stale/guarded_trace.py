@@ -16,8 +16,8 @@ from hybrid_lab.hybridize.stale.user_state import UserState
 from hybrid_lab.hybridize.stale.value_guard import ValueGuard
 from hybrid_lab.hybridize.stale.watched_values import guard_of
 from hybrid_lab.hybridize.structure import Spec
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.tape import state as modes
+from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Hybrid
