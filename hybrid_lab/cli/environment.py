@@ -15,10 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hybrid_lab import _version
-from hybrid_lab.system import openblas as _openblas
-from hybrid_lab.system import telemetry as _telemetry
-
+from .. import _openblas, _telemetry, _version
 from .command import Commands, has_module, install_hint, version_of
 
 
@@ -98,7 +95,7 @@ def _onnxruntime() -> Item:
     needed = "the fast engine on a CPU"
     if not has_module("onnxruntime"):
         return Item("onnxruntime", None, needed, install_hint("cpu"))
-    from hybrid_lab.engines.libraries import import_library
+    from ..engines.libraries import import_library
 
     onnxruntime = import_library("onnxruntime")
     telemetry = "off" if _telemetry.is_off() else f"on, as {_telemetry.VARIABLE} says"
@@ -107,7 +104,7 @@ def _onnxruntime() -> Item:
 
 
 def _torch() -> Item:
-    from hybrid_lab.engines.triton.run.availability import ROCM_INSTALL
+    from ..engines.triton.run.availability import ROCM_INSTALL
 
     needed = "the Triton engine on a GPU"
     if not has_module("torch"):
@@ -129,7 +126,7 @@ def _is_rocm() -> bool:
 
 
 def _compiling() -> Item:
-    from hybrid_lab.engines.triton.build.targets import TARGETS
+    from ..engines.triton.build.targets import TARGETS
 
     name, needed = "compiling", "kernels for GPUs of other machines: hybrid-lab compile, net.compile_for"
     if not has_module("triton"):
@@ -159,7 +156,7 @@ def _triton() -> Item:
 
 
 def _compiler() -> Item:
-    from hybrid_lab.engines.triton.run.availability import c_compiler
+    from ..engines.triton.run.availability import c_compiler
 
     name, needed = "C compiler", "Triton's launchers, which it builds at first use"
     get = "apt-get install gcc libc6-dev (Debian), dnf install gcc (Fedora), xcode-select --install (macOS)"
@@ -198,7 +195,7 @@ def _gpus_by_torch() -> list[str]:
 
     if not torch.cuda.is_available():
         return []
-    from hybrid_lab.engines.triton.build.targets import supported
+    from ..engines.triton.build.targets import supported
 
     gpus = []
     for index in range(torch.cuda.device_count()):
@@ -234,7 +231,7 @@ def _drivers() -> Iterator[tuple[str, str]]:
 
 
 def _kernel_cache() -> Item:
-    from hybrid_lab.engines.store import root_folder, why_untrusted
+    from ..engines.store import root_folder, why_untrusted
 
     root = root_folder()
     if root is None:
@@ -299,8 +296,8 @@ def _widgets() -> Item:
 
 def _engines() -> Iterator[Item]:
     """Which engines `hybridize()` can use here, as the engines themselves say, and which one is the default."""
-    from hybrid_lab import engines
-    from hybrid_lab.diagnostics import EngineUnavailable
+    from .. import engines
+    from ..diagnostics import EngineUnavailable
 
     default = None
     try:

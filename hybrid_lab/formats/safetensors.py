@@ -20,9 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hybrid_lab.diagnostics import ArchiveError, DTypeError
-from hybrid_lab.ops.framework.dtypes import BFLOAT16, bfloat16
-
+from ..diagnostics import ArchiveError, DTypeError
+from ..ops.framework.dtypes import BFLOAT16, bfloat16
 from . import strict_json
 from .atomic import atomic_write
 from .source import Source

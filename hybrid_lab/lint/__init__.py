@@ -1,7 +1,6 @@
 """Marks code that cannot be hybridized: `check(source_or_class_or_block)` gives findings; nothing is executed."""
 
-from hybrid_lab.diagnostics.finding import Edit, Finding, Fix, Severity
-
+from ..diagnostics.finding import Edit, Finding, Fix, Severity
 from .fixes import apply_fixes
 from .report import help_text, jupyter, sarif, text, to_json
 from .runner import check, check_cells

@@ -10,15 +10,14 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from hybrid_lab.diagnostics.foreign_names import foreign_method, foreign_operator
-
+from ..diagnostics.foreign_names import foreign_method, foreign_operator
 from .source import Source
 
 NAMESPACES = {
     "mx.nd": ("ndarray",),
     "mx.sym": ("symbol",),
     "mx.np": ("numpy",),
-    "mx.npx": ("numpy.extension",),
+    "mx.npx": ("numpy_extension",),
 }
 """Canonical name of a namespace -> the modules of this package that have its names."""
 _OF_OPERATORS = ("ndarray", "symbol")

@@ -7,9 +7,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from hybrid_lab.diagnostics import rules
-from hybrid_lab.diagnostics.finding import Call, Edit, Finding, Fix
-
+from ..diagnostics import rules
+from ..diagnostics.finding import Call, Edit, Finding, Fix
 from .source import Source
 
 _IGNORE = re.compile(r"#\s*hl:\s*ignore(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)", re.IGNORECASE)

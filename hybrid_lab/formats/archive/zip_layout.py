@@ -14,8 +14,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hybrid_lab.diagnostics import ArchiveError
-
+from ...diagnostics import ArchiveError
 from ..source import Source
 
 MEMBER_LIMIT = 65_534

@@ -3,9 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from hybrid_lab.diagnostics.expression import one_line
-from hybrid_lab.diagnostics.finding import Severity
-
+from ...diagnostics.expression import one_line
+from ...diagnostics.finding import Severity
 from ..values import Kind
 from ..walk import Mark, Walk, check
 

@@ -3,8 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from hybrid_lab.diagnostics.finding import Fix
-
+from ...diagnostics.finding import Fix
 from ..values import Kind, Value
 from ..walk import Mark, Walk, check
 

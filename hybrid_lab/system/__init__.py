@@ -1,1 +1,0 @@
-"""What concerns the whole process: forks, threads, memory, temporary files, logging, progress, who provides what."""
