@@ -6,15 +6,19 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab import _openblas, _telemetry, _without_compat
-from hybrid_lab import logger as _logger
-from hybrid_lab import provided as _provided
+from hybrid_lab import aliases  # lets older names of modules be imported
 from hybrid_lab._version import __version__
+from hybrid_lab.mxnet import without_compat as _without_compat
+from hybrid_lab.system import logger as _logger
+from hybrid_lab.system import openblas as _openblas
+from hybrid_lab.system import provided as _provided
+from hybrid_lab.system import telemetry as _telemetry
 
 if TYPE_CHECKING:
     import hybrid_lab.ndarray as nd
     import hybrid_lab.symbol as sym
-    from hybrid_lab import autograd, checkpoint, contrib, gluon
+    from hybrid_lab import autograd, gluon
+    from hybrid_lab.formats import checkpoint
     from hybrid_lab.insight.capture import capture
     from hybrid_lab.insight.compare import compare
     from hybrid_lab.insight.explain import explain
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from hybrid_lab.insight.profile import profile
     from hybrid_lab.insight.tune import tune
     from hybrid_lab.insight.watch import watch_nan
+    from hybrid_lab.mxnet import contrib
 
 _logger.install()
 _openblas.choose_kernels()
@@ -30,65 +35,65 @@ _without_compat.install()
 
 #: Public names -> module, or (module, attribute). Each room loads when it is first used.
 _ROOMS: dict[str, str | tuple[str, str]] = {
-    "attribute": "hybrid_lab.attribute",
+    "attribute": "hybrid_lab.symbol.attribute",
     "autograd": "hybrid_lab.autograd",
-    "base": "hybrid_lab.base",
-    "callback": "hybrid_lab.callback",
-    "checkpoint": "hybrid_lab.checkpoint",
+    "base": "hybrid_lab.mxnet.base",
+    "callback": "hybrid_lab.mxnet.callback",
+    "checkpoint": "hybrid_lab.formats.checkpoint",
     "context": "hybrid_lab.context",
-    "contrib": "hybrid_lab.contrib",
+    "contrib": "hybrid_lab.mxnet.contrib",
     "diagnostics": "hybrid_lab.diagnostics",
     "distributed": "hybrid_lab.distributed",
-    "engine": "hybrid_lab.engine",
+    "engine": "hybrid_lab.mxnet.engine",
     "engines": "hybrid_lab.engines",
-    "executor": "hybrid_lab.executor",
+    "executor": "hybrid_lab.mxnet.executor",
     "formats": "hybrid_lab.formats",
     "gluon": "hybrid_lab.gluon",
     "graph": "hybrid_lab.graph",
-    "image": "hybrid_lab.image",
-    "img": "hybrid_lab.image",
+    "image": "hybrid_lab.data.image",
+    "img": "hybrid_lab.data.image",
     "init": "hybrid_lab.initializer",
     "initializer": "hybrid_lab.initializer",
     "insight": "hybrid_lab.insight",
-    "io": "hybrid_lab.io",
-    "kv": "hybrid_lab.kvstore",
-    "kvstore": "hybrid_lab.kvstore",
+    "io": "hybrid_lab.data.io",
+    "kv": "hybrid_lab.distributed.kvstore",
+    "kvstore": "hybrid_lab.distributed.kvstore",
     "lab": "hybrid_lab.lab",
-    "libinfo": "hybrid_lab.libinfo",
+    "libinfo": "hybrid_lab.mxnet.libinfo",
     "lint": "hybrid_lab.lint",
     "lr_scheduler": "hybrid_lab.lr_scheduler",
     "metric": "hybrid_lab.metric",
-    "mod": "hybrid_lab.module",
-    "model": "hybrid_lab.model",
-    "module": "hybrid_lab.module",
-    "mon": "hybrid_lab.monitor",
-    "monitor": "hybrid_lab.monitor",
-    "name": "hybrid_lab.name",
+    "mod": "hybrid_lab.mxnet.module",
+    "model": "hybrid_lab.mxnet.model",
+    "module": "hybrid_lab.mxnet.module",
+    "mon": "hybrid_lab.mxnet.monitor",
+    "monitor": "hybrid_lab.mxnet.monitor",
+    "name": "hybrid_lab.symbol.name",
     "nd": "hybrid_lab.ndarray",
     "ndarray": "hybrid_lab.ndarray",
     "np": "hybrid_lab.numpy",
-    "npx": "hybrid_lab.numpy_extension",
+    "npx": "hybrid_lab.numpy.extension",
     "numpy": "hybrid_lab.numpy",
-    "numpy_extension": "hybrid_lab.numpy_extension",
+    "numpy_extension": "hybrid_lab.numpy.extension",
     "onnx": "hybrid_lab.onnx",
     "ops": "hybrid_lab.ops",
-    "operator": "hybrid_lab.operator",
+    "operator": "hybrid_lab.mxnet.operator",
     "optimizer": "hybrid_lab.optimizer",
-    "profiler": "hybrid_lab.profiler",
+    "profiler": "hybrid_lab.mxnet.profiler",
     "random": "hybrid_lab.random",
-    "recordio": "hybrid_lab.recordio",
-    "registry": "hybrid_lab.registry",
+    "recordio": "hybrid_lab.data.recordio",
+    "registry": "hybrid_lab.mxnet.registry",
     "rnd": "hybrid_lab.random",
-    "rnn": "hybrid_lab.rnn",
-    "runtime": "hybrid_lab.runtime",
+    "rnn": "hybrid_lab.mxnet.rnn",
+    "runtime": "hybrid_lab.mxnet.runtime",
     "sym": "hybrid_lab.symbol",
     "symbol": "hybrid_lab.symbol",
-    "test_utils": "hybrid_lab.test_utils",
+    "test_utils": "hybrid_lab.mxnet.test_utils",
     "torch": "hybrid_lab.torch",
-    "visualization": "hybrid_lab.viz",
-    "util": "hybrid_lab.util",
-    "viz": "hybrid_lab.viz",
-    "AttrScope": ("hybrid_lab.attribute", "AttrScope"),
+    "visualization": "hybrid_lab.mxnet.viz",
+    "util": "hybrid_lab.mxnet.util",
+    "viz": "hybrid_lab.mxnet.viz",
+    "AttrScope": ("hybrid_lab.symbol.attribute", "AttrScope"),
     "Context": ("hybrid_lab.context", "Context"),
     "HybridizeError": ("hybrid_lab.diagnostics", "HybridizeError"),
     "MXNetError": ("hybrid_lab.diagnostics", "MXNetError"),
@@ -106,18 +111,18 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "load_cached_graphs": ("hybrid_lab.formats.archive", "load_cached_graphs"),
     "load_ipython_extension": ("hybrid_lab.lab", "load_ipython_extension"),
     "log": ("hybrid_lab.lab.training_runs", "log"),
-    "is_np_array": ("hybrid_lab.util", "is_np_array"),
-    "is_np_shape": ("hybrid_lab.util", "is_np_shape"),
-    "np_array": ("hybrid_lab.util", "np_array"),
-    "np_shape": ("hybrid_lab.util", "np_shape"),
+    "is_np_array": ("hybrid_lab.mxnet.util", "is_np_array"),
+    "is_np_shape": ("hybrid_lab.mxnet.util", "is_np_shape"),
+    "np_array": ("hybrid_lab.mxnet.util", "np_array"),
+    "np_shape": ("hybrid_lab.mxnet.util", "np_shape"),
     "profile": ("hybrid_lab.insight", "profile"),
     "summary": ("hybrid_lab.insight.model_summary", "summary"),
     "tune": ("hybrid_lab.insight", "tune"),
     "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
-    "set_np_shape": ("hybrid_lab.util", "set_np_shape"),
-    "use_np": ("hybrid_lab.util", "use_np"),
-    "use_np_array": ("hybrid_lab.util", "use_np_array"),
-    "use_np_shape": ("hybrid_lab.util", "use_np_shape"),
+    "set_np_shape": ("hybrid_lab.mxnet.util", "set_np_shape"),
+    "use_np": ("hybrid_lab.mxnet.util", "use_np"),
+    "use_np_array": ("hybrid_lab.mxnet.util", "use_np_array"),
+    "use_np_shape": ("hybrid_lab.mxnet.util", "use_np_shape"),
     "use_compiled": ("hybrid_lab.formats.archive", "use_compiled"),
     "unload_ipython_extension": ("hybrid_lab.lab", "unload_ipython_extension"),
     "watch_nan": ("hybrid_lab.insight", "watch_nan"),
@@ -126,11 +131,11 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
 
 __all__ = ["__version__", *_ROOMS]
 
-#: Functions that rooms call and rooms above them provide -> module, attribute. See `hybrid_lab.provided`.
+#: Functions that rooms call and rooms above them provide -> module, attribute. See `hybrid_lab.system.provided`.
 _provided.register({
     "archive_arguments": ("hybrid_lab.formats.archive.open", "archive_arguments"),
     "array_html": ("hybrid_lab.insight.facets", "array_html"),
-    "bind_symbol": ("hybrid_lab.executor.binding", "bind"),
+    "bind_symbol": ("hybrid_lab.mxnet.executor.binding", "bind"),
     "block_html": ("hybrid_lab.lab.static_html", "block_html"),
     "distributed_join": ("hybrid_lab.gluon.joined", "join"),
     "joined_workers": ("hybrid_lab.distributed.worker_group", "joined_workers"),
@@ -146,7 +151,7 @@ _provided.register({
     "compose_foreach": ("hybrid_lab.symbol.nd_calls", "compose_foreach"),
     "compose_while_loop": ("hybrid_lab.symbol.nd_calls", "compose_while_loop"),
     "export_outermost": ("hybrid_lab.formats.archive.exporting", "export_outermost"),
-    "feed_forward_class": ("hybrid_lab.module.feed_forward", "feed_forward_class"),
+    "feed_forward_class": ("hybrid_lab.mxnet.module.feed_forward", "feed_forward_class"),
     "graph_dot": ("hybrid_lab.lab.graph_view", "graph_dot"),
     "graph_svg": ("hybrid_lab.lab.static_picture", "graph_svg"),
     "findings_of": ("hybrid_lab.lint.runner", "findings_of"),
@@ -154,18 +159,18 @@ _provided.register({
     "onnx_get_model_metadata": ("hybrid_lab.onnx.symbols", "get_model_metadata"),
     "onnx_import_model": ("hybrid_lab.onnx.symbols", "import_model"),
     "onnx_import_to_gluon": ("hybrid_lab.onnx.symbols", "import_to_gluon"),
-    "image_det_record_iter": ("hybrid_lab.image.detection_record_iter", "ImageDetRecordIter"),
-    "image_record_int8_iter": ("hybrid_lab.image.record_iter", "ImageRecordInt8Iter"),
-    "image_record_iter": ("hybrid_lab.image.record_iter", "ImageRecordIter"),
-    "image_record_iter_v1": ("hybrid_lab.image.record_iter", "ImageRecordIter_v1"),
-    "image_record_uint8_iter_v1": ("hybrid_lab.image.record_iter", "ImageRecordUInt8Iter_v1"),
-    "image_record_uint8_iter": ("hybrid_lab.image.record_iter", "ImageRecordUInt8Iter"),
+    "image_det_record_iter": ("hybrid_lab.data.image.detection_record_iter", "ImageDetRecordIter"),
+    "image_record_int8_iter": ("hybrid_lab.data.image.record_iter", "ImageRecordInt8Iter"),
+    "image_record_iter": ("hybrid_lab.data.image.record_iter", "ImageRecordIter"),
+    "image_record_iter_v1": ("hybrid_lab.data.image.record_iter", "ImageRecordIter_v1"),
+    "image_record_uint8_iter_v1": ("hybrid_lab.data.image.record_iter", "ImageRecordUInt8Iter_v1"),
+    "image_record_uint8_iter": ("hybrid_lab.data.image.record_iter", "ImageRecordUInt8Iter"),
     "invoke_on_device": ("hybrid_lab.ndarray.on_device", "invoke_on_device"),
     "kernel_html": ("hybrid_lab.insight.kernel_table", "kernel_html"),
     "parameter_html": ("hybrid_lab.insight.facets", "parameter_html"),
-    "custom_of_file": ("hybrid_lab.operator.calls", "custom_of_file"),
-    "custom_operator": ("hybrid_lab.operator.calls", "custom"),
-    "custom_symbol": ("hybrid_lab.operator.calls", "custom_symbol"),
+    "custom_of_file": ("hybrid_lab.mxnet.operator.calls", "custom_of_file"),
+    "custom_operator": ("hybrid_lab.mxnet.operator.calls", "custom"),
+    "custom_symbol": ("hybrid_lab.mxnet.operator.calls", "custom_symbol"),
     "drop_custom_graphs": ("hybrid_lab.gluon.custom_graphs", "drop_custom_graphs"),
     "model_summary": ("hybrid_lab.insight.model_summary", "summary"),
     "numpy_class": ("hybrid_lab.numpy.array", "numpy_class"),
@@ -177,7 +182,7 @@ _provided.register({
     "load_cached_graphs": ("hybrid_lab.formats.archive", "load_cached_graphs"),
     "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
     "symbol_of_history": ("hybrid_lab.symbol.history", "symbol_of"),
-    "simple_bind_symbol": ("hybrid_lab.executor.binding", "simple_bind"),
+    "simple_bind_symbol": ("hybrid_lab.mxnet.executor.binding", "simple_bind"),
     "invoke_sparse": ("hybrid_lab.ndarray.sparse.invoke", "invoke_sparse"),
     "sparse_array": ("hybrid_lab.ndarray.sparse.creation", "array"),
     "sparse_zeros": ("hybrid_lab.ndarray.sparse.arrays", "zeros_of"),

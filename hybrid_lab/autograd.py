@@ -12,7 +12,7 @@ from hybrid_lab.ndarray import backward as reverse
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.function import Function
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.provided import Provided
+from hybrid_lab.system.provided import Provided
 
 __all__ = [
     "Function",

@@ -1,4 +1,4 @@
-"""Write hybrid_lab/compat/differences.json: the rows of docs/differences.md by the names that they are about."""
+"""Write hybrid_lab/mxnet/compat/differences.json: the rows of docs/differences.md by the names that they are about."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "docs" / "differences.md"
-TARGET = ROOT / "hybrid_lab" / "compat" / "differences.json"
+TARGET = ROOT / "hybrid_lab" / "mxnet" / "compat" / "differences.json"
 _NAME = re.compile(r"`([^`]+)`")
 
 

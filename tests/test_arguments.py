@@ -21,8 +21,8 @@ from hybrid_lab.gluon import contrib, data, loss, nn, rnn
 ROOT = Path(hybrid_lab.__file__).parent
 
 #: What users call: files and folders of the package.
-PUBLIC = ["autograd.py", "initializer.py", "lr_scheduler.py", "random.py", "viz.py"] + [
-    *("contrib", "gluon", "metric", "ndarray", "optimizer", "symbol"),
+PUBLIC = ["autograd.py", "initializer.py", "lr_scheduler.py", "random.py", "mxnet/viz.py"] + [
+    *("mxnet/contrib", "gluon", "metric", "ndarray", "optimizer", "symbol"),
 ]
 
 NO_EFFECT = {

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from hybrid_lab import provided
+from hybrid_lab.system import provided
 
 PACKAGE = """
 import events

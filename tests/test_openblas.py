@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hybrid_lab import _openblas
+from hybrid_lab.system import openblas as _openblas
 
 NEWER = """processor\t: 0
 vendor_id\t: AuthenticAMD

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hybrid_lab import _telemetry
+from hybrid_lab.system import telemetry as _telemetry
 
 ROOT = Path(__file__).parent.parent
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 import tqdm
 
-from hybrid_lab import progress
+from hybrid_lab.system import progress
 
 
 class Terminal(io.StringIO):
@@ -59,7 +59,7 @@ def test_a_file_and_a_missing_stream_get_no_bar(tmp_path, monkeypatch):
 
 CELL = """
 import hybrid_lab as mx
-from hybrid_lab.progress import Progress
+from hybrid_lab.system.progress import Progress
 bar = Progress("compiling for <gfx942>", 4)
 bar._started -= 2
 bar.step(2, "scaled")

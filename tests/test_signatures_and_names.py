@@ -100,7 +100,7 @@ def modules():
 def test_dir_lists_what_can_be_got():
     late = {
         "hybrid_lab.lab": ["autosave", "progress", "view"],
-        "hybrid_lab.model": ["FeedForward"],
+        "hybrid_lab.mxnet.model": ["FeedForward"],
         "hybrid_lab.ndarray": ["np", "npx", "sparse", "softmax"],
         "hybrid_lab.ndarray.random": ["exponential_like", "normal"],
         "hybrid_lab.ndarray.sparse": ["dot", "csr_matrix", "retain"],
@@ -108,7 +108,7 @@ def test_dir_lists_what_can_be_got():
         "hybrid_lab.symbol": ["np", "npx", "softmax"],
         "hybrid_lab.torch": ["imports", "module"],
         "hybrid_lab.onnx": ["imports", "export"],
-        "hybrid_lab.contrib": ["amp", "nd"],
+        "hybrid_lab.mxnet.contrib": ["amp", "nd"],
     }
     names = set()
     for module in modules():

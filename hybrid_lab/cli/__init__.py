@@ -6,8 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from .. import _version
-from ..diagnostics.errors import HybridLabError
+from hybrid_lab import _version
+from hybrid_lab.diagnostics.errors import HybridLabError
+
 from . import archive, compile, convert, environment, jupyter, lint, lsp, migrate
 from .command import CommandError
 

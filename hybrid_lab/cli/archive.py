@@ -10,15 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..diagnostics.words import count
+from hybrid_lab.diagnostics.words import count
+
 from . import model_files
 from .command import Commands, archive_file
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..formats.archive.container import Container
-    from ..formats.archive.tree import BlockRecord
+    from hybrid_lab.formats.archive.container import Container
+    from hybrid_lab.formats.archive.tree import BlockRecord
 
 
 def add_commands(commands: Commands) -> None:
@@ -60,8 +61,8 @@ def printable(text: str) -> str:
 
 def run_inspect(arguments: Namespace) -> int:
     """Print what an archive holds; of the contents only the tree and the tensors' headers are read."""
-    from ..formats.archive import layout
-    from ..formats.archive.container import Container
+    from hybrid_lab.formats.archive import layout
+    from hybrid_lab.formats.archive.container import Container
 
     if model_files.is_other(arguments.archive):
         found = model_files.described(arguments.archive)
@@ -79,8 +80,8 @@ def run_inspect(arguments: Namespace) -> int:
 
 def describe(archive: Container, with_tensors: bool = False) -> Iterator[str]:
     """An archive in lines of text: its header, the tree of blocks, the graphs, the tensors."""
-    from ..engines.report import format_bytes
-    from ..formats.archive import graphs, layout, tree
+    from hybrid_lab.engines.report import format_bytes
+    from hybrid_lab.formats.archive import graphs, layout, tree
 
     blocks = tree.from_json(archive.read_json(layout.TREE), archive.path)
     size = sum(record["size"] for record in archive.manifest["members"].values())
@@ -121,8 +122,8 @@ def _block(path: str, block: BlockRecord, shared: bool) -> str:
 
 def run_verify(arguments: Namespace) -> int:
     """Check archives completely; all of them are reported. Status 1 if any is damaged, 2 if there is no such file."""
-    from ..diagnostics import ArchiveError, FileError
-    from ..formats.archive.container import Container
+    from hybrid_lab.diagnostics import ArchiveError, FileError
+    from hybrid_lab.formats.archive.container import Container
 
     status = 0
     for path in arguments.archives:
@@ -141,8 +142,8 @@ def run_verify(arguments: Namespace) -> int:
 
 def run_diff(arguments: Namespace) -> int:
     """Print what differs, Block by Block."""
-    from ..formats.archive.container import Container
-    from ..formats.archive.difference import diff
+    from hybrid_lab.formats.archive.container import Container
+    from hybrid_lab.formats.archive.difference import diff
 
     paths = arguments.first, arguments.second
     if any(path.suffix in (".params", ".safetensors") for path in paths):
@@ -165,8 +166,8 @@ def run_diff(arguments: Namespace) -> int:
 
 def _arrays(path: Path) -> Mapping[str, np.ndarray]:
     """The arrays of a model file of any kind, by name."""
-    from ..formats.archive import layout
-    from ..formats.archive.container import Container
+    from hybrid_lab.formats.archive import layout
+    from hybrid_lab.formats.archive.container import Container
 
     if path.suffix in (".params", ".safetensors"):
         return model_files.read_arrays(path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from ..gluon import Block
+    from hybrid_lab.gluon import Block
 
 #: What `ArgumentParser.add_subparsers` returns: each file of this room adds its commands to it.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
@@ -25,14 +25,14 @@ class CommandError(Exception):
 
 def archive_file(path: Path) -> Path:
     """The archive that a user means by `path`; `.hlab` may be left out. Raises FileError where there is no file."""
-    from ..formats.archive.layout import existing_path
+    from hybrid_lab.formats.archive.layout import existing_path
 
     return Path(existing_path(path))
 
 
 def block_in(archive: Path, root: Block, path: str) -> Block:
     """The Block at this path in an archive's model. Raises CommandError if the model has no such Block."""
-    from ..gluon import access
+    from hybrid_lab.gluon import access
 
     block = root
     for name in filter(None, path.split(".")):

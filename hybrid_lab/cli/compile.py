@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics.file_errors import writing
-from ..diagnostics.words import count
+from hybrid_lab.diagnostics.file_errors import writing
+from hybrid_lab.diagnostics.words import count
+
 from .archive import printable
 from .command import CommandError, Commands, archive_file, block_in
 
 if TYPE_CHECKING:
-    from ..gluon import Block, HybridBlock
-    from ..insight.compiled import CompiledModel
-    from ..ndarray.ndarray import NDArray
+    from hybrid_lab.gluon import Block, HybridBlock
+    from hybrid_lab.insight.compiled import CompiledModel
+    from hybrid_lab.ndarray.ndarray import NDArray
 
 
 def add_commands(commands: Commands) -> None:
@@ -52,10 +53,10 @@ def add_commands(commands: Commands) -> None:
 
 def run_compile(arguments: Namespace) -> int:
     """Compile and print, block by block where the top of the model is not hybrid."""
-    from ..engines.triton.build.compiling import check_triton
-    from ..engines.triton.build.targets import TARGETS, name_of, target_of
-    from ..formats.archive import add_binaries, load, use_compiled
-    from ..formats.archive.container import Container
+    from hybrid_lab.engines.triton.build.compiling import check_triton
+    from hybrid_lab.engines.triton.build.targets import TARGETS, name_of, target_of
+    from hybrid_lab.formats.archive import add_binaries, load, use_compiled
+    from hybrid_lab.formats.archive.container import Container
 
     if not arguments.target:
         raise CommandError(f"name at least one GPU with --target; there are {', '.join(TARGETS)}")
@@ -96,7 +97,7 @@ def run_compile(arguments: Namespace) -> int:
 
 def _blocks(root: Block, arguments: Namespace) -> Iterator[tuple[str, HybridBlock]]:
     """The outermost blocks with a graph. Raises CommandError where there is none."""
-    from ..gluon import HybridBlock, access
+    from hybrid_lab.gluon import HybridBlock, access
 
     blocks: list[tuple[str, HybridBlock]] = []
     waiting = [(arguments.block, block_in(arguments.archive, root, arguments.block))]
@@ -118,7 +119,7 @@ def _blocks(root: Block, arguments: Namespace) -> Iterator[tuple[str, HybridBloc
 
 
 def _compiled(block: HybridBlock, targets: tuple[str, ...], arguments: Namespace) -> CompiledModel:
-    from ..insight.compiled import compile_for, known_inputs
+    from hybrid_lab.insight.compiled import compile_for, known_inputs
 
     if arguments.input:
         inputs: list[Any] = [_shape(text) for text in arguments.input]
@@ -139,7 +140,7 @@ def _with_batch(item: NDArray | tuple[int, ...], batch: int) -> object:
     """The shape, or zeros of the array's type, with another first axis."""
     import numpy as np
 
-    from .. import ndarray as nd
+    from hybrid_lab import ndarray as nd
 
     if batch < 1:
         raise CommandError(f"--batch {batch}: a batch has at least one row")
@@ -182,7 +183,7 @@ def write(model: CompiledModel, folder: Path) -> int:
 
 
 def _write_file(path: Path, content: bytes) -> None:
-    from ..formats.atomic import atomic_write
+    from hybrid_lab.formats.atomic import atomic_write
 
     with atomic_write(path) as file:
         file.write(content)

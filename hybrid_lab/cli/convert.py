@@ -13,7 +13,7 @@ from .command import CommandError, Commands, block_in
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..gluon import HybridBlock
+    from hybrid_lab.gluon import HybridBlock
 
 ENDINGS = ("-symbol.json", ".hlab", ".onnx", ".params", ".safetensors", ".py")
 
@@ -74,8 +74,8 @@ def run_convert(arguments: Namespace) -> int:
 
 def _weights(arguments: Namespace) -> list[str]:
     """Arrays by name, from whatever holds them."""
-    from ..formats.mxnet import load_params, write_params
-    from ..formats.safetensors import read_safetensors, write_safetensors
+    from hybrid_lab.formats.mxnet import load_params, write_params
+    from hybrid_lab.formats.safetensors import read_safetensors, write_safetensors
 
     readers: dict[str, Callable[[Path], Mapping[str, np.ndarray]]] = {
         ".params": load_params,
@@ -93,15 +93,15 @@ def _weights(arguments: Namespace) -> list[str]:
 
 
 def _archive_weights(path: Path) -> Mapping[str, np.ndarray]:
-    from ..formats.archive import layout
-    from ..formats.archive.container import Container
+    from hybrid_lab.formats.archive import layout
+    from hybrid_lab.formats.archive.container import Container
 
     archive = Container.open(path)
     return archive.read_tensors(layout.WEIGHTS) if layout.WEIGHTS in archive else {}
 
 
 def _onnx_weights(path: Path) -> Mapping[str, np.ndarray]:
-    from ..onnx.block import imports
+    from hybrid_lab.onnx.block import imports
 
     parameters = imports(path).collect_params()
     return {parameter.name: parameter.data().asnumpy() for parameter in parameters.values()}
@@ -109,8 +109,8 @@ def _onnx_weights(path: Path) -> Mapping[str, np.ndarray]:
 
 def _hybrid_block(arguments: Namespace) -> HybridBlock:
     """The HybridBlock of an archive that --block names. Raises CommandError for another Block."""
-    from ..formats.archive import load
-    from ..gluon import HybridBlock
+    from hybrid_lab.formats.archive import load
+    from hybrid_lab.gluon import HybridBlock
 
     block = block_in(arguments.source, load(arguments.source), arguments.block)
     if not isinstance(block, HybridBlock):
@@ -130,8 +130,8 @@ def _archive_to_mxnet(arguments: Namespace) -> list[str]:
 
 def _archive_to_onnx(arguments: Namespace) -> list[str]:
     """The network of the model, or of one block, as an ONNX file; or one file for each HybridBlock in it."""
-    from ..formats.archive import load
-    from ..onnx.exporting import export
+    from hybrid_lab.formats.archive import load
+    from hybrid_lab.onnx.exporting import export
 
     block = block_in(arguments.source, load(arguments.source), arguments.block)
     return str(export(block, arguments.target, opset=arguments.opset, flat=arguments.flat)).splitlines()
@@ -139,7 +139,7 @@ def _archive_to_onnx(arguments: Namespace) -> list[str]:
 
 def _archive_to_source(arguments: Namespace) -> list[str]:
     """One block's network as the source of a PyTorch module, with its weights."""
-    from ..torch.source.write import write_source
+    from hybrid_lab.torch.source.write import write_source
 
     block = _hybrid_block(arguments)
     title = f"{arguments.source.name} as a PyTorch module, written by hybrid-lab."
@@ -148,7 +148,7 @@ def _archive_to_source(arguments: Namespace) -> list[str]:
 
 def _onnx_to_archive(arguments: Namespace) -> list[str]:
     """The network of an ONNX file as an archive, which opens without the package onnx."""
-    from ..onnx.block import imports
+    from hybrid_lab.onnx.block import imports
 
     block = imports(arguments.source)
     block.save(arguments.target)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .command import CommandError, has_module, install_hint
 
 if TYPE_CHECKING:
-    from ..gluon import HybridBlock, SymbolBlock
+    from hybrid_lab.gluon import HybridBlock, SymbolBlock
 
 CLOSE = 1e-4
 """The largest difference, relative to the largest output, that a conversion may have; of float16 and bfloat16 2 %."""
@@ -36,7 +36,7 @@ def add_arguments(convert: Any) -> None:  # noqa: ANN401 - an ArgumentParser or 
 
 def symbol_to_onnx(arguments: Namespace) -> list[str]:
     """One ONNX file, compared with this package's own run in ONNX Runtime."""
-    from ..onnx.exporting import export
+    from hybrid_lab.onnx.exporting import export
 
     block, shapes, lines = _model(arguments, needs_shapes=True)
     inputs = _inputs(block, shapes, arguments.dtype)
@@ -53,7 +53,7 @@ def symbol_to_onnx(arguments: Namespace) -> list[str]:
 
 def symbol_to_source(arguments: Namespace) -> list[str]:
     """A PyTorch module as source, and its weights; compared in torch where it is installed."""
-    from ..torch.source.write import write_source
+    from hybrid_lab.torch.source.write import write_source
 
     block, shapes, lines = _model(arguments, needs_shapes=True)
     inputs = _inputs(block, shapes, arguments.dtype)
@@ -65,7 +65,7 @@ def symbol_to_source(arguments: Namespace) -> list[str]:
 
 def symbol_to_archive(arguments: Namespace) -> list[str]:
     """An archive with one graph. Where the shapes are known it is called once, so that it can be exported further."""
-    from ..formats.archive import save_cached_graphs
+    from hybrid_lab.formats.archive import save_cached_graphs
 
     block, shapes, lines = _model(arguments, needs_shapes=False)
     if shapes:
@@ -79,11 +79,11 @@ def symbol_to_archive(arguments: Namespace) -> list[str]:
 
 def _model(arguments: Namespace, needs_shapes: bool) -> tuple[SymbolBlock, dict[str, tuple[Any, ...]], list[str]]:
     """The Block of MXNet's two files, the shapes of its inputs, {} if they are not known, and a line about both."""
-    from ..formats.mxnet import load_params
-    from ..gluon import SymbolBlock
-    from ..gluon.symbol_block import without_unknown_labels
-    from ..symbol import load
-    from ..symbol.predicting import labels_of
+    from hybrid_lab.formats.mxnet import load_params
+    from hybrid_lab.gluon import SymbolBlock
+    from hybrid_lab.gluon.symbol_block import without_unknown_labels
+    from hybrid_lab.symbol import load
+    from hybrid_lab.symbol.predicting import labels_of
 
     symbol_file = str(arguments.source)
     params = arguments.params or of_epoch(symbol_file, arguments.epoch)
@@ -133,7 +133,7 @@ def _shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
 
 def _readers(block: SymbolBlock, name: str) -> list[Any]:
     """The nodes that read an input, behind those that keep its shape."""
-    from ..gluon import access
+    from hybrid_lab.gluon import access
 
     neutral = access.graphs(block).first()
     assert neutral is not None
@@ -179,12 +179,12 @@ def _inputs(block: HybridBlock, shapes: Mapping[str, Sequence[int | str]], dtype
     """
     import numpy as np
 
-    from .. import ndarray as nd
-    from ..diagnostics import DTypeError
-    from ..gluon import access
-    from ..graph.infer import infer
-    from ..insight.random_inputs import random_inputs
-    from ..ops.framework.dtypes import dtype_of, is_floating
+    from hybrid_lab import ndarray as nd
+    from hybrid_lab.diagnostics import DTypeError
+    from hybrid_lab.gluon import access
+    from hybrid_lab.graph.infer import infer
+    from hybrid_lab.insight.random_inputs import random_inputs
+    from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
 
     try:
         kind = dtype_of(dtype or "float32")
@@ -232,7 +232,7 @@ def _run(block: HybridBlock, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _in_onnxruntime(path: str, inputs: Sequence[Any]) -> list[Any]:
-    from ..engines.libraries import import_library
+    from hybrid_lab.engines.libraries import import_library
 
     session = import_library("onnxruntime").InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [item.name for item in session.get_inputs()]
@@ -242,7 +242,7 @@ def _in_onnxruntime(path: str, inputs: Sequence[Any]) -> list[Any]:
 def _in_torch(path: str, inputs: Sequence[Any]) -> list[Any]:
     import importlib.util
 
-    from ..engines.libraries import import_library
+    from hybrid_lab.engines.libraries import import_library
 
     torch = import_library("torch")
     spec = importlib.util.spec_from_file_location("_converted", path)

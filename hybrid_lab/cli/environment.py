@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .. import _openblas, _telemetry, _version
+from hybrid_lab import _version
+from hybrid_lab.system import openblas as _openblas
+from hybrid_lab.system import telemetry as _telemetry
+
 from .command import Commands, has_module, install_hint, version_of
 
 
@@ -95,7 +98,7 @@ def _onnxruntime() -> Item:
     needed = "the fast engine on a CPU"
     if not has_module("onnxruntime"):
         return Item("onnxruntime", None, needed, install_hint("cpu"))
-    from ..engines.libraries import import_library
+    from hybrid_lab.engines.libraries import import_library
 
     onnxruntime = import_library("onnxruntime")
     telemetry = "off" if _telemetry.is_off() else f"on, as {_telemetry.VARIABLE} says"
@@ -104,7 +107,7 @@ def _onnxruntime() -> Item:
 
 
 def _torch() -> Item:
-    from ..engines.triton.run.availability import ROCM_INSTALL
+    from hybrid_lab.engines.triton.run.availability import ROCM_INSTALL
 
     needed = "the Triton engine on a GPU"
     if not has_module("torch"):
@@ -126,7 +129,7 @@ def _is_rocm() -> bool:
 
 
 def _compiling() -> Item:
-    from ..engines.triton.build.targets import TARGETS
+    from hybrid_lab.engines.triton.build.targets import TARGETS
 
     name, needed = "compiling", "kernels for GPUs of other machines: hybrid-lab compile, net.compile_for"
     if not has_module("triton"):
@@ -156,7 +159,7 @@ def _triton() -> Item:
 
 
 def _compiler() -> Item:
-    from ..engines.triton.run.availability import c_compiler
+    from hybrid_lab.engines.triton.run.availability import c_compiler
 
     name, needed = "C compiler", "Triton's launchers, which it builds at first use"
     get = "apt-get install gcc libc6-dev (Debian), dnf install gcc (Fedora), xcode-select --install (macOS)"
@@ -195,7 +198,7 @@ def _gpus_by_torch() -> list[str]:
 
     if not torch.cuda.is_available():
         return []
-    from ..engines.triton.build.targets import supported
+    from hybrid_lab.engines.triton.build.targets import supported
 
     gpus = []
     for index in range(torch.cuda.device_count()):
@@ -231,7 +234,7 @@ def _drivers() -> Iterator[tuple[str, str]]:
 
 
 def _kernel_cache() -> Item:
-    from ..engines.store import root_folder, why_untrusted
+    from hybrid_lab.engines.store import root_folder, why_untrusted
 
     root = root_folder()
     if root is None:
@@ -296,8 +299,8 @@ def _widgets() -> Item:
 
 def _engines() -> Iterator[Item]:
     """Which engines `hybridize()` can use here, as the engines themselves say, and which one is the default."""
-    from .. import engines
-    from ..diagnostics import EngineUnavailable
+    from hybrid_lab import engines
+    from hybrid_lab.diagnostics import EngineUnavailable
 
     default = None
     try:

@@ -8,7 +8,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.errors import HybridLabError
+
 from .command import CommandError, Commands
 
 SUFFIXES = (".py", ".ipynb")
@@ -61,9 +62,9 @@ def _skipped(relative: Path) -> bool:
 
 def run_lint(arguments: Namespace) -> int:
     """Check every file; the findings of all of them make one report. A file that cannot be read takes no other's."""
-    from .. import lint
-    from ..formats.atomic import atomic_write
-    from ..lint.source import encoding_of, read_file
+    from hybrid_lab import lint
+    from hybrid_lab.formats.atomic import atomic_write
+    from hybrid_lab.lint.source import encoding_of, read_file
 
     findings: list[lint.Finding] = []
     paths = [path for path in arguments.paths if path != "-"]

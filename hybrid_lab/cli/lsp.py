@@ -25,7 +25,7 @@ def run_lsp(arguments: Namespace) -> int:
     """Serve until the editor ends the connection."""
     if not has_module("pygls.lsp"):
         raise CommandError(f"the language server needs pygls 2: {install_hint('lsp')}")
-    from ..lint.language_server import server
+    from hybrid_lab.lint.language_server import server
 
     server(arguments.target).start_io()
     return 0

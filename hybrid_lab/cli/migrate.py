@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..diagnostics.words import count
+from hybrid_lab.diagnostics.words import count
+
 from .command import Commands
 from .lint import printable, source_files
 
 if TYPE_CHECKING:
-    from ..compat.migration import Report
-    from ..diagnostics.finding import Finding
+    from hybrid_lab.diagnostics.finding import Finding
+    from hybrid_lab.mxnet.compat.migration import Report
 
 
 def add_commands(commands: Commands) -> None:
@@ -37,7 +38,7 @@ def add_commands(commands: Commands) -> None:
 
 def run_migrate(arguments: Namespace) -> int:
     """Examine every file; with --write also put the line into those that import mxnet without it."""
-    from ..compat.migration import examine
+    from hybrid_lab.mxnet.compat.migration import examine
 
     reports = [report for file in source_files(arguments.paths)
                if (report := examine(file)).imports or report.error]  # fmt: skip
@@ -53,9 +54,9 @@ def run_migrate(arguments: Namespace) -> int:
 
 
 def _write(report: Report) -> None:
-    from ..compat.migration import prepared_text
-    from ..formats.atomic import atomic_write
-    from ..lint.source import encoding_of, read_file
+    from hybrid_lab.formats.atomic import atomic_write
+    from hybrid_lab.lint.source import encoding_of, read_file
+    from hybrid_lab.mxnet.compat.migration import prepared_text
 
     if report.error or report.prepared:
         return

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics.words import count
+from hybrid_lab.diagnostics.words import count
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..gluon import Block
+    from hybrid_lab.gluon import Block
 
 ENDINGS = ("-symbol.json", ".params", ".onnx", ".safetensors")
 
@@ -37,8 +37,8 @@ def described(path: Path) -> dict[str, Any]:
 
 
 def _symbol(path: Path) -> dict[str, Any]:
-    from ..gluon.symbol_block import data_inputs, without_unknown_labels
-    from ..symbol import load
+    from hybrid_lab.gluon.symbol_block import data_inputs, without_unknown_labels
+    from hybrid_lab.symbol import load
 
     net = load(str(path))
     labels = without_unknown_labels(net, ())[1]
@@ -61,7 +61,7 @@ def _version(number: int) -> str:
 
 
 def _onnx(path: Path) -> dict[str, Any]:
-    from ..onnx.model_file import OnnxFile
+    from hybrid_lab.onnx.model_file import OnnxFile
 
     model = OnnxFile(path).model
     arrays = {tensor.name for tensor in model.graph.initializer}
@@ -92,7 +92,7 @@ def _type(array: np.ndarray) -> str:
 
 def lines(found: Mapping[str, Any], with_tensors: bool) -> list[str]:
     """A description as text."""
-    from ..engines.report import format_bytes
+    from hybrid_lab.engines.report import format_bytes
 
     text = [f"{found['path']}: {found['format']}, {format_bytes(found['bytes'])}"]
     for key in ("inputs", "labels", "outputs"):
@@ -115,8 +115,8 @@ def lines(found: Mapping[str, Any], with_tensors: bool) -> list[str]:
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a .params or .safetensors file, by name."""
-    from ..formats.mxnet import read_params
-    from ..formats.safetensors import read_safetensors
+    from hybrid_lab.formats.mxnet import read_params
+    from hybrid_lab.formats.safetensors import read_safetensors
 
     if path.name.endswith(".safetensors"):
         return read_safetensors(path)
@@ -127,11 +127,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def model_of(path: Path) -> Block:
     """The model of a -symbol.json, with the parameters of its last epoch, or of an .onnx file."""
-    from ..formats.mxnet import load_params
-    from ..gluon import SymbolBlock
-    from ..gluon.symbol_block import without_unknown_labels
-    from ..onnx.block import imports
-    from ..symbol import load
+    from hybrid_lab.formats.mxnet import load_params
+    from hybrid_lab.gluon import SymbolBlock
+    from hybrid_lab.gluon.symbol_block import without_unknown_labels
+    from hybrid_lab.onnx.block import imports
+    from hybrid_lab.symbol import load
+
     from .convert_model import of_epoch
 
     if path.name.endswith(".onnx"):
@@ -145,7 +146,7 @@ def model_of(path: Path) -> Block:
 
 def array_differences(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> Sequence[Any]:
     """What differs between two files of arrays: one TensorDifference for each array that does."""
-    from ..insight.difference import diff_tensors
+    from hybrid_lab.insight.difference import diff_tensors
 
     names = dict.fromkeys([*first, *second])
     rows = [diff_tensors(name, first.get(name), second.get(name)) for name in names]

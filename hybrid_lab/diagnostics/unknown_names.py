@@ -6,7 +6,8 @@ import importlib
 import sys
 from collections.abc import Iterable, Mapping
 
-from hybrid_lab.provided import Provided
+from hybrid_lab.aliases import older_name
+from hybrid_lab.system.provided import Provided
 
 from .errors import UnknownNameError
 from .location import Location
@@ -111,7 +112,7 @@ def suggest_names(module: str, where: str = "", later: Mapping[str, Provided[...
 
     It sets the module's `__getattr__` at run time, so that a wrong name stays an error for type checkers.
 
-    module : its `__name__`; where : what users call it, by default its name behind `hybrid_lab.`
+    module : its `__name__`; where : what users call it, by default its older name behind `hybrid_lab.`
     later : names of the module that are imported when they are asked for: functions that other modules provide, with
     their help, or the name of the module inside this one that has the name; "" for a module itself
     """
@@ -126,7 +127,7 @@ def suggest_names(module: str, where: str = "", later: Mapping[str, Provided[...
         if place is not None:
             return place.function
         known = vars(there).get("__all__") or vars(there)
-        raise unknown_name(where or module.removeprefix("hybrid_lab."), name, known)
+        raise unknown_name(where or older_name(module).removeprefix("hybrid_lab."), name, known)
 
     vars(there)["__getattr__"] = missing
     if later:

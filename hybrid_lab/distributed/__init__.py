@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from hybrid_lab.provided import Provided
+from hybrid_lab.system.provided import Provided
 
 from .agreement import check
 from .errors import WorkerLostError, WorkersDifferError, WorkersError, WorkerTimeoutError

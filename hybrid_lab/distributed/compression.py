@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.kvstore.kvstore import KVStoreError
+from hybrid_lab.distributed.kvstore.kvstore import KVStoreError
 
 from .worker_group import Group
 

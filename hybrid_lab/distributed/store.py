@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.kvstore.base import Key
-from hybrid_lab.kvstore.kvstore import KVStore, KVStoreError, sum_of
+from hybrid_lab.distributed.kvstore.base import Key
+from hybrid_lab.distributed.kvstore.kvstore import KVStore, KVStoreError, sum_of
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.tape import Mode
 

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
 
-from hybrid_lab import forks
 from hybrid_lab.engines import libraries
-from hybrid_lab.engines.threads import thread_count
+from hybrid_lab.system import forks
+from hybrid_lab.system.threads import thread_count
 
 #: A Trainer of so many numbers may belong to a recorded call that torch runs. Convolutions may with fewer.
 PARAMETERS = 400_000

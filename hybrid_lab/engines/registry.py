@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import EngineUnavailable
 from hybrid_lab.engines import libraries
 from hybrid_lab.engines.engine import Engine
-from hybrid_lab.logger import logger
+from hybrid_lab.system import forks
+from hybrid_lab.system.logger import logger
 
 #: name -> the module that has `ENGINE`. Triton comes first: `default` takes it if it can run here.
 _MODULES = {

@@ -28,9 +28,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hybrid_lab import temporary
 from hybrid_lab.diagnostics.file_errors import special_file_error
-from hybrid_lab.logger import logger
+from hybrid_lab.system import temporary
+from hybrid_lab.system.logger import logger
 
 #: A read marks its entry as used at most once in so many seconds.
 DAY = 86400.0

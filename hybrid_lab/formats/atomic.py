@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-from hybrid_lab import temporary
 from hybrid_lab.diagnostics.file_errors import special_file_error, writing
-from hybrid_lab.logger import logger
-from hybrid_lab.progress import Progress
+from hybrid_lab.system import temporary
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import Progress
 
 LARGE = 64 << 20
 """So many bytes keep a disk busy for longer than a few more system calls take."""

@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..diagnostics import ArchiveError, DTypeError
-from ..ops.framework.dtypes import BFLOAT16, bfloat16
+from hybrid_lab.diagnostics import ArchiveError, DTypeError
+from hybrid_lab.ops.framework.dtypes import BFLOAT16, bfloat16
+
 from . import strict_json
 from .atomic import atomic_write
 from .source import Source

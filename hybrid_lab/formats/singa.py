@@ -19,8 +19,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ..diagnostics import ArchiveError
-from ..diagnostics.file_errors import open_regular, reading
+from hybrid_lab.diagnostics import ArchiveError
+from hybrid_lab.diagnostics.file_errors import open_regular, reading
+
 from . import strict_json
 from .atomic import atomic_write
 

@@ -15,8 +15,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ..diagnostics import ArchiveError
-from ..diagnostics.file_errors import open_regular, reading
+from hybrid_lab.diagnostics import ArchiveError
+from hybrid_lab.diagnostics.file_errors import open_regular, reading
 
 _WORTH_A_CALL = 1 << 16
 """So many bytes go from the operating system straight to their array; fewer come through the file's buffer."""

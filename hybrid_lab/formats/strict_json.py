@@ -8,7 +8,7 @@ from collections import Counter
 from os import PathLike
 from typing import Any
 
-from ..diagnostics import ArchiveError
+from hybrid_lab.diagnostics import ArchiveError
 
 _AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _TWENTY_DIGITS = b"0" * 20

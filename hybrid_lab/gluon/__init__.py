@@ -6,8 +6,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
-from hybrid_lab.provided import Provided as _Provided
-from hybrid_lab.provided import signed_like as _signed_like
+from hybrid_lab.system.provided import Provided as _Provided
+from hybrid_lab.system.provided import signed_like as _signed_like
 
 from .block import Block
 from .hybrid import HybridBlock

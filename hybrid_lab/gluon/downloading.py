@@ -14,8 +14,8 @@ from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
 from hybrid_lab.diagnostics.file_errors import FileError, writing
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.formats.atomic import atomic_write, check_writable
-from hybrid_lab.logger import logger
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import shows_work
 
 
 class DownloadError(HybridLabError, RuntimeError):

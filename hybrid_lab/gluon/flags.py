@@ -11,8 +11,8 @@ import numpy as np
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.context import Context, named
+from hybrid_lab.system.logger import logger
 
 SWITCHES = ("static_alloc", "static_shape", "strict", "tf32")
 FLAGS = ("engine", "device", *SWITCHES, "products")

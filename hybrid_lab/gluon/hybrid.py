@@ -33,29 +33,27 @@ from hybrid_lab.gluon.own_call import graph_code, own_call, take_over
 from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.partial import PartialShapes, is_complete
-from hybrid_lab.hybridize import events
+from hybrid_lab.hybridize import looks
 from hybrid_lab.hybridize.block import NONE, Part
 from hybrid_lab.hybridize.block_notes import CALLS, note_block
-from hybrid_lab.hybridize.calls import GraphCalls, drop_for_values
-from hybrid_lab.hybridize.graphs import Graphs
-from hybrid_lab.hybridize.hooks import warn_of_new_hook
+from hybrid_lab.hybridize.cached_graph import GraphCache, drop_for_values
 from hybrid_lab.hybridize.known_calls import KnownCall, key_of, kind_of_call
 from hybrid_lab.hybridize.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
 from hybrid_lab.hybridize.passed import separated
 from hybrid_lab.hybridize.stale.code import ANY, attributes_read, of_user
 from hybrid_lab.hybridize.stale.read_values import OWN
 from hybrid_lab.hybridize.structure import flatten, refused, tensors_in, unflatten
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.progress import shows_work
-from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import shows_work
+from hybrid_lab.system.provided import Provided
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.operator_hooks import OperatorHook
@@ -101,30 +99,21 @@ class HybridBlock(Block):
     _set_aside: bool = False
     """Whether `hybridize()` is on although `_active` is not: a tool lets the code run."""
     _flags: dict[str, Any]
-    _graphs: Graphs
-    _graph_calls: GraphCalls
+    _graphs: GraphCache
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None):
         super().__init__(prefix=prefix, params=params)
         object.__setattr__(self, "_active", False)
         object.__setattr__(self, "_flags", {})
-        self._set_graphs(Graphs(self))
+        object.__setattr__(self, "_graphs", GraphCache(self))
 
     def __copy__(self) -> Block:
         twin: Any = super().__copy__()
-        twin._set_graphs(Graphs(twin))
+        object.__setattr__(twin, "_graphs", GraphCache(twin))
         twin._graphs.calls = copy.copy(self._graphs.calls)
         if self._graphs.pinned:
             twin._graphs.pin(list(self._graphs.pinned.values()))
         return twin
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        super().__setstate__(state)
-        self._set_graphs(self._graphs)
-
-    def _set_graphs(self, graphs: Graphs) -> None:
-        object.__setattr__(self, "_graphs", graphs)
-        object.__setattr__(self, "_graph_calls", GraphCalls(self, graphs))
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -271,7 +260,7 @@ class HybridBlock(Block):
             around.append(self)
         if self._active and len(args) == 1 and type(args[0]) is NDArray:
             if not self._forward_hooks and not self._forward_pre_hooks:
-                return self._graph_calls.call_one(args[0])
+                return self._graphs.call_one(args[0])
         return self._call_from_outside(args)
 
     def _call_of_own(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
@@ -307,7 +296,7 @@ class HybridBlock(Block):
             return self._call_in_trace(trace, args, keywords)
         if self._active and not keywords:
             if {*map(type, args)} == _ARRAYS:
-                return self._graph_calls(args)
+                return self._graphs(args)
             leaves, _ = self._tensors_given(args)
             if leaves is None:
                 self._tell_of_arguments(_OBJECT)
@@ -315,7 +304,7 @@ class HybridBlock(Block):
                 if not leaves and args and self._needs_array:
                     raise self._no_array(args)
                 if not any(isinstance(leaf, Symbol) for leaf in leaves):
-                    return self._graph_calls(args)
+                    return self._graphs(args)
         if keywords and self._active:
             self._tell_of_arguments(_by_keyword(keywords))
         return self._call_eagerly(args, keywords)
@@ -367,10 +356,12 @@ class HybridBlock(Block):
 
     def _tell_of_arguments(self, what: str) -> None:
         """Warn once that calls with such arguments have no graph. Raises HybridLabError where `strict` refuses that."""
+        said = f"{self.name} was called with {what}, which a graph does not take"
         if self._flags.get("strict"):
-            raise HybridLabError(f"{self.name} was called with {what}, which a graph does not take")
-        said = f"it was called with {what}, which a graph does not take: such calls run eagerly"
-        self._graph_calls.failures.warn_once(("arguments", what), said)
+            raise HybridLabError(said)
+        if ("arguments", what) not in self._graphs._warned:
+            self._graphs._warned.add(("arguments", what))
+            logger.warning(f"{said}: such calls run eagerly")
 
     def _call_inside(self, args: tuple[object, ...]) -> Any:
         """What the user's `__call__` runs with super().__call__(...)."""
@@ -431,28 +422,28 @@ class HybridBlock(Block):
 
     # -- graphs that a file brought --------------------------------------------------------------------------
 
-    def _run_pinned(self, args: tuple[object, ...], graphs: Graphs | None = None) -> Any:
+    def _run_pinned(self, args: tuple[object, ...], cache: GraphCache | None = None) -> Any:
         """Eagerly run the graph that was loaded from a file (load_cached_graphs(..., graphs='file')).
 
-        graphs : those that it is one of, by default the Block's own
+        cache : the cache that has it, by default the Block's own
         """
         leaves, spec = flatten(args, f"the input of {self.name}")
         types = tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
-        neutral = (graphs or self._graphs).pinned_for(spec, types, modes.training)
+        neutral = (cache or self._graphs).pinned_for(spec, types, modes.training)
         if any(parameter._array is None for parameter in neutral.parameters):
             self._complete_from(neutral, leaves)
         from hybrid_lab.ndarray.interpret import interpret
 
         outputs = interpret(neutral.with_unused, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
-        if graphs is None and not self._graphs.calls.repeats(key := key_of(args)):
+        if cache is None and not self._graphs.calls.repeats(key := key_of(args)):
             self._graphs.calls.note(KnownCall(spec, types, bool(modes.training), bool(modes.recording)), key)
         return unflatten(neutral.out_spec, iter(outputs))
 
-    def _inline_pinned(self, args: Sequence[object], graphs: Graphs | None = None) -> Any:
+    def _inline_pinned(self, args: Sequence[object], cache: GraphCache | None = None) -> Any:
         """Put the loaded graph into the graph being traced."""
         leaves, spec = flatten(tuple(args), f"the input of {self.name}")
         trace = tracing.current()
-        neutral = (graphs or self._graphs).pinned_for(spec, *_inlined_types(trace, leaves))
+        neutral = (cache or self._graphs).pinned_for(spec, *_inlined_types(trace, leaves))
         if trace is not None:
             trace.observed += neutral.observation.places
         read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
@@ -467,7 +458,7 @@ class HybridBlock(Block):
         """
         from hybrid_lab.gluon.assigned import as_symbols
 
-        return as_symbols(next(iter(self._graph_calls.predicting_first()), None))
+        return as_symbols(next(iter(self._graphs.predicting_first()), None))
 
     @_cached_graph.setter
     def _cached_graph(self, graph: object) -> None:
@@ -479,7 +470,7 @@ class HybridBlock(Block):
         except MissingGraphError:
             known = None
         found = graph_of_symbols(self, graph, known)
-        self._graph_calls.pin([] if found is None else [found])
+        self._graphs.pin([] if found is None else [found])
 
     # -- hybridize -------------------------------------------------------------------------------------------
 
@@ -542,12 +533,11 @@ class HybridBlock(Block):
         }
         if bool(active) is not self._active:
             object.__setattr__(self, "_active", bool(active))
-            for listener in events.changed:
-                listener(self)
+            looks.changed(self)
         object.__setattr__(self, "_flags", chosen)
         if active and engine is None and device is None:
             early_import.hybridized()
-        self._graph_calls.start_over()
+        self._graphs.start_over()
         super().hybridize(active, **chosen)
 
     def _let_code_run(self, aside: bool) -> None:
@@ -567,7 +557,7 @@ class HybridBlock(Block):
         super().register_child(block, name)
 
     def _hooked(self) -> None:
-        warn_of_new_hook(self)
+        self._graphs.tell_of_hooks()
 
     def register_op_hook(self, callback: OperatorHook, monitor_all: bool = False) -> None:
         """Call `callback(name, operator, array)` for the output of every operator while the hybridized Block is called:
@@ -578,12 +568,13 @@ class HybridBlock(Block):
         """
         check_switches("HybridBlock.register_op_hook", monitor_all=monitor_all)
         from hybrid_lab.gluon.operator_hooks import Around as OperatorsShown
+        from hybrid_lab.hybridize import around
 
         hook = OperatorsShown(callback, bool(monitor_all))
         before, self.__dict__["_operator_hook"] = self.__dict__.get("_operator_hook"), hook
         if before is not None:
-            self._graph_calls.remove_around(before)
-        self._graph_calls.add_around(hook)
+            around.remove(self._graphs, before)
+        around.add(self._graphs, hook)
         super().register_op_hook(callback, monitor_all)
 
     def optimize_for(self, x: Any, *args: Any, backend: str | None = None, **flags: Any) -> None:
@@ -615,11 +606,11 @@ class HybridBlock(Block):
 
         before, value : _ABSENT where there is none
         """
-        if "_graph_calls" not in self.__dict__ or name in OWN:
+        if "_graphs" not in self.__dict__ or name in OWN:
             return False
         if name in _CODE:
             return True
-        if before is _ABSENT and self._graphs.watch.source is None:  # as in constructors, where it must be fast
+        if before is _ABSENT and self._graphs.source is None:  # as in constructors, where it must be fast
             return False
         read = attributes_read(type(self))
         if name not in read and ANY not in read and not self._is_read_above(name):
@@ -633,7 +624,7 @@ class HybridBlock(Block):
         for block in pending:
             above = [parent for reference in block._parents if (parent := reference()) is not None]
             for parent in above:
-                if isinstance(parent, HybridBlock) and parent._graphs.watch.source is not None:
+                if isinstance(parent, HybridBlock) and parent._graphs.source is not None:
                     kind = type(parent)
                     if of_user(kind.__module__) and name in attributes_read(kind):
                         return True
@@ -644,12 +635,12 @@ class HybridBlock(Block):
         """Convert all parameters, drop the programs made for the old dtype; None is float32, as in MXNet."""
         dtype = "float32" if dtype is None else dtype
         super().cast(dtype)
-        self._graph_calls.forget_programs()
+        self._graphs.forget_programs()
         self._graphs.note_cast(dtype)
 
     def _clear_cached_op(self) -> None:
         """Forget traces and programs; a graph that came from a file stays."""
-        self._graph_calls.clear()
+        self._graphs.clear()
 
     # -- deferred shapes -------------------------------------------------------------------------------------
 
@@ -666,9 +657,9 @@ class HybridBlock(Block):
         if not self._own_call and (part == "forward" or not self._has_own_forward):
             part = "call"
         try:
-            graph = self._graph_calls.for_shapes(spec, leaves, part)
+            graph = self._graphs.for_shapes(spec, leaves, part)
         except HybridizeError as error:
-            if not self._graph_calls.failures.keeps(error):
+            if not self._graphs.keeps(error):
                 raise
             unknown = [item.name for item in self.collect_params().values() if not item.shape_is_known]
             if not unknown:

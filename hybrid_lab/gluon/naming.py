@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hybrid_lab import scopes
+from hybrid_lab.symbol import scopes
 
 from .parameter_dict import ParameterDict
 

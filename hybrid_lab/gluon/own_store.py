@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hybrid_lab.diagnostics.errors import SettingError
-from hybrid_lab.kvstore import KVStoreBase
+from hybrid_lab.distributed.kvstore import KVStoreBase
 from hybrid_lab.optimizer import Optimizer
 
 from .parameter import Parameter

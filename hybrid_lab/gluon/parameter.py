@@ -32,9 +32,9 @@ from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import GRAD_REQS
 from hybrid_lab.ops.framework.dtypes import prepared
 from hybrid_lab.ops.framework.operator import get
-from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import STORAGE_TYPES, Symbol
+from hybrid_lab.system.provided import Provided
 
 from . import budget
 

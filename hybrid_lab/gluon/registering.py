@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError
-from hybrid_lab.provided import Provided
+from hybrid_lab.system.provided import Provided
 
 from . import budget
 from .block import Block

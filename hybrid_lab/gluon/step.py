@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.hybridize.interrupts import interrupts
+from hybrid_lab.system import forks
 
 PATIENCE = 5.0
 """Seconds to wait for a boundary in a cell that has not ended a training step yet."""

@@ -14,18 +14,18 @@ from hybrid_lab import initializer
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics import AttributeSpecError, HybridLabError, LoadMismatchError
 from hybrid_lab.graph.node import Value
-from hybrid_lab.hybridize.graphs import Graphs
+from hybrid_lab.hybridize.cached_graph import GraphCache
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.structure import LEAF
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
 from hybrid_lab.ops.framework.protocols import Functions
 from hybrid_lab.ops.layers.norm import BatchNorm
-from hybrid_lab.progress import shows_work
 from hybrid_lab.symbol import Group, Symbol
 from hybrid_lab.symbol.composition import composed
 from hybrid_lab.symbol.predicting import labels_of, without_labels
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import shows_work
 
 from .hybrid import HybridBlock
 from .loading import plain_name, read_arrays
@@ -52,7 +52,8 @@ class SymbolBlock(HybridBlock):
     params : a ParameterDict whose parameters are shared where names agree; others are made, uninitialized
     """
 
-    _graph_inside: Graphs | None = None
+    _graphs: GraphCache
+    _graph_inside: GraphCache | None = None
     """Has the graph that code of the user's is around; None if there is no such code."""
 
     def __init__(
@@ -89,7 +90,7 @@ class SymbolBlock(HybridBlock):
         out_spec = ("list", (LEAF,) * len(whole.outputs)) if several or len(whole.outputs) > 1 else LEAF
         in_spec = ("tuple", (LEAF,) * len(data))
         if self._code_style == "2.x":
-            self._graph_inside = Graphs(self)
+            self._graph_inside = GraphCache(self)
         self._definition.pin([NeutralGraph(graph, in_spec, out_spec, parameters, source="file")])
 
     def hybrid_forward(self, F: Functions, *args: Any, **params: Any) -> Any:
@@ -99,13 +100,13 @@ class SymbolBlock(HybridBlock):
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         if name == "forward" and self._is_its_graph:
-            self._graph_inside = Graphs(self)
+            self._graph_inside = GraphCache(self)
             self._graph_inside.pin([*self._graphs.pinned.values()])
-            self._graph_calls.pin([])
+            self._graphs.pin([])
 
     @property
-    def _definition(self) -> Graphs:
-        """The graphs with the one that the block was made from."""
+    def _definition(self) -> GraphCache:
+        """The cache with the graph that the block was made from."""
         return self._graphs if self._graph_inside is None else self._graph_inside
 
     @property
@@ -198,7 +199,7 @@ class SymbolBlock(HybridBlock):
     def _clear_cached_op(self) -> None:
         """Drop compiled programs; the graph that the block was made from stays."""
         if self._is_its_graph:
-            self._graph_calls.forget_programs()
+            self._graphs.forget_programs()
         else:
             super()._clear_cached_op()
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.bind_mode import bound, lowered_by_shapes
 from hybrid_lab.graph.differentiate import present_gradients
@@ -17,7 +16,8 @@ from hybrid_lab.graph.node import Input, Value, input_node
 from hybrid_lab.graph.partial import PartialShapes, located
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.framework.contract import read_dtypes, read_shapes
-from hybrid_lab.provided import Provided
+from hybrid_lab.system import forks
+from hybrid_lab.system.provided import Provided
 
 #: (arrays, (seed, first draw)) -> outputs in fresh memory.
 Run = Callable[[Sequence[np.ndarray], tuple[int, int]], list[np.ndarray]]

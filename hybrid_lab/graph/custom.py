@@ -32,7 +32,7 @@ def is_call_number(value: Value) -> bool:
 
 
 class HostCode(Protocol):
-    """The user's code behind a Custom node, on NumPy arrays; `hybrid_lab.operator` implements it.
+    """The user's code behind a Custom node, on NumPy arrays; `hybrid_lab.mxnet.operator` implements it.
 
     op_type, keywords : the name under which the code is registered, and the text of its arguments
     inputs, outputs, states : their names

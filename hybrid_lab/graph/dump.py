@@ -12,8 +12,8 @@ from difflib import get_close_matches, unified_diff
 from functools import lru_cache
 from typing import TypeVar
 
-from hybrid_lab.logger import logger
 from hybrid_lab.ops.framework.sizes import NeedsNumber
+from hybrid_lab.system.logger import logger
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab import forks
 from hybrid_lab.graph.node import Constant, Input, Node, Value, constant_node, input_node
 from hybrid_lab.graph.printer import format_graph
+from hybrid_lab.system import forks
 
 if TYPE_CHECKING:
     from hybrid_lab.ops.framework.sizes import Binding

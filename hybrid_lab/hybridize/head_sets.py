@@ -11,10 +11,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from hybrid_lab.engines.collector import without_collecting
+from hybrid_lab.system.collector import without_collecting
 
 if TYPE_CHECKING:
-    from hybrid_lab.hybridize.compiled_call import CompiledCall
+    from hybrid_lab.hybridize.program import Program
 
 MAX_SETS = 8
 """Programs kept for one kind of call; the one compiled first goes first."""
@@ -28,13 +28,13 @@ class HeadSets:
     current : the program that calls run
     """
 
-    def __init__(self, program: CompiledCall):
-        self.programs: dict[Heads, CompiledCall] = {program.differentiated: program}
+    def __init__(self, program: Program):
+        self.programs: dict[Heads, Program] = {program.differentiated: program}
         self.current = program
         self._guessed = True  # no backward has come yet
         self._missed: Heads | None = None
 
-    def program_for(self, program: CompiledCall, heads: Heads) -> CompiledCall:
+    def program_for(self, program: Program, heads: Heads) -> Program:
         """The program that differentiates these outputs, for a call that `program` has recorded, compiled if there is
         none.
 
@@ -64,7 +64,7 @@ class HeadSets:
             return right_program
 
 
-def _reason(heads: Heads, program: CompiledCall) -> str:
+def _reason(heads: Heads, program: Program) -> str:
     numbers = ", ".join(map(str, sorted(heads)))
     outputs = "output" if len(heads) == 1 else "outputs"
     return f"backward() from {outputs} {numbers} of {len(program.output_types)}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab import forks
 from hybrid_lab.hybridize.structure import (
     Spec,
     flatten,
@@ -22,6 +21,7 @@ from hybrid_lab.hybridize.structure import (
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
+from hybrid_lab.system import forks
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -84,6 +84,8 @@ class KnownCalls:
     def __init__(self, calls: Iterable[KnownCall] = ()) -> None:
         #: `key_of` the arguments of a call, or the call itself -> the call
         self._calls: dict[object, KnownCall] = {call: call for call in calls}
+        #: form -> how many calls have it
+        self._forms = Counter(call.form for call in self._calls.values())
         self._last: object = None
         self.refused = ""
         self.dropped: KnownCall | None = None
@@ -111,13 +113,17 @@ class KnownCalls:
         """Keep the call as the latest one. key : `key_of` its arguments, if it ran just now"""
         key = call if key is None else key
         with _lock:
-            self._calls.pop(key, None)
+            if self._calls.pop(key, None) is None:
+                self._forms[call.form] += 1
             self._calls[key], self._last = call, key
             if len(self._calls) > MAX_CALLS:
-                forms = Counter(each.form for each in self._calls.values())
-                most = max(forms.values())
-                gone = next(key for key, each in self._calls.items() if forms[each.form] == most)
+                most = max(self._forms.values())
+                gone = next(key for key, each in self._calls.items() if self._forms[each.form] == most)
                 self.dropped = self._calls.pop(gone)
+                form = self.dropped.form
+                self._forms[form] -= 1
+                if not self._forms[form]:
+                    del self._forms[form]
 
     def cast(self, dtype: DTypeLike | None) -> None:
         """Assume from now on that the floating tensors of all these calls have this dtype."""
@@ -125,6 +131,7 @@ class KnownCalls:
         with _lock:
             calls = [replace(call, types=call.types and cast_types(call.types, name)) for call in self]
             self._calls, self._last = {call: call for call in calls}, None
+            self._forms = Counter(call.form for call in self._calls.values())
 
     def for_pickle(self) -> KnownCalls:
         """A copy without the calls that a pickle cannot hold."""

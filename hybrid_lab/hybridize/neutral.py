@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab import scopes
 from hybrid_lab.diagnostics.errors import HybridLabError, NestingError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
@@ -23,7 +22,7 @@ from hybrid_lab.hybridize.known_calls import KnownCall, Types
 from hybrid_lab.hybridize.passed import containers, contents, same_objects
 from hybrid_lab.hybridize.structure import Spec, describe, flatten, is_named, outline, unflatten
 from hybrid_lab.ndarray.tape import state as modes
-from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol import scopes, tracing
 from hybrid_lab.symbol.symbol import Symbol
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.hybridize.calls import Around, GraphCalls
+from hybrid_lab.hybridize import around
+from hybrid_lab.hybridize.cached_graph import GraphCache
 from hybrid_lab.hybridize.neutral import NeutralGraph, spread, trace_block
 from hybrid_lab.hybridize.structure import LEAF, Spec, flatten, unflatten
 from hybrid_lab.insight.facets import facets
@@ -110,10 +111,10 @@ class Capture(Mapping[str, Any]):
             self._undo.append(block.register_forward_hook(self._hook(path)).detach)
         for path, block in blocks_below(self.net):
             if isinstance(block, HybridBlock) and any(_is_below(each, path) for each in self.blocks):
-                calls = access.calls(block)
+                graphs = access.graphs(block)
                 function = self._around(path)
-                calls.add_around(function)
-                self._undo.append(partial(calls.remove_around, function))
+                around.add(graphs, function)
+                self._undo.append(partial(around.remove, graphs, function))
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -210,18 +211,18 @@ class Capture(Mapping[str, Any]):
 
     # -- hybridized calls ---------------------------------------------------------------------------------------------
 
-    def _around(self, top: str) -> Around:
+    def _around(self, top: str) -> around.Around:
         """The function that runs a hybridized call of the Block at this path."""
 
-        def run(running: GraphCalls, args: tuple[Any, ...], proceed: Callable[[], Any]) -> Any:
+        def run(graphs: GraphCache, args: tuple[Any, ...], proceed: Callable[[], Any]) -> Any:
             inner = [path for path in self.blocks if path != top and _is_below(path, top)]
             if self._replace is not None:
                 raise self._refused(inner[0] if inner else top)
             if not inner:
                 return proceed()
-            leaves, spec = flatten(args, f"the input of {running.block.name}")
-            neutral, calls = self._traced(running, spec, leaves, top)
-            access.complete_parameters(running.block, neutral, leaves)
+            leaves, spec = flatten(args, f"the input of {graphs.block.name}")
+            neutral, calls = self._traced(graphs, spec, leaves, top)
+            access.complete_parameters(graphs.block, neutral, leaves)
             context = leaves[0].context if leaves else None
             arrays = [*leaves, *(parameter.data(context) for parameter in neutral.parameters)]
             return unflatten(neutral.out_spec, iter(self._run(neutral.graph, arrays, calls)))
@@ -229,15 +230,15 @@ class Capture(Mapping[str, Any]):
         return run
 
     def _traced(
-        self, running: GraphCalls, spec: Spec, leaves: Sequence[NDArray], top: str
+        self, graphs: GraphCache, spec: Spec, leaves: Sequence[NDArray], top: str
     ) -> tuple[NeutralGraph, list[_Call]]:
         """The graph of a call, and what each named Block returns in it."""
         types = tuple((leaf.shape, np.dtype(leaf.dtype).name) for leaf in leaves)
         training, recording = bool(tape.state.training), bool(tape.state.recording)
-        if running.graphs.pinned:
-            neutral = running.graphs.pinned_for(spec, types, training)
+        if graphs.pinned:
+            neutral = graphs.pinned_for(spec, types, training)
             return neutral, _calls_by_scope(neutral.graph, self.blocks, top)
-        known = self._traces.setdefault((id(running), spec), [])
+        known = self._traces.setdefault((id(graphs), spec), [])
         for neutral, calls in known:
             if neutral.observation.holds(types, training, recording):
                 return neutral, calls
@@ -245,7 +246,7 @@ class Capture(Mapping[str, Any]):
         try:
             with silent():
                 neutral = trace_block(
-                    running.block, spec, [(leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves], training, keep=False
+                    graphs.block, spec, [(leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves], training, keep=False
                 )
         finally:
             self._calls = None

@@ -42,7 +42,7 @@ from hybrid_lab.insight.table import (
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.progress import shows_work
 
 _SHOWN = 40
 """Rows that are printed at most; `data()` has all of them."""

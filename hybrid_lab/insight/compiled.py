@@ -16,7 +16,7 @@ from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.insight.kernel_table import Kernels, folded_text, least, table
 from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.table import code, folded, wrapped
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.progress import shows_work
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.kernels import FusedKernel
@@ -223,8 +223,8 @@ def known_inputs(net: HybridBlock) -> list[Any]:
 
     from hybrid_lab import ndarray as nd
 
-    calls = access.calls(net)
-    found = [neutral.types for neutral in calls.graphs.graphs()] + [call.types for call in calls.known_calls()]
+    cache = access.graphs(net)
+    found = [neutral.types for neutral in cache.graphs()] + [call.types for call in cache.known_calls()]
     types = next(filter(None, reversed(found)), None)
     if types is None:
         raise HybridLabError(

@@ -31,7 +31,7 @@ from hybrid_lab.insight.states import STATES, State, block_state, class_name, wa
 from hybrid_lab.insight.table import Column, Row, Table, code, folded, short_line, wrapped
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import copies
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.progress import shows_work
 
 if TYPE_CHECKING:
     from hybrid_lab.graph.graph import Graph
@@ -338,13 +338,13 @@ def explain(net: Block, *inputs: object) -> Explanation:
         output = ", ".join(format_type(shape, dtype) for shape, dtype in access.last_outputs(block))
         row = BlockRow(path, block.name, class_name(block), state.state, state.why, before, output)
         if before is None and isinstance(block, HybridBlock):
-            calls = access.calls(block)
-            row.graphs = [_graph_row(neutral) for neutral in calls.graphs.graphs()]
-            compiled = [_program_row(compilation, block) for compilation in tuple(calls.compilations)]
+            cache = access.graphs(block)
+            row.graphs = [_graph_row(neutral) for neutral in cache.graphs()]
+            compiled = [_program_row(compilation, block) for compilation in tuple(cache.compilations)]
             row.programs = [program for program, _ in compiled]
             recipes.update({(path, number): recipe for number, (_, recipe) in enumerate(compiled)})
-            row.recompiled = calls.compiled.recompiles
-            specials = [item.special for item in tuple(calls.compilations) if item.engine == "triton"]
+            row.recompiled = cache.compiled.recompiles
+            specials = [item.special for item in tuple(cache.compilations) if item.engine == "triton"]
             on_triton += [(special, dict(access.flags(block))) for special in specials[-1:]]
         rows.append(row)
     explanation = Explanation(net.name, rows, copies.snapshot(), error, _updates(net))

@@ -26,7 +26,7 @@ from hybrid_lab.graph.partial import PartialShapes, is_complete
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.scope import Scope
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.hybridize.events import tool_runs
+from hybrid_lab.hybridize.looks import tool_runs
 from hybrid_lab.hybridize.neutral import NeutralGraph, trace_block
 from hybrid_lab.hybridize.stale.frozen import undoing_changes
 from hybrid_lab.hybridize.structure import flatten
@@ -37,7 +37,7 @@ from hybrid_lab.insight.table import Column, Row, Table, wrapped
 from hybrid_lab.insight.work import peak_bytes, work_of
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating, is_narrow
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.progress import shows_work
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -233,7 +233,7 @@ def summary(
     try:
         with silent(), tool_runs(), tape.Mode(training, training):
             if isinstance(net, HybridBlock):
-                cache = access.calls(net).twin(traces=access.is_active(net) or bool(access.graphs(net).pinned))
+                cache = access.graphs(net).twin(traces=access.is_active(net) or bool(access.graphs(net).pinned))
                 neutral = cache.neutral(spec, leaves)
             else:
                 with undoing_changes(net):

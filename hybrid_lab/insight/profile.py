@@ -25,7 +25,7 @@ from hybrid_lab.insight.table import (
     wrapped,
 )
 from hybrid_lab.insight.timing import StepRow, alternately, eager_times, measure_steps
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.progress import shows_work
 
 _SHOWN = 40
 """Rows that are printed at most; `data()` has all of them."""

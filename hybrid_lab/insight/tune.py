@@ -18,7 +18,7 @@ from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.states import walk
 from hybrid_lab.insight.table import Column, Row, Table
 from hybrid_lab.insight.tune_engines import EngineTuning, tune_engines
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.progress import shows_work
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.tuning import TunedKernel
@@ -143,5 +143,5 @@ def _tune_kernels(net: HybridBlock, inputs: Sequence[object], modes: Sequence[bo
     finally:
         for _, _, block, before in walk(net):
             if before is None and isinstance(block, HybridBlock):
-                access.calls(block).forget_programs()
+                access.graphs(block).forget_programs()
     return KernelTuning(net.name, kernels, time.perf_counter() - started)

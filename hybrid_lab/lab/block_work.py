@@ -11,7 +11,6 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.ahead import arguments, weight_dtype
 from hybrid_lab.gluon.block import Block
@@ -25,6 +24,7 @@ from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.models import BlockWork, SummaryReply
 from hybrid_lab.lab.tree import tensor
 from hybrid_lab.ops.framework.dtypes import dtype_of
+from hybrid_lab.system.collector import without_collecting
 
 Types = Sequence[tuple[tuple[int, ...], Any]]
 """(shape, dtype) of each input."""
@@ -103,7 +103,7 @@ def has_graph(net: Block) -> bool:
 def last_inputs(net: Block) -> Inputs | None:
     """What a model was called with last; None where that is not known."""
     if isinstance(net, HybridBlock):
-        known = [call for call in access.calls(net).known_calls() if call.types is not None]
+        known = [call for call in access.graphs(net).known_calls() if call.types is not None]
         if known:
             return Inputs(known[-1].spec, tuple([(tuple(shape), dtype_of(dtype)) for shape, dtype in known[-1].types]))  # type: ignore[union-attr]
         return None

@@ -9,9 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from hybrid_lab import progress
 from hybrid_lab.diagnostics.words import visible
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.common import JsonObject
@@ -21,8 +19,10 @@ from hybrid_lab.lab.schema import check_envelope, readable_id
 from hybrid_lab.lab.session import Session
 from hybrid_lab.lab.training_runs import runs
 from hybrid_lab.lab.worker_board import board
-from hybrid_lab.logger import logger
-from hybrid_lab.progress import Work
+from hybrid_lab.system import progress
+from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import Work
 
 if TYPE_CHECKING:
     from comm.base_comm import BaseComm

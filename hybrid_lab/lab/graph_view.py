@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import visible, visible_lines
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.insight.states import block_at
@@ -15,6 +14,7 @@ from hybrid_lab.lab.picture import PRINTED, Picture, Program
 from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.programs import Choice, Shown
 from hybrid_lab.lab.whole import Whole, plain_programs
+from hybrid_lab.system.collector import without_collecting
 
 __all__ = ["chosen", "drawn", "graph_dot", "graph_view", "picture_for", "picture_of", "programs_of"]
 

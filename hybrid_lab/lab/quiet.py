@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 
 from hybrid_lab.insight.silent import silent
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 
 @contextlib.contextmanager

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from hybrid_lab import forks
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.lab.gradient_norm import gradient_norm, is_of_last_step
 from hybrid_lab.lab.logged import OnDevice, Ring, means_of, number_of
 from hybrid_lab.lab.series import Series
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.system import forks
+from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.trainer import Trainer

@@ -17,7 +17,7 @@ from hybrid_lab.formats.atomic import atomic_write
 from hybrid_lab.lab.chart import MANY_COLORS
 from hybrid_lab.lab.kept_runs import KeptRun
 from hybrid_lab.lab.messages.training import Curve
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 _BUCKETS = ("starts", "steps", "counts", "means", "lows", "highs", "firsts", "lasts")
 

@@ -25,7 +25,7 @@ from hybrid_lab.insight.states import class_name
 from hybrid_lab.lab.curves import exact_curves
 from hybrid_lab.lab.kept_runs import PATIENCE, Archive, KeptRun, RunsFile, RunsFileError, alive
 from hybrid_lab.lab.run import Run
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -17,7 +17,7 @@ from hybrid_lab.formats.archive import Container
 from hybrid_lab.formats.atomic import atomic_write
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
     from hybrid_lab.lab.run import Run

@@ -14,7 +14,7 @@ from hybrid_lab.formats.archive import ledger
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.lab import history, save_facts
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Trainer

@@ -15,7 +15,7 @@ from hybrid_lab.lab.places import running_cell
 from hybrid_lab.lab.run import Run
 from hybrid_lab.lab.run_keeper import RunKeeper, setting
 from hybrid_lab.lab.shown import views_of
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.trainer import Trainer

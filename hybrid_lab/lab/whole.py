@@ -14,7 +14,6 @@ from typing import Final, Literal
 
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.diagnostics.words import count, visible
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.call_record import Item as Called
@@ -30,6 +29,7 @@ from hybrid_lab.lab.picture import Picture, Program
 from hybrid_lab.lab.places import located
 from hybrid_lab.lab.programs import Choice, Shown, entry, parameter_paths, updates
 from hybrid_lab.lab.tree import tensor
+from hybrid_lab.system.collector import without_collecting
 
 _REPEATS = 8
 """Calls of one Block, or of one operator of one line, that stand beside one another; more are drawn as one."""
@@ -348,7 +348,7 @@ class Whole:
         if self._graphs == "traced":
             return next((choice for choice in found if choice.entry["half"] == "traced"), found[0])
         if item is not None:
-            for compilation in reversed(tuple(access.calls(block).compilations)):
+            for compilation in reversed(tuple(access.graphs(block).compilations)):
                 if compilation.program is None or compilation.signature is None:
                     continue
                 _, types, training, recording, *_ = compilation.signature[0]

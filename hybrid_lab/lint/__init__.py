@@ -1,6 +1,7 @@
 """Marks code that cannot be hybridized: `check(source_or_class_or_block)` gives findings; nothing is executed."""
 
-from ..diagnostics.finding import Edit, Finding, Fix, Severity
+from hybrid_lab.diagnostics.finding import Edit, Finding, Fix, Severity
+
 from .fixes import apply_fixes
 from .report import help_text, jupyter, sarif, text, to_json
 from .runner import check, check_cells

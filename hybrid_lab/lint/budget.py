@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..diagnostics import rules
-from ..diagnostics.finding import Finding
+from hybrid_lab.diagnostics import rules
+from hybrid_lab.diagnostics.finding import Finding
+
 from .classes import SourceClass
 from .source import Source
 

@@ -7,9 +7,9 @@ import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 
+from hybrid_lab.diagnostics.finding import Edit, Finding
 from hybrid_lab.diagnostics.switches import check_switches
 
-from ..diagnostics.finding import Edit, Finding
 from .source import code_cells, read_notebook, text_of
 
 _LINE_END = re.compile(r"\r\n|\r|\n")

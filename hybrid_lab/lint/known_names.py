@@ -10,14 +10,15 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from ..diagnostics.foreign_names import foreign_method, foreign_operator
+from hybrid_lab.diagnostics.foreign_names import foreign_method, foreign_operator
+
 from .source import Source
 
 NAMESPACES = {
     "mx.nd": ("ndarray",),
     "mx.sym": ("symbol",),
     "mx.np": ("numpy",),
-    "mx.npx": ("numpy_extension",),
+    "mx.npx": ("numpy.extension",),
 }
 """Canonical name of a namespace -> the modules of this package that have its names."""
 _OF_OPERATORS = ("ndarray", "symbol")

@@ -15,9 +15,10 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
-from .._version import __version__
-from ..diagnostics import rules
-from ..diagnostics.finding import Call, Edit, Finding, Severity
+from hybrid_lab._version import __version__
+from hybrid_lab.diagnostics import rules
+from hybrid_lab.diagnostics.finding import Call, Edit, Finding, Severity
+
 from .editor_text import UTF_16, EditorText
 from .fixes import apply_fixes
 from .runner import TARGETS, check

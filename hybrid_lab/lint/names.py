@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hybrid_lab.aliases import older_name
+
 # A lone cell often leaves its imports to another one; these names mean what they mean in every Gluon book.
 CONVENTIONAL = {
     "mx": "mx", "mxnet": "mx", "hybrid_lab": "mx", "nd": "mx.nd", "sym": "mx.sym", "gluon": "mx.gluon",
@@ -26,7 +28,7 @@ KNOWN_MODULES = (
 
 def canonical(dotted: str) -> str:
     """`mxnet.ndarray.array` and `hybrid_lab.nd.array` are both `mx.nd.array`."""
-    root, _, rest = dotted.partition(".")
+    root, _, rest = older_name(dotted).partition(".")
     if root in ("mxnet", "hybrid_lab"):
         dotted = f"mx.{rest}" if rest else "mx"
     if dotted.startswith("mx."):

@@ -6,7 +6,8 @@ from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from ..diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.errors import HybridLabError
+
 from .budget import NODES, Budget
 from .checker import define
 from .classes import Module

@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from hybrid_lab._version import __version__
+from hybrid_lab.diagnostics import rules
+from hybrid_lab.diagnostics.finding import Call, Edit, Finding, Severity
+from hybrid_lab.diagnostics.location import display_file
 from hybrid_lab.diagnostics.switches import check_switches
-
-from .._version import __version__
-from ..diagnostics import rules
-from ..diagnostics.finding import Call, Edit, Finding, Severity
-from ..diagnostics.location import display_file
 
 _LSP_SEVERITY = {Severity.ERROR: 1, Severity.WARNING: 2, Severity.NOTE: 3}
 

@@ -13,10 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ..diagnostics import rules
-from ..diagnostics.errors import HybridLabError
-from ..diagnostics.finding import Call, Finding, Severity
-from ..diagnostics.location import display_file
+from hybrid_lab.diagnostics import rules
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.finding import Call, Finding, Severity
+from hybrid_lab.diagnostics.location import display_file
+
 from .budget import NODES, NODES_OF_CLASS, Budget, not_checked
 from .checker import check_class, define
 from .checks.unknown import unknown_in_module
@@ -89,7 +90,7 @@ def check(
     if isinstance(subject, type):
         return _check_classes([(subject, None, None)], target)
     if is_a(subject, "Block"):
-        from ..insight.states import blocks_below  # loaded already where a Block is alive
+        from hybrid_lab.insight.states import blocks_below  # loaded already where a Block is alive
 
         return check_blocks(dict(blocks_below(cast("Block", subject))), name, target)
     raise HybridLabError(

@@ -17,9 +17,9 @@ from io import BytesIO, StringIO
 from itertools import accumulate
 from typing import Any
 
-from ..diagnostics.errors import HybridLabError
-from ..diagnostics.finding import Edit, Finding, Severity
-from ..diagnostics.rules import Rule
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.finding import Edit, Finding, Severity
+from hybrid_lab.diagnostics.rules import Rule
 
 CHARACTERS = 1 << 20
 """Characters that one check parses, over all cells."""

@@ -7,8 +7,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from ..diagnostics import rules
-from ..diagnostics.finding import Call, Edit, Finding, Fix
+from hybrid_lab.diagnostics import rules
+from hybrid_lab.diagnostics.finding import Call, Edit, Finding, Fix
+
 from .source import Source
 
 _IGNORE = re.compile(r"#\s*hl:\s*ignore(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)", re.IGNORECASE)

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from functools import singledispatch
 from typing import Any
 
-from ..diagnostics import expression
-from ..diagnostics.finding import Call, Edit, Fix, Severity
+from hybrid_lab.diagnostics import expression
+from hybrid_lab.diagnostics.finding import Call, Edit, Fix, Severity
+
 from . import names
 from .classes import Environment, Frame, Function, FunctionNode, MarkKey, SourceClass, passed
 from .source import Source

@@ -13,8 +13,8 @@ import numpy
 from hybrid_lab.diagnostics import SettingError, ShapeError
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import lookup
-from hybrid_lab.provided import Provided
-from hybrid_lab.registry import table
+from hybrid_lab.mxnet.registry import table
+from hybrid_lab.system.provided import Provided
 
 sum_over_workers: Provided[[str, Sequence[str], Sequence[numpy.ndarray]], list[numpy.ndarray]] = Provided(
     "sum_over_workers"

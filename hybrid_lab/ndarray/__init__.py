@@ -34,7 +34,7 @@ from hybrid_lab.ndarray.functions import OperatorNamespace
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.storage import STORAGE_TYPES as _STORAGE_TYPE_STR_TO_ID  # noqa: F401  (MXNet's name of it)
 from hybrid_lab.ndarray.storage import load, load_frombuffer, save
-from hybrid_lab.provided import Provided as _Provided
+from hybrid_lab.system.provided import Provided as _Provided
 
 _LATER = {
     **dict.fromkeys(("foreach", "while_loop", "cond"), f"{__name__}.control_flow"),

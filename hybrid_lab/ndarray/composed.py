@@ -14,7 +14,7 @@ from hybrid_lab.ops.arrays.slicing import split_v2_operator
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.shapes import axis_of
 from hybrid_lab.ops.layers.norm import BatchNorm
-from hybrid_lab.provided import Provided
+from hybrid_lab.system.provided import Provided
 
 refuse_numbers: Provided[[str, Sequence[object]], None] = Provided("refuse_numbers")
 """Raises where an input is a Symbol and the function reads numbers."""

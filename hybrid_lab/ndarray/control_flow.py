@@ -21,7 +21,7 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.nested import flatten, regroup
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ops.framework.precision import SINGLE
-from hybrid_lab.provided import Provided
+from hybrid_lab.system.provided import Provided
 
 # The same three functions on Symbols.
 compose_foreach: Provided[..., tuple[Any, Any]] = Provided("compose_foreach")

@@ -21,7 +21,7 @@ from hybrid_lab.ndarray.ndarray import NDArray, check_dtype, sparse_zeros
 from hybrid_lab.ndarray.tape import state
 from hybrid_lab.ops.framework.dtypes import BFLOAT16
 from hybrid_lab.ops.framework.operator import get
-from hybrid_lab.provided import Provided
+from hybrid_lab.system.provided import Provided
 
 Shape = int | Sequence[int]
 GPUS = (2, 10)

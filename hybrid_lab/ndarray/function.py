@@ -11,7 +11,7 @@ from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, ShapeError
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.provided import Provided
+from hybrid_lab.system.provided import Provided
 
 refuse_function: Provided[[str, Sequence[object]], None] = Provided("refuse_function")
 

@@ -24,7 +24,7 @@ from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.precision import Precision
 from hybrid_lab.ops.framework.run import infer, no_second_gradient, run_kernel
 from hybrid_lab.ops.framework.surface import MISSING, missing_input, no_arrays, no_input
-from hybrid_lab.provided import Provided
+from hybrid_lab.system.provided import Provided
 
 invoke_on_device: Provided[..., Any] = Provided("invoke_on_device")
 
@@ -49,12 +49,6 @@ state = tape.state
 
 #: Shapes and dtypes of the inputs; of a number () and None.
 _Key = tuple[tuple[tuple[int, ...], ...], tuple[np.dtype | None, ...]]
-
-
-def set_listener(function: Callable[[], Callable[..., Any] | None] | None) -> None:
-    """Ask this function, before each operator, for what hears the operators of the thread; None: ask nobody."""
-    global listener
-    listener = function
 
 
 def invoke(

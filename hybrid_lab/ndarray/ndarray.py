@@ -19,7 +19,7 @@ from hybrid_lab.ops.arrays.slicing import split_v2_operator
 from hybrid_lab.ops.framework.dtypes import DTYPES, dtype_of
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.run import infer
-from hybrid_lab.provided import Provided
+from hybrid_lab.system.provided import Provided
 
 py_slice = slice
 """Python's slice, under the name that MXNet's module of NDArray gives it."""

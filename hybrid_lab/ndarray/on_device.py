@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab import engines, forks
+from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import DTypeError, EngineUnavailable
 from hybrid_lab.engines.memory import is_tensor, numpy_dtype, to_device
 from hybrid_lab.graph.bind_mode import bind_mode
@@ -26,6 +26,7 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import infer
+from hybrid_lab.system import forks
 
 LIMIT = 4096
 """Size of the cache of executables; the least recently used one is dropped first."""

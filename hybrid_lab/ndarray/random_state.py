@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError
 from hybrid_lab.ops.kernels.philox import substream
+from hybrid_lab.system import forks
 
 _MASK = (1 << 64) - 1
 _MOST_DRAWS = 1 << 62  # no process gets there, and what it draws afterwards still fits into 64 bits

@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.progress import shows_work
 
 if TYPE_CHECKING:
     from hybrid_lab.formats.mxnet.params import Stored

@@ -22,8 +22,8 @@ from hybrid_lab.numpy.methods import FUNCTIONS
 from hybrid_lab.numpy.operators import R, as_tensor, cast, dtype_of, shape_of, write
 from hybrid_lab.numpy.types import ArrayLike, Function, Tensor
 from hybrid_lab.ops.framework.dtypes import DTYPES
-from hybrid_lab.provided import signed_like
 from hybrid_lab.symbol import nd_calls
+from hybrid_lab.system.provided import signed_like
 
 READING = (
     *("argwhere", "flatnonzero", "extract", "compress", "trim_zeros", "in1d", "isin", "union1d"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self, cast
 
 from hybrid_lab.numpy.types import ArrayLike, Axis, DType, Function, Functions, Out, ShapeLike, Tensor
-from hybrid_lab.provided import signed_like
+from hybrid_lab.system.provided import signed_like
 
 FUNCTIONS = Functions()
 """The functions of `mx.np`. The modules that define them fill it, because they import the classes that need it."""

@@ -10,7 +10,7 @@ from typing import Any
 from hybrid_lab.numpy.operators import symbolic
 from hybrid_lab.numpy.symbol import _Symbol
 
-_MODULES = {"np": "hybrid_lab.numpy", "npx": "hybrid_lab.numpy_extension"}
+_MODULES = {"np": "hybrid_lab.numpy", "npx": "hybrid_lab.numpy.extension"}
 
 
 class SymbolicRoom:

@@ -24,7 +24,7 @@ from hybrid_lab.onnx.errors import OnnxError, OpenValueError, UnsupportedOperato
 from hybrid_lab.onnx.importer import GraphImporter, block_classes
 from hybrid_lab.onnx.importers.functions import Functions, Item, Size, Tensor
 from hybrid_lab.onnx.model_file import OnnxFile
-from hybrid_lab.progress import Progress
+from hybrid_lab.system.progress import Progress
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto

@@ -14,7 +14,6 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError, SettingError
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.formats.archive.exporting import outermost
 from hybrid_lab.formats.archive.traces import called_on, passing
 from hybrid_lab.formats.kinds import check_path
@@ -31,11 +30,12 @@ from hybrid_lab.graph.infer import infer as inferred_graph
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.structure import LEAF, Spec, to_json
 from hybrid_lab.insight.states import blocks_below
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.tape import Mode
-from hybrid_lab.progress import shows_work
 from hybrid_lab.symbol import Symbol, tracing
 from hybrid_lab.symbol.predicting import labels_of, predicting
+from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import shows_work
 
 from . import file, opsets, own_graph, tree
 from .asked import Asked, asked_of, untouched
@@ -240,7 +240,7 @@ def _prepared(
     """The file of a HybridBlock."""
     leaves = [untouched(item.sizes, item.dtype) for item in asked.inputs]
     with Mode(False, False):
-        neutral = access.calls(net).twin(traces=True).neutral(asked.spec, leaves)
+        neutral = access.graphs(net).twin(traces=True).neutral(asked.spec, leaves)
     access.complete_parameters(net, neutral, leaves)
     labels: list[str] = []
     if settings is None:

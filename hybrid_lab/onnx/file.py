@@ -23,7 +23,7 @@ from hybrid_lab.graph.node import Node
 from hybrid_lab.ops.framework.dtypes import name_of
 from hybrid_lab.ops.framework.onnx_emit import DATA_TYPES, OnnxNode
 from hybrid_lab.ops.framework.sizes import Size
-from hybrid_lab.progress import Progress
+from hybrid_lab.system.progress import Progress
 
 from . import opsets
 from .network import Body, Network

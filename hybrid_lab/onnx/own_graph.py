@@ -31,11 +31,11 @@ from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
 from hybrid_lab.graph.scope import ReadScopes, Scope
 from hybrid_lab.hybridize.neutral import NeutralGraph
-from hybrid_lab.logger import logger
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import infer as infer_operator
 from hybrid_lab.ops.framework.sizes import Guards, NeedsNumber, SymbolicSize
+from hybrid_lab.system.logger import logger
 
 from . import element_types
 from .emitter import FileEmitter

@@ -22,9 +22,9 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
-from hybrid_lab.progress import shows_work
 from hybrid_lab.symbol import Symbol
 from hybrid_lab.symbol.predicting import predicting
+from hybrid_lab.system.progress import shows_work
 
 from .block import ImportedGraph, imports
 from .compose import compose

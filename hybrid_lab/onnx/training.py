@@ -32,7 +32,7 @@ from hybrid_lab.onnx.importers.functions import Attributes
 from hybrid_lab.onnx.model_file import OnnxFile, check_names
 from hybrid_lab.onnx.nodes import TRAINING
 from hybrid_lab.onnx.read_optimizers import Update, read_optimizer
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.progress import shows_work
 
 if TYPE_CHECKING:
     from onnx import NodeProto, StringStringEntryProto

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.system.logger import logger
 
 from .optimizer import Optimizer, register
 

@@ -26,7 +26,6 @@ from hybrid_lab.engines.numpy.blockwise import (
     cut,
     write_blockwise,
 )
-from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
@@ -34,6 +33,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import is_floating, is_narrow
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.precision import SINGLE
+from hybrid_lab.system.threads import thread_count
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

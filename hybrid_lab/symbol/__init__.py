@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.ops.framework.operator import registered_names
-from hybrid_lab.provided import Provided as _Provided
 from hybrid_lab.symbol import surface as _surface
 from hybrid_lab.symbol.surface import (
     _internal,  # noqa: F401  (MXNet's name of the functions that begin with an underscore)
@@ -28,6 +27,7 @@ from hybrid_lab.symbol.surface import (
 )
 from hybrid_lab.symbol.surface import custom as Custom  # noqa: N812 - MXNet's name
 from hybrid_lab.symbol.symbol import Group, Symbol, var
+from hybrid_lab.system.provided import Provided as _Provided
 
 Variable = var
 

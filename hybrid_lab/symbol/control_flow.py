@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from hybrid_lab import scopes
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.graph.body import Body
@@ -17,7 +16,7 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.ndarray import control_flow as eager
 from hybrid_lab.ndarray.nested import flatten, regroup
 from hybrid_lab.ops.framework.operator import get
-from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol import scopes, tracing
 from hybrid_lab.symbol.symbol import Symbol, _operand, compose, free_draw, make_symbol
 
 

@@ -21,9 +21,9 @@ from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ops.arrays.slicing import split_v2_operator
 from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.ops.layers.norm import BatchNorm
-from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Group, Symbol, as_arrays, compose, constant, dispatch, symbol_function
+from hybrid_lab.system.provided import Provided
 
 
 def unknown(where: str, name: str, known: Iterable[str]) -> AttributeError:

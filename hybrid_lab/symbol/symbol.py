@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hybrid_lab import scopes
 from hybrid_lab.diagnostics.errors import AttributeSpecError, UnknownNameError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.unknown_names import unknown_method
@@ -22,14 +21,14 @@ from hybrid_lab.ops.arrays.slicing import split_v2_operator
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of, name_of
 from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.ops.framework.surface import MISSING, make_function, missing_input, no_arrays, no_input
-from hybrid_lab.provided import Provided
-from hybrid_lab.scopes import SHORT_NAMES, AttrScope, scoped, shown
-from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol import scopes, tracing
 from hybrid_lab.symbol.composition import composed
 from hybrid_lab.symbol.indexing import index_operators
 from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
 from hybrid_lab.symbol.questions import GraphQuestions
+from hybrid_lab.symbol.scopes import SHORT_NAMES, AttrScope, scoped, shown
 from hybrid_lab.symbol.trace_types import known_type, note_types
+from hybrid_lab.system.provided import Provided
 
 bind_symbol: Provided[..., Any] = Provided("bind_symbol")
 simple_bind_symbol: Provided[..., Any] = Provided("simple_bind_symbol")

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab import scopes
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location, capture, user_frame
 from hybrid_lab.graph.node import Input, Node, Value, next_serial
@@ -16,6 +15,7 @@ from hybrid_lab.graph.scope import Scope
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.symbol import scopes
 
 if TYPE_CHECKING:
     from hybrid_lab.graph.graph import Graph

@@ -9,12 +9,12 @@ from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.input_checks import without_checks
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.onnx.block import ImportedGraph
 from hybrid_lab.onnx.compose import Composed
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import shows_work
 from hybrid_lab.torch.composing import compose
 from hybrid_lab.torch.errors import TorchError, UnsupportedOperatorError
 from hybrid_lab.torch.exported import Exported, exported, exported_for_all_sizes, written_shapes

@@ -11,10 +11,10 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.scope import Scope
 from hybrid_lab.hybridize.structure import LEAF, Spec, flatten
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.onnx.compose import Composed, finished
 from hybrid_lab.ops.framework.sizes import NeedsNumber, SymbolicSize
+from hybrid_lab.system.logger import logger
 from hybrid_lab.torch.errors import TorchError, UnsupportedOperatorError
 from hybrid_lab.torch.exported import ARITHMETIC, Exported
 from hybrid_lab.torch.importers import ROWS_LOADED, table

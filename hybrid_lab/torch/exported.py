@@ -22,7 +22,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.words import check_choice
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 from hybrid_lab.torch.errors import TorchError
 from hybrid_lab.torch.failures import decomposition_error, export_error
 from hybrid_lab.torch.importers import table

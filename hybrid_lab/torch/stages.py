@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.progress import PATIENCE, Progress
+from hybrid_lab.system.progress import PATIENCE, Progress
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -137,7 +137,7 @@ def test_write_changes_one_cell_of_a_notebook(folder):
     ],
 )
 def test_where_the_line_goes(text, changed):
-    from hybrid_lab.compat.migration import prepared_text
+    from hybrid_lab.mxnet.compat.migration import prepared_text
 
     assert prepared_text(text) == changed
 
@@ -157,7 +157,7 @@ def test_differences_are_those_of_the_page():
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("as_list", [True, False])
 def test_of_a_notebook_only_the_lines_of_one_cell_change(indent, end, as_list):
-    from hybrid_lab.compat.migration import prepared_text
+    from hybrid_lab.mxnet.compat.migration import prepared_text
 
     document = json.loads(notebook("x = 'é'\n", "y = 1\nimport mxnet as mx\nmx.nd.ones(3)"))
     document["metadata"] = {"twice": 1e5, "name": "\u00e9\u2028"}

@@ -7,10 +7,10 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd, sym
-from hybrid_lab.compat.nested_arguments import _flatten, _regroup
 from hybrid_lab.contrib import amp
 from hybrid_lab.diagnostics.errors import InputError
 from hybrid_lab.gluon.model_zoo import model_store
+from hybrid_lab.mxnet.compat.nested_arguments import _flatten, _regroup
 from tests.compat.test_finder import run
 
 
@@ -59,7 +59,7 @@ def test_nested_arguments_that_are_no_arrays():
 
 
 def test_mixed_precision_is_seen():
-    from hybrid_lab.contrib.amp import mode
+    from hybrid_lab.mxnet.contrib.amp import mode
 
     assert mode._amp_initialized is False
     amp.init("bfloat16")

@@ -103,7 +103,7 @@ def test_updates():
     [(10, [1, 2], [0, 3, 10]), (5, [1, 3, 1], [0, 1, 4, 5]), (9, [1, 1], [0, 4, 9]), (2, [1, 1, 1], None)],
 )
 def test_parts_of_batches(batch, loads, edges):
-    from hybrid_lab.compat.batch_helpers import _split_input_slice
+    from hybrid_lab.mxnet.compat.batch_helpers import _split_input_slice
 
     if edges is None:
         with pytest.raises(ValueError, match="cannot be divided between 3 contexts"):

@@ -6,8 +6,8 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.contrib import autograd
-from hybrid_lab.contrib.io import DataLoaderIter
 from hybrid_lab.diagnostics import AutogradError
+from hybrid_lab.mxnet.contrib.io import DataLoaderIter
 
 
 def test_grad_and_loss_gives_gradients_and_values():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hybrid_lab as mx
-from hybrid_lab.contrib.svrg_optimization import SVRGModule
 from hybrid_lab.diagnostics import SettingError
+from hybrid_lab.mxnet.contrib.svrg_optimization import SVRGModule
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "reference" / "svrg.npz"
 

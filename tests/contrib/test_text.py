@@ -7,7 +7,7 @@ import pytest
 
 from hybrid_lab import nd
 from hybrid_lab.contrib import text
-from hybrid_lab.contrib.text import TextError, embedding, vocab
+from hybrid_lab.mxnet.contrib.text import TextError, embedding, vocab
 
 
 @pytest.fixture

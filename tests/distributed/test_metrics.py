@@ -12,8 +12,8 @@ pytest.importorskip("torch")
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
+from hybrid_lab.data.io.parts import Part, part_of
 from hybrid_lab.gluon import nn
-from hybrid_lab.io.parts import Part, part_of
 from hybrid_lab.metric import EvalMetric
 from hybrid_lab.metric.base import _registry
 from tests.distributed.workers import results

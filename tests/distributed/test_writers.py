@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 from tests.distributed.workers import results
 
 WRITERS = {
-    "checkpoint/manager.py": "Manager.save and restore: rank 0 for all",
+    "formats/checkpoint/manager.py": "Manager.save and restore: rank 0 for all",
     "cli/compile.py": "a command",
     "cli/lint.py": "a command",
     "cli/migrate.py": "a command",
@@ -29,7 +29,7 @@ WRITERS = {
     "formats/safetensors.py": "save_parameters",
     "formats/singa.py": "save_states of SINGA",
     "gluon/downloading.py": "downloads",
-    "kvstore/kvstore.py": "save_optimizer_states, Trainer.save_states",
+    "distributed/kvstore/kvstore.py": "save_optimizer_states, Trainer.save_states",
     "lab/history.py": "before a save of the lab",
     "lab/kept_runs.py": "runs",
     "lab/run_export.py": "mx.lab.runs",
@@ -37,13 +37,13 @@ WRITERS = {
     "lab/shared_page.py": "mx.lab.share",
     "ndarray/stubs.py": "type stubs of the checkout",
     "onnx/file.py": "net.export",
-    "profiler/__init__.py": "profiler.dump",
-    "recordio.py": "MXRecordIO",
-    "temporary.py": "the replacing itself",
+    "mxnet/profiler/__init__.py": "profiler.dump",
+    "data/recordio.py": "MXRecordIO",
+    "system/temporary.py": "the replacing itself",
     "torch/source/write.py": "mx.torch.write_source",
-    "test_utils/running.py": "the null device",
+    "mxnet/test_utils/running.py": "the null device",
     "gluon/utils.py": "replace_file",
-    "image_files.py": "into memory",
+    "data/image_files.py": "into memory",
 }
 """Modules that write files -> for whom. Those that a training calls by itself are tried below."""
 _CALLS = {"atomic_write", "replacement", "write_early", "write_text", "write_bytes"}

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hybrid_lab import forks
 from hybrid_lab.engines import libraries
+from hybrid_lab.system import forks
 from tests.forking import in_child
 
 pytestmark = [

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hybrid_lab.engines.freed_memory import keep_freed_memory
+from hybrid_lab.system.freed_memory import keep_freed_memory
 
 SCRIPT = """
 import resource, sys

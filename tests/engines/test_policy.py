@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from hybrid_lab import engines
-from hybrid_lab.engines import policy, registry, threads, tuned
+from hybrid_lab.engines import policy, registry, tuned
 from hybrid_lab.engines.engine import Engine
 from hybrid_lab.engines.policy import choose
 from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.system import threads
 from tests.graph.building import graph_of
 
 ALL = ("onnxruntime", "numpy", "torch")
@@ -144,7 +145,7 @@ def test_thirty_calls_compile_one_engine_once(monkeypatch):
             y = net(x)
         y.backward()
     assert [rival.compiled for rival in rivals] == [0, 0, 2]
-    (program,) = net._graph_calls.programs.values()
+    (program,) = net._graphs.programs.values()
     assert program.forward.run.__module__ != policy.__name__
     assert "engine: torch: recorded, 1.2 GFLOP of convolutions" in " ".join(str(mx.explain(net)).split())
 
@@ -166,7 +167,7 @@ for name, units, batch in (("small", 8, 4), ("large", 1024, 512)):
     with mx.autograd.record():
         y = net(x)
     y.backward()
-    found[name] = [item.program.forward.report.choice for item in net._graph_calls.compilations]
+    found[name] = [item.program.forward.report.choice for item in net._graphs.compilations]
     found[name + " imports"] = "torch" in sys.modules
 print(json.dumps(found))
 """

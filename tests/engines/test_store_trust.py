@@ -13,7 +13,7 @@ from hybrid_lab.cli import environment
 from hybrid_lab.engines import store, tuned
 from hybrid_lab.engines.triton import choices
 from hybrid_lab.engines.triton.build import binaries, texts
-from hybrid_lab.temporary import lock, temporary_path
+from hybrid_lab.system.temporary import lock, temporary_path
 from tests.graph.building import graph_of
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows' cache folder is the user's own")
@@ -182,7 +182,7 @@ def test_stale_files_go_and_those_of_live_writers_stay(folder):
     stale, held = (Path(temporary_path(str(folder / "engines" / "a.json"))) for _ in range(2))
     stale.touch()
     script = (
-        "import sys, os, time\nfrom hybrid_lab.temporary import lock\n"
+        "import sys, os, time\nfrom hybrid_lab.system.temporary import lock\n"
         f"lock(os.open({str(held)!r}, os.O_CREAT | os.O_RDWR)); print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as writer:

@@ -439,11 +439,11 @@ def test_a_file_that_did_not_reach_the_disk_fails_the_save(models, monkeypatch, 
 #: Modules that open files for writing by themselves, and what looks at the target there.
 OPENS = {
     "hybrid_lab/formats/atomic.py": "itself",
-    "hybrid_lab/recordio.py": "check_writable",
+    "hybrid_lab/data/recordio.py": "check_writable",
     "hybrid_lab/engines/store.py": "a new name, in a folder of this user alone",
     "hybrid_lab/lab/history.py": "new names, and .gitignore in a new folder",
     "hybrid_lab/cli/jupyter.py": "is_file",
-    "hybrid_lab/test_utils/running.py": "output to the null device",
+    "hybrid_lab/mxnet/test_utils/running.py": "output to the null device",
     "hybrid_lab/ndarray/stubs.py": "files of this checkout, for developers",
     "hybrid_lab/engines/triton/build/internals.py": "temporary files of the system",
 }

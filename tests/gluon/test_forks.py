@@ -14,9 +14,10 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
-from hybrid_lab.engines import collector, registry
+from hybrid_lab.engines import registry
 from hybrid_lab.gluon import nn
 from hybrid_lab.ndarray.random_state import state
+from hybrid_lab.system import collector
 from tests.forking import in_child
 from tests.graph.building import graph_of
 from tests.triton_device import ON_GPU, use_triton
@@ -146,7 +147,7 @@ def test_locks_that_other_threads_hold_are_open_in_a_child():
     expected, held, go_on = work(net, x), threading.Event(), threading.Event()
 
     def hold():
-        with net._graphs.lock, state._lock, collector.without_collecting():
+        with net._graphs._lock, state._lock, collector.without_collecting():
             held.set()
             go_on.wait(SECONDS)
 

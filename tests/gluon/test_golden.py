@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hybrid_lab as mx
-from hybrid_lab import scopes as names
+from hybrid_lab.symbol import scopes as names
 
 HERE = pathlib.Path(__file__).parents[1] / "golden" / "gluon"
 FACTS = json.loads((HERE / "gluon.json").read_text())

@@ -10,7 +10,7 @@ import hybrid_lab as mx
 from hybrid_lab.diagnostics import EngineUnavailable, NestingError
 from hybrid_lab.engines import registry
 from hybrid_lab.gluon import nn
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon
-from hybrid_lab import scopes as names
 from hybrid_lab.gluon import nn
+from hybrid_lab.symbol import scopes as names
 
 
 @pytest.fixture(autouse=True)

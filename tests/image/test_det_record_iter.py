@@ -8,8 +8,8 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import recordio
+from hybrid_lab.data.image.detection_record_iter import DetectionAugmenting
 from hybrid_lab.diagnostics import SettingError
-from hybrid_lab.image.detection_record_iter import DetectionAugmenting
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "image"
 sys.path.insert(0, str(GOLDEN))

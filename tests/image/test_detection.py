@@ -11,7 +11,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import recordio
-from hybrid_lab.image.detecting import LabelError
+from hybrid_lab.data.image.detecting import LabelError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "image"
 sys.path.insert(0, str(GOLDEN))

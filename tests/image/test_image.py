@@ -10,9 +10,9 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import recordio
+from hybrid_lab.data.image.cropping import choose_interp
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.image import ImageError
-from hybrid_lab.image.cropping import choose_interp
 from hybrid_lab.ops.kernels import color
 
 GOLDEN = dict(np.load(Path(__file__).parents[1] / "golden" / "image" / "image.npz"))
@@ -176,7 +176,7 @@ def test_image_iter_over_records(tmp_path, indexed, last, first, second):
 
 def test_image_iter_over_files(tmp_path):
     pytest.importorskip("PIL")
-    from hybrid_lab.image_files import encode
+    from hybrid_lab.data.image_files import encode
 
     for number in range(2):
         (tmp_path / f"{number}.png").write_bytes(encode(np.full((8, 9, 3), number, "uint8"), 1, ".png"))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hybrid_lab.image.warping import change_hls
+from hybrid_lab.data.image.warping import change_hls
 
 COLORS = np.array([[[200, 30, 90], [12, 250, 130], [77, 77, 77], [0, 0, 0], [255, 255, 255], [10, 20, 240]]], "uint8")
 

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from hybrid_lab import gluon, logger
+from hybrid_lab import gluon
 from hybrid_lab.cli import environment
 from hybrid_lab.lab import archives, diagnostics, hooks
 from hybrid_lab.lab.rows import Rows
+from hybrid_lab.system import logger
 from tests.lab.conftest import make_net
 
 

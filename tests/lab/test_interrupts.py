@@ -7,11 +7,11 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
-from hybrid_lab import scopes as names
 from hybrid_lab.gluon.naming import NameScope
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.ndarray import tape
+from hybrid_lab.symbol import scopes as names
 from hybrid_lab.symbol import tracing
 from tests.lab.conftest import Net, inputs
 
@@ -76,8 +76,8 @@ def expect_usable(net, expected):
     assert boundary.lock.acquire(blocking=False)
     boundary.lock.release()
     for _, block in hybrid_blocks(net):
-        assert block._graphs.lock.acquire(blocking=False)
-        block._graphs.lock.release()
+        assert block._graphs._lock.acquire(blocking=False)
+        block._graphs._lock.release()
     np.testing.assert_allclose(net(inputs()).asnumpy(), expected(net), rtol=1e-5, atol=1e-6)
     with autograd.record():
         loss = (net(inputs()) ** 2).sum()

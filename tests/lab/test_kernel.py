@@ -221,7 +221,7 @@ def test_every_cell_has_its_number(tmp_path):
 
 def test_information_is_no_error_in_a_notebook(kernel):
     """Standard error is red there: a warning belongs on it, the line of a first call does not."""
-    logs = "from hybrid_lab.logger import logger; logger.{}('{}')"
+    logs = "from hybrid_lab.system.logger import logger; logger.{}('{}')"
     identity = kernel.start(logs.format("info", "net: 1 <graph>") + "; " + logs.format("warning", "slow"))
     kernel.finish(identity)
     mine = [message for message in kernel.heard if message["parent_header"].get("msg_id") == identity]
@@ -233,7 +233,7 @@ def test_information_is_no_error_in_a_notebook(kernel):
 
 def test_information_goes_where_standard_error_is_sent(kernel):
     catch = "import contextlib, io, threading\nwith contextlib.redirect_stderr(io.StringIO()) as caught:\n    {}\n"
-    log = "__import__('hybrid_lab.logger').logger.logger.info('mine')"
+    log = "__import__('hybrid_lab.system.logger').system.logger.logger.info('mine')"
     assert kernel.run(catch.format(log) + "print(repr(caught.getvalue()))") == repr("mine\n")
     thread = f"thread = threading.Thread(target=lambda: {log}); thread.start(); thread.join()"
     identity = kernel.start(thread)

@@ -56,9 +56,9 @@ def check(seed: int, oracles: Oracles, kind: str = "") -> list[Comparison]:
 
 def main(seeds: str, kind: str = "") -> int:
     warnings.simplefilter("ignore")
-    import hybrid_lab.logger
+    import hybrid_lab.system.logger
 
-    hybrid_lab.logger.logger.setLevel("ERROR")
+    hybrid_lab.system.logger.logger.setLevel("ERROR")
     if not python().exists():
         print(f"{python()} is missing: make oracle")
         return 2

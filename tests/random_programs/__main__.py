@@ -95,11 +95,11 @@ for eager, hybrid in zip(run_text(text).seen, run_text(text, {engine!r}).seen):
 def main(seeds: str, engine: str = "", seconds: str = "60") -> int:
     import warnings
 
-    import hybrid_lab.logger
+    import hybrid_lab.system.logger
 
     warnings.simplefilter("ignore")
 
-    hybrid_lab.logger.logger.setLevel("ERROR")
+    hybrid_lab.system.logger.logger.setLevel("ERROR")
     first, _, last = seeds.partition("-")
     counts: Counter[str] = Counter()
     for seed in range(int(first), int(last or first) + 1):

@@ -12,8 +12,8 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import recordio
+from hybrid_lab.data.image_files import ImageError
 from hybrid_lab.diagnostics import HybridLabError
-from hybrid_lab.image_files import ImageError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "recordio"
 sys.path.insert(0, str(GOLDEN))

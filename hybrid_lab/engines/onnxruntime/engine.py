@@ -22,8 +22,8 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region, partition
 from hybrid_lab.graph.simplify import simplify
-from hybrid_lab.logger import logger
 from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.system.logger import logger
 
 
 class SessionOperator(RegionOperator):

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines.libraries import import_library
@@ -18,10 +17,11 @@ from hybrid_lab.engines.onnxruntime import messages
 from hybrid_lab.engines.onnxruntime.bounds import Bounded, bounded
 from hybrid_lab.engines.onnxruntime.loading import LONGEST, LONGEST_PER_NODE, TooLong, load, native_errors
 from hybrid_lab.engines.onnxruntime.model import Model
-from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.engines.waiting import started
-from hybrid_lab.logger import logger
 from hybrid_lab.ops.framework.onnx_emit import OnnxNode
+from hybrid_lab.system import forks
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.threads import thread_count
 
 #: Arrays up to this size are copied into and out of bound buffers: cheaper than binding others at every call.
 COPY_BYTES = 1 << 14

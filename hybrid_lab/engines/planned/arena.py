@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hybrid_lab import forks
 from hybrid_lab.graph.plan import ALIGNMENT
+from hybrid_lab.system import forks
 
 #: Programs with arenas up to this size keep their own; larger ones borrow, so that many graphs share the same memory.
 KEEP_BYTES = 1 << 18

@@ -11,7 +11,6 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from hybrid_lab import forks
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable, Program, SeparateTraining, Training
 from hybrid_lab.engines.planned import arena
 from hybrid_lab.engines.planned.program import Writer
@@ -27,6 +26,7 @@ from hybrid_lab.graph.plan import plan
 from hybrid_lab.graph.specialized import Split
 from hybrid_lab.ops.framework.lowering import draw_lowering, run_lowering
 from hybrid_lab.ops.framework.run import computes_in_float32
+from hybrid_lab.system import forks
 
 
 class PlannedExecutable(Executable):

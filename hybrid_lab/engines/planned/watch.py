@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hybrid_lab import forks
 from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.plan import plan
+from hybrid_lab.system import forks
 
 #: Called after each step: the step's number, and its outputs where they lie (None for what nobody reads). The next step
 #: may overwrite them. Called once before the first step, with -1.

@@ -14,7 +14,6 @@ from hybrid_lab.engines.libraries import import_library, is_begun, use
 from hybrid_lab.engines.planned.build import PlannedEngine
 from hybrid_lab.engines.regions import RegionOperator, contracted, refuse
 from hybrid_lab.engines.report import Report
-from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.engines.torch_kernels.program import TorchProgram
 from hybrid_lab.engines.torch_kernels.rules import refusal, rule_of
 from hybrid_lab.engines.torch_kernels.workspace import WorkspaceTraining, rewritten
@@ -24,6 +23,7 @@ from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.partition import Region, partition
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.specialized import Split
+from hybrid_lab.system.threads import thread_count
 
 
 def _refusal(node: Node) -> str | None:

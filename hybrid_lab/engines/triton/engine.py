@@ -34,7 +34,7 @@ from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.partition import contract
 from hybrid_lab.graph.specialized import Split
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 
 class TritonEngine(Engine):

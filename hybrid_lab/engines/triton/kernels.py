@@ -30,7 +30,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.printer import format_type
-from hybrid_lab.provided import Provided
+from hybrid_lab.system.provided import Provided
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.run.steps import KernelOperator

@@ -36,7 +36,7 @@ from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Value
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.progress import Progress
+from hybrid_lab.system.progress import Progress
 
 #: How far results may lie apart, relative to the largest: sums in another order, by dtype; what tf32 rounds to 10 bits.
 TOLERANCES = {"float64": 1e-12, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}

@@ -18,7 +18,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ...diagnostics import ArchiveError
+from hybrid_lab.diagnostics import ArchiveError
+
 from .. import strict_json
 from ..atomic import write_early
 from ..background import WORTH_THREADS, in_threads

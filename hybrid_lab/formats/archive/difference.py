@@ -10,7 +10,6 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.diagnostics.words import count, first_line
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.difference import (
     BlockDifference,
@@ -20,7 +19,8 @@ from hybrid_lab.insight.difference import (
     diff_tensors,
 )
 from hybrid_lab.insight.graph_diff import Kind, OperatorDifference, match_graphs
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.progress import shows_work
 
 from . import layout, values
 from .block_matching import BlockMatching, match_blocks, parameters_of

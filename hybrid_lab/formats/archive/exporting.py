@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 from . import layout
 from .traces import passing, trace_missing

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hybrid_lab.aliases import older_name, place_of
 from hybrid_lab.ndarray.random_state import check_place
 
 from ..safetensors import tag_of
@@ -99,10 +100,16 @@ class MissingObject:
     archived_class: str
 
 
+def name_of_class(kind: type) -> tuple[str, str]:
+    """Module and qualified name of a class, as files have them: by the older name of a module that has one."""
+    return older_name(kind.__module__), kind.__qualname__
+
+
 def live_class(base: type, module: str, name: str, fits: Callable[[Any], bool] = bool) -> Any:
     """The class of this name among the live subclasses of a base; None where there is none, and for one whose objects
     run code when they are freed. No module is imported and no attribute read by a name of the file.
     """
+    module = place_of(module)
     found: Any = None
     pending: deque[type] = deque([base])
     seen: set[type] = {base}
@@ -134,7 +141,7 @@ def _namedtuple(parts: Any) -> Any:
 
 def _dataclass_parts(value: Any) -> object:
     attributes = {name: getattr(value, name) for name in value.__dataclass_fields__ if hasattr(value, name)}
-    return type(value).__module__, type(value).__qualname__, {**getattr(value, "__dict__", {}), **attributes}
+    return *name_of_class(type(value)), {**getattr(value, "__dict__", {}), **attributes}
 
 
 def _dataclass(parts: Any) -> object:
@@ -405,13 +412,13 @@ _BY_TYPE: dict[type, Kind] = {
 }  # fmt: skip
 _NAMEDTUPLE = Kind(
     "namedtuple",
-    lambda value: (type(value).__module__, type(value).__qualname__, list(value._fields), list(value)),
+    lambda value: (*name_of_class(type(value)), list(value._fields), list(value)),
     _namedtuple,
 )
 _DATACLASS = Kind("dataclass", _dataclass_parts, _dataclass)
 _ENUM = Kind(
     "enum",
-    lambda value: (type(value).__module__, type(value).__qualname__, value.name, value.value),
+    lambda value: (*name_of_class(type(value)), value.name, value.value),
     _enum,
 )
 _TYPE = Kind("type", lambda value: value.__name__, _type)

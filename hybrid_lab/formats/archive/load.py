@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError, SettingError
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.words import check_choice
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -19,9 +18,10 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.structure import describe, plain
 from hybrid_lab.insight.states import hybrid_blocks
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import shows_work
 
 from . import calls, graphs, layout, ledger
 from .archive import Archive
@@ -184,7 +184,7 @@ class _Loading:
         except BaseException:
             self.attributes.undo()
             for block in untraced:
-                access.calls(block).clear()
+                access.graphs(block).clear()
             raise
         fitting = self._parameters()
         interrupt = self._apply(fitting)
@@ -192,9 +192,9 @@ class _Loading:
             self.match.parameters[key].initialize(default_init=init)
         for _, block, saved_graphs in self.pairs:
             if self.from_file and saved_graphs and id(block) in pins:
-                access.calls(block).pin(pins[id(block)])
+                access.graphs(block).pin(pins[id(block)])
             elif not self.from_file and access.graphs(block).pinned and not access.is_its_graph(block):
-                access.calls(block).pin([])
+                access.graphs(block).pin([])
             for saved in reversed(saved_graphs):
                 access.graphs(block).note_loaded(saved.in_spec, saved.types, saved.observation)
         if self.archive.calls is not None:

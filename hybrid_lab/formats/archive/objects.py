@@ -22,7 +22,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.optimizer import Optimizer
 
-from .kinds import Kind, MissingObject, live_class
+from .kinds import Kind, MissingObject, live_class, name_of_class
 
 _BASES: dict[str, type] = {
     "metric": EvalMetric,
@@ -80,7 +80,7 @@ def _object_kind(name: str, base: type) -> Kind:
         attributes = {
             key: item for key, item in vars(value).items() if key not in ("param_dict", "_index_update_count")
         }
-        return type(value).__module__, type(value).__qualname__, attributes
+        return *name_of_class(type(value)), attributes
 
     def build(parts: Any) -> object:
         module, qualname, attributes = parts

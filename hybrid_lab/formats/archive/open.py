@@ -10,7 +10,6 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access, budget
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -20,11 +19,12 @@ from hybrid_lab.gluon.registering import load_layers
 from hybrid_lab.gluon.saved import note_file
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.insight.states import class_name
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import name_of
 from hybrid_lab.ops.framework.operator import find
-from hybrid_lab.progress import shows_work
+from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import shows_work
 
 from ..singa import is_singa
 from . import attributes, calls, layout, ledger
@@ -330,7 +330,7 @@ class _Builder:
                     for key in self.archive.graphs[member].parameters:
                         self._parameter(key)
                 saved = [self.archive.graphs[member] for member in members]
-                access.calls(block).pin([graph.attach(self.parameters, block.name) for graph in saved])
+                access.graphs(block).pin([graph.attach(self.parameters, block.name) for graph in saved])
 
     def give_calls(self) -> None:
         """Give each plain Block the record of its last call."""

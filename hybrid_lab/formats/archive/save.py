@@ -15,18 +15,18 @@ from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.errors import FewerGraphsError, SettingError, Unmappable
 from hybrid_lab.diagnostics.file_errors import writing
 from hybrid_lab.diagnostics.words import check_choice, count
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.saved import note_file
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.hybridize.neutral import NeutralGraph
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ndarray.random_state import state as random_state
-from hybrid_lab.progress import shows_work
 from hybrid_lab.symbol import tracing
+from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.progress import shows_work
 
 from ..atomic import atomic_write, check_writable, progress_of
 from ..kinds import check_path
@@ -105,7 +105,7 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
         described = tree.describe_tree(net)
         attributes_of = Attributes(described).of
         for path, block in layout.places(net, lambda each: access.children(each).items()):
-            found = access.calls(block).predicting_first() if isinstance(block, HybridBlock) else []
+            found = access.graphs(block).predicting_first() if isinstance(block, HybridBlock) else []
             for number, whole in enumerate(found, start=1):
                 neutral = whole.without_unused()
                 variables = neutral.graph.inputs[neutral.num_data :]
@@ -444,10 +444,11 @@ def _named_graphs(described: tree.Tree) -> tuple[dict[str, Types | None], dict[s
     for record, block in zip(described.blocks, described.live_blocks, strict=True):
         if not isinstance(block, HybridBlock):
             continue
-        for number, neutral in enumerate(access.calls(block).predicting_first(), start=1):
+        cache = access.graphs(block)
+        for number, neutral in enumerate(cache.predicting_first(), start=1):
             member = layout.graph_member(record.path, number)
             record.graphs.append(member)
-            members[member], types[member] = neutral, access.graphs(block).types_of(neutral)
+            members[member], types[member] = neutral, cache.types_of(neutral)
     return types, members
 
 

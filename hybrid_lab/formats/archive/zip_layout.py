@@ -14,7 +14,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...diagnostics import ArchiveError
+from hybrid_lab.diagnostics import ArchiveError
+
 from ..source import Source
 
 MEMBER_LIMIT = 65_534

@@ -20,7 +20,7 @@ from hybrid_lab.graph.node import Node, Value, constant_node, input_node
 from hybrid_lab.graph.scope import MOST_BLOCKS, ReadScopes
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of
 from hybrid_lab.ops.framework.operator import Operator, find, registered_names
-from hybrid_lab.provided import Provided
+from hybrid_lab.system.provided import Provided
 
 from . import control_flow, fused
 from .graph_writer import CALLS, CONSTANT, DRAW, EMPTY, IMMEDIATES, SCOPE, comparable

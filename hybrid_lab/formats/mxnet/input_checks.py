@@ -12,8 +12,8 @@ from typing import Any, get_args
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.input_checks import Source, checked, checks_of, has_checks
-from hybrid_lab.logger import logger
 from hybrid_lab.ops.framework.declared_shapes import DeclaredShapes
+from hybrid_lab.system.logger import logger
 
 KEY = "hybrid_lab_checked_inputs"
 

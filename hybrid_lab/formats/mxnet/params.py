@@ -14,8 +14,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ...diagnostics import ArchiveError, DTypeError
-from ...ops.framework.dtypes import BFLOAT16, bfloat16
+from hybrid_lab.diagnostics import ArchiveError, DTypeError
+from hybrid_lab.ops.framework.dtypes import BFLOAT16, bfloat16
+
 from ..atomic import atomic_write
 from ..kinds import other_kind
 from ..source import Source

@@ -10,8 +10,8 @@ import numpy as np
 
 from hybrid_lab import autograd
 from hybrid_lab.distributed import WorkersError, group, worker_group
+from hybrid_lab.mxnet.operator import CustomOp, CustomOpProp, register
 from hybrid_lab.ndarray import NDArray
-from hybrid_lab.operator import CustomOp, CustomOpProp, register
 
 NAME = "_sync_batch_norm"
 

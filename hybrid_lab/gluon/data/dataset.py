@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hybrid_lab.data.recordio import MXIndexedRecordIO
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
-from hybrid_lab.recordio import MXIndexedRecordIO
 
 
 class Samples(Protocol):

@@ -10,10 +10,6 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-_RENAMED = {
-    "cached_graph": "graphs", "device_program": "device_call", "failure": "failures", "guarded_trace": "watch",
-    "program": "compiled_call",
-}  # fmt: skip
 #: Where the modules are now, the first of these that has one.
 _PLACES = ("hybrid_lab.hybridize", "hybrid_lab.hybridize.stale", "hybrid_lab.gluon")
 
@@ -27,7 +23,7 @@ class _Moved(MetaPathFinder, Loader):
         package, _, name = fullname.rpartition(".")
         if package != __name__:
             return None
-        places = (f"{place}.{_RENAMED.get(name, name)}" for place in _PLACES)
+        places = (f"{place}.{name}" for place in _PLACES)
         now = next((place for place in places if importlib.util.find_spec(place) is not None), None)
         return None if now is None else ModuleSpec(fullname, self, origin=now)
 

@@ -21,8 +21,8 @@ from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.hybridize.stale.code import cell_content, code_of, functions_of, loaded_names, of_user
 from hybrid_lab.hybridize.stale.user_state import Name, UserState
-from hybrid_lab.logger import logger
-from hybrid_lab.provided import Provided
+from hybrid_lab.system.logger import logger
+from hybrid_lab.system.provided import Provided
 
 if TYPE_CHECKING:
     from hybrid_lab.diagnostics.location import Location

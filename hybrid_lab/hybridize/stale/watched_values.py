@@ -36,9 +36,9 @@ from hybrid_lab.hybridize.stale.code import bases_of_user, loaded_names, of_user
 from hybrid_lab.hybridize.stale.reached import Reached, names_in_package
 from hybrid_lab.hybridize.stale.read_values import OWN, by_value
 from hybrid_lab.hybridize.stale.value_guard import PLAIN, Numbers, ValueGuard
+from hybrid_lab.mxnet.util import is_np_array, is_np_shape
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.symbol.symbol import Symbol
-from hybrid_lab.util import is_np_array, is_np_shape
 
 if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Tree

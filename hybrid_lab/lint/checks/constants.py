@@ -3,8 +3,9 @@
 import ast
 from collections.abc import Iterator
 
-from ...diagnostics.expression import one_line
-from ...diagnostics.finding import Fix, Severity
+from hybrid_lab.diagnostics.expression import one_line
+from hybrid_lab.diagnostics.finding import Fix, Severity
+
 from ..classes import FunctionNode, is_stub, positional_arguments
 from ..functions import input_in
 from ..values import Kind, Value

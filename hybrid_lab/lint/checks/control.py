@@ -3,8 +3,9 @@
 import ast
 from collections.abc import Iterator
 
-from ...diagnostics.expression import one_line
-from ...diagnostics.finding import Severity
+from hybrid_lab.diagnostics.expression import one_line
+from hybrid_lab.diagnostics.finding import Severity
+
 from ..values import Kind
 from ..walk import Mark, Walk, check
 

@@ -3,9 +3,10 @@
 import ast
 from collections.abc import Iterator
 
-from ...diagnostics.expression import one_line
-from ...diagnostics.finding import Fix
-from ...diagnostics.rules.numpy_calls import ELEMENTWISE, JOINING, instead_of, operator_for
+from hybrid_lab.diagnostics.expression import one_line
+from hybrid_lab.diagnostics.finding import Fix
+from hybrid_lab.diagnostics.rules.numpy_calls import ELEMENTWISE, JOINING, instead_of, operator_for
+
 from ..classes import passed
 from ..values import Kind, element_of
 from ..walk import Mark, Walk, check

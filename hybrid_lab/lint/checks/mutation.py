@@ -3,8 +3,9 @@
 import ast
 from collections.abc import Iterator
 
-from ...diagnostics.expression import right_side
-from ...diagnostics.finding import Fix, Severity
+from hybrid_lab.diagnostics.expression import right_side
+from hybrid_lab.diagnostics.finding import Fix, Severity
+
 from ..classes import Frame
 from ..values import Held, Kind
 from ..walk import Mark, Walk, check

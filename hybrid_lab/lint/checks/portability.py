@@ -3,7 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from ...diagnostics.expression import one_line
+from hybrid_lab.diagnostics.expression import one_line
+
 from ..classes import Function, is_stub, positional_arguments
 from ..values import NONE, Kind
 from ..walk import Mark, Walk, check

@@ -3,7 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from ...diagnostics.finding import Fix
+from hybrid_lab.diagnostics.finding import Fix
+
 from ..values import Kind, Value
 from ..walk import Mark, Walk, check
 

@@ -3,9 +3,10 @@
 import ast
 from collections.abc import Callable, Iterator
 
-from ...diagnostics.expression import one_line
-from ...diagnostics.finding import Edit, Fix
-from ...diagnostics.foreign_names import foreign_method
+from hybrid_lab.diagnostics.expression import one_line
+from hybrid_lab.diagnostics.finding import Edit, Fix
+from hybrid_lab.diagnostics.foreign_names import foreign_method
+
 from .. import names
 from ..classes import Module
 from ..known_names import (

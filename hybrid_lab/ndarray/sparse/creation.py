@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import creation
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
@@ -22,6 +21,7 @@ from hybrid_lab.ndarray.sparse.arrays import (
     zeros_of,
 )
 from hybrid_lab.ndarray.sparse.buffer import INDEX, SparseBuffer, pointers
+from hybrid_lab.system.logger import logger
 
 
 def csr_matrix(

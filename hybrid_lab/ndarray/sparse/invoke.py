@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
-from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -16,6 +15,7 @@ from hybrid_lab.ndarray.sparse.arrays import BaseSparseNDArray, to_sparse
 from hybrid_lab.ndarray.sparse.rules import RULES
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import infer
+from hybrid_lab.system.logger import logger
 
 _warned: set[tuple[str, ...]] = set()
 

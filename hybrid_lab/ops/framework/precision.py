@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, SettingError
-from hybrid_lab.logger import logger
 from hybrid_lab.ops.framework.operator import Operator, find, records, registered_names
+from hybrid_lab.system.logger import logger
 
 HALF, SINGLE, DOUBLE = np.dtype("float16"), np.dtype("float32"), np.dtype("float64")
 _CASTS = frozenset({"Cast", "_cast_like", "amp_cast", "amp_multicast", "BlockGrad"})

@@ -12,8 +12,8 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, recordio
+from hybrid_lab.data.image_files import encode
 from hybrid_lab.gluon.data.vision import DatasetFileError
-from hybrid_lab.image_files import encode
 
 vision = gluon.data.vision
 RANDOM = np.random.RandomState(0)

@@ -28,7 +28,7 @@ from hybrid_lab.engines.triton.build import binaries, internals, texts
 from hybrid_lab.engines.triton.build.binaries import BINARIES, KINDS, Binary, key_of
 from hybrid_lab.engines.triton.build.targets import name_of, shared_limit, target_of
 from hybrid_lab.engines.triton.write.source import KernelSource
-from hybrid_lab.progress import Progress
+from hybrid_lab.system.progress import Progress
 
 #: A kernel may take so many seconds to compile.
 LIMIT = 300.0

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.engines.triton.plan.by_vendor import VendorRule
 from hybrid_lab.engines.triton.plan.fusion import Fusion, fuse
 from hybrid_lab.engines.triton.plan.groups import Kernels, Write, views_for_each_reader
@@ -36,6 +35,7 @@ from hybrid_lab.graph.node import Constant, Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.symbolic import SymbolicConstant, derived, ones
 from hybrid_lab.ops.framework.sizes import Binding, shapes_key
+from hybrid_lab.system.collector import without_collecting
 
 #: Tile choices are repeated for sizes of which each symbol differs by at most this factor.
 NEAR = 4

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.engines.triton.plan.attention import VendorAttention, VendorAttentionGrad
 from hybrid_lab.engines.triton.run.availability import has_cudnn, torch_device
 from hybrid_lab.graph.node import Node
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
     from torch import Tensor

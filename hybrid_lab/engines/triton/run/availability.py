@@ -19,7 +19,7 @@ from hybrid_lab.engines.libraries import import_library
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.build.internals import interpret
 from hybrid_lab.engines.triton.build.targets import names, supported
-from hybrid_lab.logger import logger
+from hybrid_lab.system.logger import logger
 
 INTERPRET = "interpret"
 #: AMD's builds are on no index that pip knows by itself.

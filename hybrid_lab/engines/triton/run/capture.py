@@ -25,7 +25,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hybrid_lab import forks
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable, ForwardState, Ready, Training
 from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.planned.build import Later, write
@@ -38,6 +37,7 @@ from hybrid_lab.engines.triton.run.steps import KernelOperator, on_torch
 from hybrid_lab.engines.triton.run.vendor import VendorKernel
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input
+from hybrid_lab.system import forks
 
 #: What a capture of a function gives: a function that launches again what it launched, and the tensors that these
 #: launches write to. Nothing has run before: the first replay is the first run.

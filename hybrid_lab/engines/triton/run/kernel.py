@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab import forks
 from hybrid_lab.engines.triton.build import internals, texts
 from hybrid_lab.engines.triton.run.availability import device
 from hybrid_lab.engines.triton.write.source import KernelSource, power_of_two
+from hybrid_lab.system import forks
 
 #: Elements per tile in the interpreter, where a program takes milliseconds however large its tiles are.
 INTERPRETER_TILE = 65536

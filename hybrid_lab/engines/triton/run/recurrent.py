@@ -14,8 +14,8 @@ from hybrid_lab.engines.torch_kernels.recurrent import split_weights
 from hybrid_lab.engines.triton.plan.recurrent import VendorRNN, layers_of
 from hybrid_lab.engines.triton.run.availability import has_cudnn, torch_device
 from hybrid_lab.graph.node import Node
-from hybrid_lab.logger import logger
 from hybrid_lab.ops.rnn.rnn import RNN, RNNGrad
+from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,13 +12,13 @@ from typing import ClassVar
 import numpy as np
 
 from hybrid_lab import ndarray as nd
-from hybrid_lab.contrib.text.counting import count_tokens_from_str
-from hybrid_lab.contrib.text.vocab import Vocabulary
 from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.gluon.data.dataset import Dataset
 from hybrid_lab.gluon.data.vision.datasets import DatasetFileError, folder_of, missing_file
+from hybrid_lab.mxnet.contrib.text.counting import count_tokens_from_str
+from hybrid_lab.mxnet.contrib.text.vocab import Vocabulary
 from hybrid_lab.ndarray import NDArray
 
 __all__ = ["WikiText2", "WikiText103"]

@@ -18,7 +18,7 @@ from hybrid_lab.gluon.trainer import Trainer
 from hybrid_lab.initializer import Initializer, Uniform
 from hybrid_lab.metric import EvalMetric
 from hybrid_lab.metric import Loss as LossMetric
-from hybrid_lab.progress import Progress
+from hybrid_lab.system.progress import Progress
 
 from . import metrics as of_metrics
 from .batch_processor import BatchProcessor

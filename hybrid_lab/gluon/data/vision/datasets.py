@@ -11,13 +11,13 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from hybrid_lab import image, recordio
 from hybrid_lab import ndarray as nd
-from hybrid_lab.base import data_dir
+from hybrid_lab.data import image, recordio
+from hybrid_lab.data.image.iterating import as_table, read_list
+from hybrid_lab.data.io.file_iters import read_idx
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.image.iterating import as_table, read_list
-from hybrid_lab.io.file_iters import read_idx
+from hybrid_lab.mxnet.base import data_dir
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.numpy_mode import in_mode, is_np_array
 

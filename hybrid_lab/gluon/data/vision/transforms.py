@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hybrid_lab import image
 from hybrid_lab import ndarray as nd
+from hybrid_lab.data import image
+from hybrid_lab.data.image import cropping
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
-from hybrid_lab.image import cropping
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.numpy_mode import in_mode
 from hybrid_lab.ops.kernels import color

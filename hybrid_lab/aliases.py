@@ -1,0 +1,186 @@
+"""Older names of modules: `import hybrid_lab.image` gives the module `hybrid_lab.data.image` itself.
+
+Users' code, pickles and archives name modules by where they were. A finder on `sys.meta_path` gives the same module
+object under both names, also for the modules inside a folder.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import CodeType, ModuleType
+from typing import Any
+
+_PACKAGE = "hybrid_lab."
+
+#: Older name of a module or folder -> where it is, both without `hybrid_lab.`. No other table has older names.
+MODULES: dict[str, str] = {
+    "_openblas": "system.openblas",
+    "_telemetry": "system.telemetry",
+    "attribute": "symbol.attribute",
+    "base": "mxnet.base",
+    "callback": "mxnet.callback",
+    "checkpoint": "formats.checkpoint",
+    "compat": "mxnet.compat",
+    "contrib": "mxnet.contrib",
+    "engine": "mxnet.engine",
+    "engines.collector": "system.collector",
+    "engines.freed_memory": "system.freed_memory",
+    "engines.threads": "system.threads",
+    "executor": "mxnet.executor",
+    "forks": "system.forks",
+    "gluon.block_notes": "hybridize.block_notes",
+    "gluon.hybridized": "hybridize",
+    "gluon.hybridized.ahead": "gluon.ahead",
+    "gluon.hybridized.assigned": "gluon.assigned",
+    "gluon.hybridized.code": "hybridize.stale.code",
+    "gluon.hybridized.custom_graphs": "gluon.custom_graphs",
+    "gluon.hybridized.frozen": "hybridize.stale.frozen",
+    "gluon.hybridized.graphs_of_calls": "gluon.graphs_of_calls",
+    "gluon.hybridized.guarded_trace": "hybridize.stale.guarded_trace",
+    "gluon.hybridized.observed_shapes": "gluon.observed_shapes",
+    "gluon.hybridized.operator_hooks": "gluon.operator_hooks",
+    "gluon.hybridized.own_call": "gluon.own_call",
+    "gluon.hybridized.reached": "hybridize.stale.reached",
+    "gluon.hybridized.read_values": "hybridize.stale.read_values",
+    "gluon.hybridized.user_state": "hybridize.stale.user_state",
+    "gluon.hybridized.value_guard": "hybridize.stale.value_guard",
+    "gluon.hybridized.watched_values": "hybridize.stale.watched_values",
+    "gluon.looks": "hybridize.looks",
+    "image": "data.image",
+    "image_files": "data.image_files",
+    "io": "data.io",
+    "kvstore": "distributed.kvstore",
+    "libinfo": "mxnet.libinfo",
+    "logger": "system.logger",
+    "model": "mxnet.model",
+    "module": "mxnet.module",
+    "monitor": "mxnet.monitor",
+    "name": "symbol.name",
+    "numpy_extension": "numpy.extension",
+    "operator": "mxnet.operator",
+    "profiler": "mxnet.profiler",
+    "progress": "system.progress",
+    "provided": "system.provided",
+    "recordio": "data.recordio",
+    "registry": "mxnet.registry",
+    "rnn": "mxnet.rnn",
+    "runtime": "mxnet.runtime",
+    "scopes": "symbol.scopes",
+    "temporary": "system.temporary",
+    "test_utils": "mxnet.test_utils",
+    "util": "mxnet.util",
+    "viz": "mxnet.viz",
+}
+_OLDER = {place: name for name, place in MODULES.items()}
+
+
+def place_of(name: str) -> str:
+    """The full name of the module that `name` stands for: `hybrid_lab.data.io.batch` for `hybrid_lab.io.batch`. Any
+    other name as it is, and so is a name inside a module.
+    """
+    return _replaced(name, MODULES)
+
+
+def older_name(name: str) -> str:
+    """The name by which users know a module or what is in it: `hybrid_lab.io.batch` for `hybrid_lab.data.io.batch`."""
+    return _replaced(name, _OLDER)
+
+
+def _replaced(name: str, table: dict[str, str]) -> str:
+    """`name` with its longest start that the table has replaced."""
+    if name.startswith(_PACKAGE):
+        start = short = name[len(_PACKAGE) :]
+        while start:
+            if start in table:
+                return _PACKAGE + table[start] + short[len(start) :]
+            start = start.rpartition(".")[0]
+    return name
+
+
+class Aliases:
+    """A finder and loader of older names. It has no base class, because `importlib.abc` takes 15 ms to import.
+
+    It is asked last, so that imports by today's names cost nothing, until a first older name is imported. From then on
+    it is asked first: Python's own finder would find a module inside an older folder, and load it a second time.
+    """
+
+    def __init__(self) -> None:
+        self._is_first = False
+
+    def be_first(self) -> None:
+        """Be asked before all other finders."""
+        if not self._is_first:
+            self._is_first = True
+            finder: Any = self
+            sys.meta_path.insert(0, finder)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of an older name, None for any other one. The module is not loaded, what is around it is."""
+        place = place_of(fullname)
+        if place == fullname:
+            return None
+        found = _spec_of(place)
+        if found is None:
+            return None
+        self.be_first()
+        loader: Any = self
+        spec = ModuleSpec(fullname, loader, origin=found.origin)
+        spec.submodule_search_locations = found.submodule_search_locations
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module itself. The import system then sets its `__spec__`, which exec_module sets back."""
+        module = importlib.import_module(place_of(spec.name))
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """The module is loaded already."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """The code of the module, which `python -m` runs."""
+        found = _spec_of(place_of(fullname))
+        loader: Any = found and found.loader
+        code: CodeType | None = loader.get_code(place_of(fullname))
+        return code
+
+
+def _spec_of(place: str) -> ModuleSpec | None:
+    """The spec of a module, None where there is none. The module is not loaded, what is around it is."""
+    import importlib.util  # 2 ms, and in most processes nobody imports by an older name
+
+    try:
+        return importlib.util.find_spec(place)
+    except ModuleNotFoundError:  # what is around it is a module, not a folder
+        return None
+
+
+def install() -> None:
+    """Let the import system find the older names. A second call does nothing."""
+    if any(isinstance(finder, Aliases) for finder in sys.meta_path):
+        return
+    finder: Any = Aliases()
+    sys.meta_path.append(finder)
+    if _left_behind():
+        finder.be_first()
+
+
+def _left_behind() -> bool:
+    """Whether older folders are still there, empty but for `__pycache__`, as an update of a checkout leaves them.
+    Python's own finder would take one for a package without a file.
+    """
+    try:
+        return any(name in MODULES for name in os.listdir(os.path.dirname(__file__)))
+    except OSError:  # imported from a zip file
+        return False
+
+
+install()

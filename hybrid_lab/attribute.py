@@ -1,5 +1,0 @@
-"""Attributes that Symbols get from the scope in which they are composed."""
-
-from hybrid_lab.scopes import AttrScope
-
-__all__ = ["AttrScope"]

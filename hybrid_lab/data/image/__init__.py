@@ -1,0 +1,103 @@
+"""mx.image: images read, resized, cropped and augmented."""
+
+from hybrid_lab.data.image_files import ImageError
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
+
+from . import detection as det
+from .augmenting import (
+    Augmenter,
+    BrightnessJitterAug,
+    CastAug,
+    CenterCropAug,
+    ColorJitterAug,
+    ColorNormalizeAug,
+    ContrastJitterAug,
+    CreateAugmenter,
+    ForceResizeAug,
+    HorizontalFlipAug,
+    HueJitterAug,
+    LightingAug,
+    RandomCropAug,
+    RandomGrayAug,
+    RandomOrderAug,
+    RandomSizedCropAug,
+    ResizeAug,
+    SaturationJitterAug,
+    SequentialAug,
+)
+from .cropping import (
+    center_crop,
+    color_normalize,
+    copyMakeBorder,
+    fixed_crop,
+    imdecode,
+    imread,
+    imresize,
+    imrotate,
+    random_crop,
+    random_rotate,
+    random_size_crop,
+    resize_short,
+    scale_down,
+)
+from .detecting import ImageDetIter
+from .detection import (
+    CreateDetAugmenter,
+    CreateMultiRandCropAugmenter,
+    DetAugmenter,
+    DetBorrowAug,
+    DetHorizontalFlipAug,
+    DetRandomCropAug,
+    DetRandomPadAug,
+    DetRandomSelectAug,
+)
+from .iterating import ImageIter
+
+__all__ = [
+    "Augmenter",
+    "BrightnessJitterAug",
+    "CastAug",
+    "CenterCropAug",
+    "ColorJitterAug",
+    "ColorNormalizeAug",
+    "ContrastJitterAug",
+    "CreateAugmenter",
+    "CreateDetAugmenter",
+    "CreateMultiRandCropAugmenter",
+    "DetAugmenter",
+    "DetBorrowAug",
+    "DetHorizontalFlipAug",
+    "DetRandomCropAug",
+    "DetRandomPadAug",
+    "DetRandomSelectAug",
+    "ForceResizeAug",
+    "HorizontalFlipAug",
+    "HueJitterAug",
+    "ImageDetIter",
+    "ImageError",
+    "ImageIter",
+    "LightingAug",
+    "RandomCropAug",
+    "RandomGrayAug",
+    "RandomOrderAug",
+    "RandomSizedCropAug",
+    "ResizeAug",
+    "SaturationJitterAug",
+    "SequentialAug",
+    "center_crop",
+    "color_normalize",
+    "copyMakeBorder",
+    "det",
+    "fixed_crop",
+    "imdecode",
+    "imread",
+    "imresize",
+    "imrotate",
+    "random_crop",
+    "random_rotate",
+    "random_size_crop",
+    "resize_short",
+    "scale_down",
+]
+
+_suggest_names(__name__)

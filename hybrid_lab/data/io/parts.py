@@ -1,0 +1,36 @@
+"""Which part of a data set this worker reads."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hybrid_lab.system.provided import Provided
+
+joined_workers: Provided[[], tuple[int, int]] = Provided("joined_workers")
+
+
+class Part(NamedTuple):
+    """One of the parts of a data set.
+
+    number, parts : which one it is, and how many there are; of_workers : each worker that has joined reads one of them
+    """
+
+    number: int
+    parts: int
+    of_workers: bool
+
+    def slice(self, length: int) -> slice:
+        """The rows that a worker reads: all workers read equally many, so that they have equally many batches. Where
+        `length` does not divide evenly, some rows are read by two workers.
+        """
+        size = -(-length // self.parts)
+        start = min(self.number * size, length - size)
+        return slice(start, start + size)
+
+
+def part_of(num_parts: int | None, part_index: int | None) -> Part:
+    """The part that an iterator reads: None for both stands for this worker's, of those that have joined."""
+    if num_parts is None and part_index is None:
+        rank, size = joined_workers()
+        return Part(rank, size, size > 1)
+    return Part(0 if part_index is None else part_index, 1 if num_parts is None else num_parts, False)

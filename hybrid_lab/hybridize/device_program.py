@@ -1,0 +1,152 @@
+"""DeviceProgram: a compiled call whose executables work on a GPU's memory.
+
+Inputs and parameters go there when they are first read and stay; results are born there. What the host reads comes
+back lazily, and every copy is counted (engines/copies.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab import engines
+from hybrid_lab.diagnostics.errors import EngineUnavailable
+from hybrid_lab.engines.memory import is_tensor, to_device
+from hybrid_lab.hybridize.compiled_entry import CompiledEntry
+from hybrid_lab.hybridize.program import Program
+from hybrid_lab.hybridize.program_cache import ProgramCache
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.backward import overlaps
+from hybrid_lab.ndarray.ndarray import NDArray
+
+if TYPE_CHECKING:
+    from hybrid_lab.hybridize.neutral import NeutralGraph
+
+_NO_DRAWS = (0, 0)
+_link = tape.link
+
+
+def program_for(
+    name: str,
+    flags: Mapping[str, Any],
+    neutral: NeutralGraph,
+    leaves: Sequence[NDArray],
+    training: bool,
+    recording: bool,
+    cache: ProgramCache,
+) -> Program:
+    """A Program, on the device of the engine where it has one.
+
+    Raises EngineUnavailable where the arrays are on a GPU that the engine does not run on.
+    """
+    engine = engines.for_flags(flags)
+    device = None if engine is None else engine.device
+    context = leaves[0].context if leaves else None
+    if context is not None and context.is_gpu:
+        if device is None:
+            which = "its graphs run" if engine is None else f"the engine {engine.name!r} runs"
+            raise EngineUnavailable(
+                f"{name}: {which} on the CPU, and the input is on {context}. Leave engine= and device= out of "
+                "hybridize(), or move input and parameters to mx.cpu()"
+            )
+        if context.device_id:
+            raise EngineUnavailable(f"{name}: compiled graphs run on gpu(0) only, and the input is on {context}")
+    kind = Program if device is None else DeviceProgram
+    return kind(name, flags, neutral, leaves, training, recording, cache, engine)
+
+
+class DeviceCompiledEntry(CompiledEntry):
+    """The tape's entry for a call of a DeviceProgram."""
+
+    __slots__ = ()
+
+    @property
+    def device(self) -> Any:
+        return self.program.device
+
+    @property
+    def takes_leaves(self) -> bool:  # type: ignore[override]
+        return self.kept is not None
+
+    def _head(self, dout: Any) -> Any:
+        return dout.contiguous() if is_tensor(dout) else to_device(np.asarray(dout), self.device)
+
+    def _place(self, grad: NDArray, heads: list[Any]) -> Any:
+        view, buffer = grad.host_view, grad.buffer
+        if view.size != buffer.host.size or any(overlaps(grad, head) for head in heads):
+            return None
+        return buffer.space(self.device).view(view.shape)
+
+
+class DeviceProgram(Program):
+    """A Program on tensors."""
+
+    _entry_class = DeviceCompiledEntry
+
+    def _bind(self, num_data: int) -> None:
+        self.device = self.forward.device
+        super()._bind(num_data)
+        self._packs, self.ones = False, None
+        # The parameters' memory on the device at the last call, and what the forward reads of it: while the memory is
+        # the same, so is that. One attribute, because calls in other threads set it, too.
+        self._memory: tuple[list[Any], list[Any]] = [], []
+
+    def _shortest(self) -> Any:
+        return None
+
+    def __call__(self, leaves: Sequence[NDArray], rng: tuple[int, int] | None = None) -> Any:
+        device, context = self.device, self.context
+        if any(leaf.buffer.lives_on_device != context.is_gpu for leaf in leaves):
+            where = next(leaf.context for leaf in leaves if leaf.buffer.lives_on_device != context.is_gpu)
+            raise EngineUnavailable(
+                f"{self.block_name}: an input is on {where}, others are on {context}. Move them with "
+                f"x.as_in_context(mx.{context})"
+            )
+        data = [leaf.raw(device) for leaf in leaves]
+        versions = [buffer.version for buffer in self._buffers]
+        held = self._held
+        if held[0] is None or held[0] != versions:
+            held = self._refresh(versions)
+        return self._run_on(leaves, [*data, *held[1]], versions, rng)
+
+    def _update(self, states: Sequence[NDArray], values: Sequence[Any]) -> None:
+        import torch
+
+        if states:
+            places = [state.memory_on(value.device) for state, value in zip(states, values, strict=True)]
+            torch._foreach_copy_(places, list(values))
+            for state in states:
+                state.buffer.written_on_device()
+
+    def _wrapped(self, results: Sequence[Any]) -> list[NDArray]:
+        return [NDArray.wrap_device(result, self.context) for result in results[: self._num_outputs]]
+
+    def _refresh(self, versions: list[int]) -> tuple[list[int] | None, list[Any]]:
+        device, buffers = self.device, self._buffers
+        memory, raw = self._memory
+        if self.prologue is None and len(memory) == len(buffers):
+            for buffer, tensor in zip(buffers, memory, strict=True):
+                if buffer.device is not tensor or buffer.device_stale or buffer.exported:
+                    break
+            else:
+                self._held = versions, raw
+                return versions, raw
+        for buffer in buffers:
+            # Others may write to the host's memory.
+            if buffer.exported and buffer.device is not None and not buffer.lives_on_device:
+                buffer.pull()
+                buffer.device_stale = True
+        hoisted = self.prologue.values() if self.prologue is not None else []
+        inputs = [self._arrays[index] for kind, index in self._steady if kind == "input"]
+        for array in inputs:
+            array.raw(device)
+        memory = [buffer.device for buffer in buffers]
+        raw = [self._arrays[index].raw(device) if kind == "input" else hoisted[index] for kind, index in self._steady]
+        if any(buffer.device is not tensor for buffer, tensor in zip(buffers, memory, strict=True)):
+            memory = []  # another thread has copied a parameter to the device meanwhile: `raw` may hold the other copy
+        known = None if any(buffer.exported for buffer in buffers) else versions
+        self._memory = memory, raw
+        self._held = known, raw
+        return known, raw

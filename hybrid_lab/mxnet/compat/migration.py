@@ -1,0 +1,304 @@
+"""What a script or notebook written for MXNet needs to run here: names that are missing, findings, differences.
+
+Nothing of the code is run. `hybrid-lab migrate` prints the reports.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hybrid_lab import lint
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.lint.source import Source, notebook_cells, read_file, read_notebook
+
+from .finder import THEIRS, install
+
+LINE = "import hybrid_lab.compat"
+"""The line that makes `import mxnet` this package."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a file. line : from 1; cell : the number of the cell in a notebook, from 1, or None"""
+
+    line: int
+    cell: int | None = None
+
+    def __str__(self) -> str:
+        return f"line {self.line}" if self.cell is None else f"cell {self.cell}, line {self.line}"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A name of MXNet's that is not here. name : "mxnet.nd.foo"; advice : what the package says about it"""
+
+    name: str
+    place: Place
+    advice: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one file needs.
+
+    imports : whether it imports mxnet; prepared : whether it imports hybrid_lab.compat already; uses : how often which
+    name of MXNet's stands in it; missing : those that are not here; findings : of the linter; differences : name -> how
+    this package differs from MXNet on purpose; error : why the file could not be read, or None
+    """
+
+    path: str
+    imports: bool
+    prepared: bool
+    uses: Mapping[str, int]
+    missing: tuple[Missing, ...]
+    findings: tuple[lint.Finding, ...]
+    differences: Mapping[str, str]
+    error: str | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether all names that the file uses are here; what they are given is not looked at."""
+        return self.error is None and not self.missing
+
+    def data(self) -> dict[str, Any]:
+        """The report as JSON holds it."""
+        return {
+            "path": self.path,
+            "imports_mxnet": self.imports,
+            "imports_compat": self.prepared,
+            "runs": self.runs,
+            "uses": dict(self.uses),
+            "missing": [asdict(item) for item in self.missing],
+            "findings": json.loads(lint.to_json(list(self.findings))),
+            "differences": dict(self.differences),
+            "error": self.error,
+        }
+
+
+def examine(path: Path) -> Report:
+    """The report on one .py or .ipynb file. Raises nothing for a file that cannot be read: `error` says why."""
+    try:
+        text = read_file(str(path))
+    except HybridLabError as error:
+        return Report(str(path), False, False, {}, (), (), {}, str(error))
+    document = read_notebook(text)
+    sources = [Source(text, str(path))] if document is None else notebook_cells(document, str(path))
+    unread = next((why for source in sources if (why := _unread(source)) is not None), None)
+    if unread is not None and document is None:
+        return Report(str(path), THEIRS in text, False, {}, (), (), {}, unread)
+    names: dict[str, str] = {}
+    for source in sources:
+        names |= _names(source.tree)
+    uses: dict[str, int] = {}
+    missing: dict[tuple[str, Place], Missing] = {}
+    for source in sources:
+        for name, node in _uses(source.tree, names):
+            found, advice = _resolved(name)
+            uses[found] = uses.get(found, 0) + 1
+            if advice is not None:
+                place = Place(getattr(node, "lineno", 1), source.cell)
+                missing.setdefault((found, place), Missing(found, place, advice))
+    order = [kind for source in sources for kind in _order(source.tree)]
+    prepared, imports = order[:1] == ["compat"], "mxnet" in order or unread is not None
+    findings = tuple(lint.check(text, file=str(path))) if imports else ()
+    told = {name: _differences()[name.rpartition(".")[2]] for name in sorted(uses)
+            if name.rpartition(".")[2] in _differences()}  # fmt: skip
+    used = dict(sorted(uses.items()))
+    return Report(str(path), imports, prepared, used, tuple(missing.values()), findings, told, unread)
+
+
+def _unread(source: Source) -> str | None:
+    """Why code that names mxnet could not be looked at, or None."""
+    if THEIRS not in source.text or (source.error is None and source.unchecked is None):
+        return None
+    where = "it" if source.cell is None else f"cell {source.cell}"
+    return f"{where} {source.unchecked}" if source.error is None else f"{where} is no Python: {source.error}"
+
+
+def prepared_text(text: str) -> str | None:
+    """The text of a script or notebook with the line that makes `import mxnet` this package before its first import of
+    mxnet; None where there is no such import, the line is there already, or no line can stand there. Nothing else of
+    the text changes.
+    """
+    document = read_notebook(text)
+    if document is None:
+        return _with_line(text)
+    cells = [(index, "".join(source) if isinstance(source, list) else source)
+             for index, cell in enumerate(document.get("cells") or [])
+             if isinstance(cell, dict) and cell.get("cell_type") == "code"
+             and isinstance(source := cell.get("source"), (str, list))]  # fmt: skip
+    for index, whole in cells:
+        if "compat" in _order(Source(whole, "").tree):
+            return None
+        changed = _with_line(whole)
+        if changed is not None:
+            return _with_source(text, index, whole, changed)
+    return None
+
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def _with_source(text: str, cell: int, old: str, new: str) -> str | None:
+    """The text of a notebook with another source of one cell. Only that source's own strings are written anew."""
+    strings: list[tuple[str, tuple[object, ...]]] = []
+
+    def walk(value: object, path: tuple[object, ...]) -> None:
+        if isinstance(value, _Pairs):
+            for key, item in value:
+                strings.append((key, ()))
+                walk(item, (*path, key))
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                walk(item, (*path, index))
+        elif isinstance(value, str):
+            strings.append((value, path))
+
+    walk(json.loads(text, object_pairs_hook=_Pairs), ())
+    tokens = list(_STRING.finditer(text))
+    own = [place for place, (_, path) in enumerate(strings) if path[:3] == ("cells", cell, "source")]
+    if len(tokens) != len(strings) or "".join(strings[place][0] for place in own) != old:
+        return None
+    begun, choices = 0, []
+    for place in own:
+        value, path = strings[place]
+        before, after = old[:begun], old[begun + len(value) :]
+        if new.startswith(before) and new.endswith(after):
+            made = new[len(before) : len(new) - len(after)]
+            is_line = len(path) > 3 and made.endswith(value)  # the new line stands before this one, in a list of lines
+            choices.append((not is_line, tokens[place], made.removesuffix(value) if is_line else made))
+        begun += len(value)
+    if not choices:
+        return None
+    is_whole, token, made = min(choices, key=lambda choice: choice[0])
+    written = json.dumps(made, ensure_ascii=text.isascii())
+    if is_whole:
+        return text[: token.start()] + written + text[token.end() :]
+    between = re.search(r"\s*\Z", text[: token.start()])
+    return f"{text[: token.start()]}{written},{(between and between[0]) or ' '}{text[token.start() :]}"
+
+
+class _Pairs(list[tuple[str, object]]):
+    """The pairs of a JSON object, in order, repeated keys too."""
+
+
+def _with_line(text: str) -> str | None:
+    tree = Source(text, "").tree
+    if "compat" in _order(tree):
+        return None
+    statements = [
+        node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)) and _is_of_mxnet(node)
+    ]
+    for statement in sorted(statements, key=lambda node: (node.lineno, node.col_offset))[:1]:
+        lines = re.split(r"(\r\n|\r|\n)", text)  # lines as Python has them, and their ends
+        place = 2 * (statement.lineno - 1)
+        first = lines[place]
+        indent = first[: len(first) - len(first.lstrip())]
+        if statement.col_offset != len(indent.encode()) or (place and lines[place - 2].endswith("\\")):
+            return None  # behind another statement on its line, or the rest of one
+        end = next((lines[each] for each in (place + 1, place - 1) if 0 < each < len(lines)), "\n")
+        lines[place] = f"{indent}{LINE}{end}{first}"
+        changed = "".join(lines)
+        return changed if _order(Source(changed, "").tree)[:2] == ["compat", "mxnet"] else None
+    return None
+
+
+def _order(tree: ast.AST) -> list[str]:
+    """Imports of hybrid_lab.compat and of mxnet, in the order of the text: ["compat", "mxnet", "mxnet"]."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            kinds = (
+                ["compat"] if "hybrid_lab.mxnet.compat" in _imported(node) else ["mxnet"] if _is_of_mxnet(node) else []
+            )
+            found += [((node.lineno, node.col_offset), kind) for kind in kinds]
+    return [kind for _, kind in sorted(found)]
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if node.level or not node.module:
+        return []
+    return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+
+
+def _is_of_mxnet(statement: ast.Import | ast.ImportFrom) -> bool:
+    if isinstance(statement, ast.Import):
+        return any(alias.name.partition(".")[0] == THEIRS for alias in statement.names)
+    return not statement.level and (statement.module or "").partition(".")[0] == THEIRS
+
+
+def _names(tree: ast.AST) -> dict[str, str]:
+    """Names that imports of mxnet bind -> what they stand for: {"mx": "mxnet", "nn": "mxnet.gluon.nn"}."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and _is_of_mxnet(node):
+            for alias in node.names:
+                if alias.name.partition(".")[0] == THEIRS:
+                    found[alias.asname or THEIRS] = alias.name if alias.asname else THEIRS
+        elif isinstance(node, ast.ImportFrom) and _is_of_mxnet(node):
+            for alias in node.names:
+                if alias.name != "*":
+                    found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return found
+
+
+def _uses(tree: ast.AST, names: Mapping[str, str]) -> Iterator[tuple[str, ast.AST]]:
+    """The dotted names of MXNet's that code uses, each as long as it is written, and those that it imports."""
+    inner: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node) for alias in node.names if alias.name.partition(".")[0] == THEIRS)
+        elif isinstance(node, ast.ImportFrom) and _is_of_mxnet(node):
+            for alias in node.names:
+                yield node.module if alias.name == "*" else f"{node.module}.{alias.name}", node  # type: ignore[misc]
+        elif isinstance(node, ast.Attribute) and id(node) not in inner:
+            parts: list[str] = []
+            value: ast.expr = node
+            while isinstance(value, ast.Attribute):
+                inner.add(id(value))
+                parts.append(value.attr)
+                value = value.value
+            if isinstance(value, ast.Name) and value.id in names:
+                yield ".".join([names[value.id], *reversed(parts)]), node
+
+
+@cache
+def _resolved(name: str) -> tuple[str, str | None]:
+    """The part of a dotted name that is a name of a module, and why it is not here, or None."""
+    install()
+    parts = name.split(".")
+    value: object = importlib.import_module(THEIRS)
+    known = THEIRS
+    for part in parts[1:]:
+        if not isinstance(value, types.ModuleType):
+            break  # an attribute of a class or function
+        known = f"{known}.{part}"
+        try:
+            value = getattr(value, part)
+        except (AttributeError, ImportError) as error:
+            try:
+                value = importlib.import_module(known)
+            except ImportError:
+                return known, str(error)
+    return known, None
+
+
+@cache
+def _differences() -> Mapping[str, str]:
+    """What docs/differences.md says of each name: scripts/write_differences.py writes the file from it."""
+    text = (Path(__file__).parent / "differences.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))

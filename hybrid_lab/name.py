@@ -1,5 +1,0 @@
-"""Automatic names of Symbols: a counter per operator, prefixed inside a Block's name scope, as MXNet numbers them."""
-
-from hybrid_lab.scopes import NameManager, Prefix
-
-__all__ = ["NameManager", "Prefix"]

@@ -1,0 +1,1 @@
+"""What concerns the whole process: forks, threads, memory, temporary files, logging, progress, who provides what."""
