@@ -28,6 +28,8 @@ myst_heading_anchors = 4
 # Rules' pages begin with a comment, results with a table.
 suppress_warnings = ["myst.header"]
 
+# Error messages keep the quotes by which people search for them.
+smartquotes = False
 highlight_language = "default"
 pygments_style = "default"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -77,8 +77,11 @@ def _block(lines: list[str], session: Callable[[str], str | None]) -> str:
     parts: list[str] = []
     for line in _whole_lines(lines):
         if not _begins_item(line):
-            parts.append(escape(line))
-            continue
+            prose, _, rest = re.sub(r"(?<=[.;]) (?=[*\w][\w*, ]{0,30} : )", "\0", line, count=1).partition("\0")
+            parts.append(escape(prose.removesuffix(";") + "." * prose.endswith(";")))
+            if not rest:
+                continue
+            line = rest
         items = [_item(piece) for piece in re.split(r"(?:;|\.) (?=[*\w][^:;`.]{0,70} : )", line)]
         if parts and parts[-1].startswith("- "):
             parts[-1] += "\n" + "\n".join(items)

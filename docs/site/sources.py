@@ -69,6 +69,14 @@ def repository() -> str | None:
     return next((url.rstrip("/") for name, url in urls.items() if name.lower() in ("repository", "source")), None)
 
 
+@cache
+def title(source: str) -> str:
+    """The first heading of a document, which a link shows in place of the file's name; that of a folder is its name."""
+    path = ROOT / source
+    match = re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE) if path.suffix == ".md" else None
+    return match[1] if match else path.name
+
+
 def links(text: str) -> Iterator[re.Match[str]]:
     """Every link and image of a Markdown text, outside of code."""
     for start, part in _prose(text):
@@ -132,7 +140,8 @@ def rewrite(text: str, source: str, page: str) -> str:
             return match[0]
         if path in every:
             end = ".ipynb" if path.endswith(".ipynb") else ".md"
-            return f"[{match['text']}]({_relative(every[path] + end, page)}{anchor})"
+            text = title(path) if match["text"] in (path, PurePosixPath(path).name) else match["text"]
+            return f"[{text}]({_relative(every[path] + end, page)}{anchor})"
         address = repository()
         if address is None:
             return match["text"]
