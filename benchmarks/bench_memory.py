@@ -83,7 +83,7 @@ def measure(workload: str, engine: str) -> dict[str, Any]:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     found: dict[str, Any] = {"grown": (peak - before) / 2**20}
     if engine != "eager":
-        report = net._graphs.compilations[-1].program.forward.report
+        report = net._graph_calls.compilations[-1].program.forward.report
         found |= {"planned": report.arena_bytes / 2**20, "alive": report.ideal_bytes / 2**20}
     return found
 

@@ -198,9 +198,12 @@ def indirect(modules: list[Source]) -> list[str]:
                     slot = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name)
                     if module in names if slot else module is not None and "listeners" in ast.unparse(target):
                         found.append(f"{source.where(node)}: {source.name} assigns {ast.unparse(target)} of {module}")
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING:
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 module, what = here.get(_root(node.func)), ast.unparse(node.func)
-                added = {each.id for argument in node.args for each in ast.walk(argument) if isinstance(each, ast.Name)}
+                if node.func.attr not in _ADDING and what != "events.listen":
+                    continue
+                arguments = [*node.args, *(keyword.value for keyword in node.keywords if what == "events.listen")]
+                added = {each.id for item in arguments for each in ast.walk(item) if isinstance(each, ast.Name)}
                 if module is not None and (added & own or "listeners" in what):
                     room = room_of(module)
                     if LEVEL[room] < LEVEL[source.room]:

@@ -88,7 +88,7 @@ def sources(net: gluon.HybridBlock, *shapes: tuple[int, ...], train: bool = Fals
         array.attach_grad()
     with autograd.record() if train else autograd.predict_mode():
         net(*inputs)
-    special = net._graphs.compilations[-1].program.special
+    special = net._graph_calls.compilations[-1].program.special
     if not train:
         return [kernels_of(special.forward)[2]]
     split = with_less_saved(special.split)

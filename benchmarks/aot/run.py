@@ -217,7 +217,7 @@ def other_batches(title: str, target: str, mode: str) -> list[dict[str, Any]]:
         given = mx.nd.zeros((batch, *x.shape[1:]))
         with autograd.record() if mode == "train" else autograd.predict_mode():
             started = time.perf_counter()
-            program = net._graphs.program(ONE_TENSOR, (given,))
+            program = net._graph_calls.program(ONE_TENSOR, (given,))
             seconds = time.perf_counter() - started
         parts = [part for part in (program.forward, program.backward) if part is not None]
         operators = [node.op for part in parts for node in part.graph.nodes if isinstance(node.op, KernelOperator)]

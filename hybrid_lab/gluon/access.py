@@ -11,8 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon.members import parents as parents
-from hybrid_lab.hybridize import looks
-from hybrid_lab.hybridize.looks import looks_count as looks_count
+from hybrid_lab.hybridize import events
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.ndarray.tape import Leaf
 
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.parameter import DeferredInit, Parameter
     from hybrid_lab.gluon.trainer import Trainer
     from hybrid_lab.hybridize.block import Hybrid, Tree
-    from hybrid_lab.hybridize.cached_graph import GraphCache
+    from hybrid_lab.hybridize.calls import GraphCalls
+    from hybrid_lab.hybridize.graphs import Graphs
     from hybrid_lab.hybridize.neutral import NeutralGraph
     from hybrid_lab.ndarray import NDArray
     from hybrid_lab.ndarray.context import Context
@@ -51,8 +51,13 @@ def structure_version(block: Block) -> int:
 
 
 def last_change(block: Block) -> int:
-    """The number of the last change of the Block that the lab shows, see `looks_count`."""
+    """The number of the last change of the Block that the lab shows, see `lab/looks.py`."""
     return block._last_change
+
+
+def note_change(block: Tree, number: int) -> None:
+    """Give a Block the number of its last change."""
+    block.__dict__["_last_change"] = number
 
 
 def structure_changed(block: Tree) -> None:
@@ -70,9 +75,14 @@ def last_outputs(block: Block) -> tuple[tuple[Any, Any], ...]:
     return block._last_outputs
 
 
-def graphs(block: Hybrid) -> GraphCache:
-    """The traced graphs and compiled programs of a HybridBlock."""
+def graphs(block: Hybrid) -> Graphs:
+    """The traced and loaded graphs of a HybridBlock."""
     return block._graphs
+
+
+def calls(block: Hybrid) -> GraphCalls:
+    """The compiled calls of a HybridBlock."""
+    return block._graph_calls
 
 
 def is_active(block: Hybrid) -> bool:
@@ -83,7 +93,8 @@ def is_active(block: Hybrid) -> bool:
 def set_active(block: Hybrid, active: bool) -> None:
     """Switch between eager calls and graphs, without dropping graphs as `hybridize()` does."""
     object.__setattr__(block, "_active", active)
-    looks.changed(block)
+    for listener in events.changed:
+        listener(block)
 
 
 def runs_graphs(block: Hybrid) -> bool:

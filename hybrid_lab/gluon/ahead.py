@@ -40,9 +40,9 @@ def graphs_of(net: Hybrid, inputs: object, train: bool = False, rule: VendorRule
     """
     args = arguments(inputs, weight_dtype(net))
     leaves, spec = flatten(args, f"the input of {net.name}")
-    cache = net._graphs.twin(traces=net._active or bool(net._graphs.pinned))
+    calls = net._graph_calls.twin(traces=net._active or bool(net._graphs.pinned))
     with tape.Mode(train, train):
-        neutral = cache.neutral(spec, leaves)
+        neutral = calls.neutral(spec, leaves)
     net._set_shapes(neutral, leaves)
     parameters = neutral.parameters
     wrt = [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None] if train else []

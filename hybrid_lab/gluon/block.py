@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError, capture, rules
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.hybridize import looks
+from hybrid_lab.hybridize import events
 from hybrid_lab.hybridize.block import AnyBlock
 from hybrid_lab.hybridize.block_notes import CALLS, called_blocks, note_block
 from hybrid_lab.initializer import InitializerLike
@@ -54,7 +54,7 @@ _OWN_CONTAINERS = frozenset(
 
 _MEMBERS: dict[str, Callable[[Block, Any], Any]] = {"_children": Children, "_reg_params": Members}
 
-_OF_ONE_BLOCK = frozenset({"_parents", "_calls_noted"})
+_OF_ONE_BLOCK = frozenset({"_parents", "_calls_noted", "_graph_calls"})
 """Attributes that a copy of a Block does not get."""
 
 
@@ -214,7 +214,8 @@ class Block(AnyBlock):
             seen.add(id(block))
             object.__setattr__(block, "_structure_version", block._structure_version + structure)
             block._clear_cached_op()
-            looks.changed(block)
+            for listener in events.changed:
+                listener(block)
             for reference in block._parents:
                 parent = reference()
                 if parent is not None and any(child is block for child in parent._children.values()):
@@ -605,9 +606,10 @@ class Block(AnyBlock):
         self._note_output_types(types)
 
     def _note_output_types(self, types: tuple[tuple[Any, Any], ...]) -> None:
-        if self._last_outputs != types and not looks.is_tool_running():
+        if self._last_outputs != types and not events.tools.running:
             self.__dict__["_last_outputs"] = types
-            looks.changed(self)
+            for listener in events.changed:
+                listener(self)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; subclasses define it."""

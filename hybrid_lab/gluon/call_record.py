@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from hybrid_lab.diagnostics import location
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.gluon.members import parents
-from hybrid_lab.hybridize import events, looks
+from hybrid_lab.hybridize import events
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
@@ -129,7 +129,7 @@ def _listening(change: int) -> None:
     global _recorders
     with _lock:
         _recorders += change
-        invoking.listener = _listener if _recorders else None
+        invoking.set_listener(_listener if _recorders else None)
 
 
 class Recorder:
@@ -329,7 +329,8 @@ class Records:
         self._ids = [*ids]
         owner = self._owner()
         if owner is not None and before != (self._training, self._shapes, self._ids):
-            looks.changed(owner)
+            for listener in events.changed:
+                listener(owner)
         blocks = [item.block() for item in record.items if item.block is not None]
         self.expected = blocks if all(self._is_below(block) for block in blocks) else None  # type: ignore[assignment]
 
@@ -363,7 +364,8 @@ class Records:
         self._shapes, self._ids = None, []
         self.forget()
         if (owner := self._owner()) is not None:
-            looks.changed(owner)
+            for listener in events.changed:
+                listener(owner)
 
     def _bare(self, calls: list[Block], error: str = "", failed: Sequence[Block] = ()) -> Record:
         """The record of a listed call: as far as it was like the last one, what is known of that; then Blocks alone."""
@@ -433,6 +435,11 @@ def called(block: Tree) -> None:
         _called[key] = weakref.ref(block, lambda reference: _forget(key, reference)), cell.owner
 
 
+def _note_called(block: Tree, outcome: object) -> None:
+    """A call was compiled, or failed to be. outcome : as `events.compiled` and `events.failed` give it"""
+    called(block)
+
+
 def _forget(key: int, reference: object) -> None:
     if key in _called and _called[key][0] is reference:
         del _called[key]
@@ -459,6 +466,7 @@ class Cell:
         self.runs, self.owner = False, 0
         self._recorder: Recorder | None = None
         self._last: Record | None = None
+        self._stop: Callable[[], None] | None = None
         if location.cell_runs:
             self.begin(location.cell_runs)
 
@@ -466,14 +474,15 @@ class Cell:
         """A cell starts on this thread. owner : id of the notebook's variables"""
         self.end()
         self.runs, self.owner = True, owner
-        events.called.append(called)
+        self._stop = events.listen(compiled=_note_called, failed=_note_called)
         self._recorder = local.around = Recorder((), is_cell=True)
 
     def end(self) -> None:
         """The cell ended."""
         self.runs = False
-        if called in events.called:
-            events.called.remove(called)
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
         self._last, recorder, self._recorder = self.last, self._recorder, None
         if recorder is not None:
             recorder.close()

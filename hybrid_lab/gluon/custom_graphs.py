@@ -5,7 +5,7 @@ from __future__ import annotations
 from hybrid_lab.gluon import access
 from hybrid_lab.graph.custom import Custom
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.hybridize import cached_graph
+from hybrid_lab.hybridize import graphs
 from hybrid_lab.system.logger import logger
 
 
@@ -13,11 +13,11 @@ def drop_custom_graphs(op_type: str) -> None:
     """Drop the traced graphs that call the operator with this name, and the graphs of the Blocks that contain these
     Blocks. A graph from a file stays, with a warning.
     """
-    for cache in list(cached_graph.traced):
-        block = cache.block
-        if access.graphs(block) is not cache or not any(_calls(each.graph, op_type) for each in cache.graphs()):
+    for known in list(graphs.alive):
+        block = known.block
+        if access.graphs(block) is not known or not any(_calls(each.graph, op_type) for each in known.graphs()):
             continue
-        if cache.pinned:
+        if known.pinned:
             logger.warning(f"{block.name}: its graph is from a file and keeps the earlier code of {op_type!r}")
         access.structure_changed(block)
 

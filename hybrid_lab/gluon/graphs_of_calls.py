@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import MissingGraphError
 from hybrid_lab.gluon import access
-from hybrid_lab.hybridize.failure import failure_of
+from hybrid_lab.hybridize.failures import failure_of
 from hybrid_lab.hybridize.known_calls import MAX_CALLS, KnownCall, dtypes_of
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.stale.frozen import undoing_changes
-from hybrid_lab.hybridize.stale.guarded_trace import trace_guarded
+from hybrid_lab.hybridize.stale.watch import trace_guarded
 from hybrid_lab.hybridize.structure import count_leaves, describe
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import Mode
@@ -41,11 +41,11 @@ def trace_calls(block: Hybrid) -> str | None:
 
     Returns why there is no graph, if there is none of the latest call, or none of all calls of another form.
     """
-    cache = access.graphs(block)
-    if cache.pinned:
+    graphs = access.graphs(block)
+    if graphs.pinned:
         return None
-    cache.follow_values()
-    calls = cache.known_calls()
+    access.calls(block).follow_values()
+    calls = access.calls(block).known_calls()
     problems = []
     for call in calls:
         problem = _why_untraced(block, call)
@@ -58,11 +58,11 @@ def trace_calls(block: Hybrid) -> str | None:
     if not calls:
         return why_unknown(block)
     for call, problem in reversed(problems):
-        if not any(_has_form(neutral, call) for neutral in cache.graphs()):
+        if not any(_has_form(neutral, call) for neutral in graphs.graphs()):
             mode = " in training" if call.training else ""
             return f"the calls {describe(call.spec)}{mode} of {problem}"
-    dropped = cache.calls.dropped
-    if dropped is not None and cache.graph_of(dropped) is None:
+    dropped = graphs.calls.dropped
+    if dropped is not None and graphs.graph_of(dropped) is None:
         return f"earlier calls of {block.name}, such as {describe(dropped.spec)}: it keeps {MAX_CALLS} kinds of calls"
     return None
 
@@ -80,10 +80,9 @@ def why_unknown(block: Hybrid) -> str | None:
 
 def _why_untraced(block: Hybrid, call: KnownCall) -> str | None:
     """Trace the call if there is no graph for it; returns why that is not possible."""
-    cache = access.graphs(block)
-    if cache.graph_of(call) is not None:
+    if access.graphs(block).graph_of(call) is not None:
         return None
-    refusal = cache.refusal_of(call)
+    refusal = access.calls(block).failures.refusal_of(call)
     if refusal is not None:
         where = f" ({refusal.location.describe()})" if refusal.location is not None else ""
         return f"{block.name}, whose calls run eagerly: {str(refusal).splitlines()[0]}{where}"
@@ -106,25 +105,25 @@ def predicting(block: Hybrid) -> NeutralGraph:
 
     A Block that has none is traced now, and keeps the graph only if it is hybridized. Raises MissingGraphError.
     """
-    cache = access.graphs(block)
-    cache.follow_values()
-    calls = cache.known_calls()
+    graphs, failures = access.graphs(block), access.calls(block).failures
+    access.calls(block).follow_values()
+    calls = access.calls(block).known_calls()
     problem = ""
     for call in reversed(calls):
         for wanted in dict.fromkeys((call.predicting, call)):
-            neutral = cache.graph_of(wanted)
+            neutral = graphs.graph_of(wanted)
             if neutral is not None:
                 return _told_of_earlier(neutral, problem)
-            if cache.pinned:
+            if graphs.pinned:
                 continue
-            refusal = cache.refusal_of(wanted)
+            refusal = failures.refusal_of(wanted)
             if refusal is not None:
                 raise MissingGraphError(f"{block.name} has no graph, its calls run eagerly: {refusal}") from refusal
             try:
                 return _told_of_earlier(trace(block, wanted, keep=access.is_active(block)), problem)
             except Exception as error:  # noqa: BLE001 - see above
                 problem = problem or described(error, block)
-    known = cache.graphs()
+    known = graphs.graphs()
     if known:
         return known[0]
     if problem:

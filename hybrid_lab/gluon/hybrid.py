@@ -33,10 +33,11 @@ from hybrid_lab.gluon.own_call import graph_code, own_call, take_over
 from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.partial import PartialShapes, is_complete
-from hybrid_lab.hybridize import looks
+from hybrid_lab.hybridize import events
 from hybrid_lab.hybridize.block import NONE, Part
 from hybrid_lab.hybridize.block_notes import CALLS, note_block
-from hybrid_lab.hybridize.cached_graph import GraphCache, drop_for_values
+from hybrid_lab.hybridize.calls import GraphCalls, drop_for_values
+from hybrid_lab.hybridize.graphs import Graphs
 from hybrid_lab.hybridize.known_calls import KnownCall, key_of, kind_of_call
 from hybrid_lab.hybridize.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
 from hybrid_lab.hybridize.passed import separated
@@ -99,21 +100,30 @@ class HybridBlock(Block):
     _set_aside: bool = False
     """Whether `hybridize()` is on although `_active` is not: a tool lets the code run."""
     _flags: dict[str, Any]
-    _graphs: GraphCache
+    _graphs: Graphs
+    _graph_calls: GraphCalls
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None):
         super().__init__(prefix=prefix, params=params)
         object.__setattr__(self, "_active", False)
         object.__setattr__(self, "_flags", {})
-        object.__setattr__(self, "_graphs", GraphCache(self))
+        self._set_graphs(Graphs(self))
 
     def __copy__(self) -> Block:
         twin: Any = super().__copy__()
-        object.__setattr__(twin, "_graphs", GraphCache(twin))
+        twin._set_graphs(Graphs(twin))
         twin._graphs.calls = copy.copy(self._graphs.calls)
         if self._graphs.pinned:
             twin._graphs.pin(list(self._graphs.pinned.values()))
         return twin
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        super().__setstate__(state)
+        self._set_graphs(self._graphs)
+
+    def _set_graphs(self, graphs: Graphs) -> None:
+        object.__setattr__(self, "_graphs", graphs)
+        object.__setattr__(self, "_graph_calls", GraphCalls(self, graphs))
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -260,7 +270,7 @@ class HybridBlock(Block):
             around.append(self)
         if self._active and len(args) == 1 and type(args[0]) is NDArray:
             if not self._forward_hooks and not self._forward_pre_hooks:
-                return self._graphs.call_one(args[0])
+                return self._graph_calls.call_one(args[0])
         return self._call_from_outside(args)
 
     def _call_of_own(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
@@ -296,7 +306,7 @@ class HybridBlock(Block):
             return self._call_in_trace(trace, args, keywords)
         if self._active and not keywords:
             if {*map(type, args)} == _ARRAYS:
-                return self._graphs(args)
+                return self._graph_calls(args)
             leaves, _ = self._tensors_given(args)
             if leaves is None:
                 self._tell_of_arguments(_OBJECT)
@@ -304,7 +314,7 @@ class HybridBlock(Block):
                 if not leaves and args and self._needs_array:
                     raise self._no_array(args)
                 if not any(isinstance(leaf, Symbol) for leaf in leaves):
-                    return self._graphs(args)
+                    return self._graph_calls(args)
         if keywords and self._active:
             self._tell_of_arguments(_by_keyword(keywords))
         return self._call_eagerly(args, keywords)
@@ -356,12 +366,10 @@ class HybridBlock(Block):
 
     def _tell_of_arguments(self, what: str) -> None:
         """Warn once that calls with such arguments have no graph. Raises HybridLabError where `strict` refuses that."""
-        said = f"{self.name} was called with {what}, which a graph does not take"
         if self._flags.get("strict"):
-            raise HybridLabError(said)
-        if ("arguments", what) not in self._graphs._warned:
-            self._graphs._warned.add(("arguments", what))
-            logger.warning(f"{said}: such calls run eagerly")
+            raise HybridLabError(f"{self.name} was called with {what}, which a graph does not take")
+        said = f"it was called with {what}, which a graph does not take: such calls run eagerly"
+        self._graph_calls.failures.warn_once(("arguments", what), said)
 
     def _call_inside(self, args: tuple[object, ...]) -> Any:
         """What the user's `__call__` runs with super().__call__(...)."""
@@ -422,28 +430,28 @@ class HybridBlock(Block):
 
     # -- graphs that a file brought --------------------------------------------------------------------------
 
-    def _run_pinned(self, args: tuple[object, ...], cache: GraphCache | None = None) -> Any:
+    def _run_pinned(self, args: tuple[object, ...], graphs: Graphs | None = None) -> Any:
         """Eagerly run the graph that was loaded from a file (load_cached_graphs(..., graphs='file')).
 
-        cache : the cache that has it, by default the Block's own
+        graphs : those that it is one of, by default the Block's own
         """
         leaves, spec = flatten(args, f"the input of {self.name}")
         types = tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
-        neutral = (cache or self._graphs).pinned_for(spec, types, modes.training)
+        neutral = (graphs or self._graphs).pinned_for(spec, types, modes.training)
         if any(parameter._array is None for parameter in neutral.parameters):
             self._complete_from(neutral, leaves)
         from hybrid_lab.ndarray.interpret import interpret
 
         outputs = interpret(neutral.with_unused, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
-        if cache is None and not self._graphs.calls.repeats(key := key_of(args)):
+        if graphs is None and not self._graphs.calls.repeats(key := key_of(args)):
             self._graphs.calls.note(KnownCall(spec, types, bool(modes.training), bool(modes.recording)), key)
         return unflatten(neutral.out_spec, iter(outputs))
 
-    def _inline_pinned(self, args: Sequence[object], cache: GraphCache | None = None) -> Any:
+    def _inline_pinned(self, args: Sequence[object], graphs: Graphs | None = None) -> Any:
         """Put the loaded graph into the graph being traced."""
         leaves, spec = flatten(tuple(args), f"the input of {self.name}")
         trace = tracing.current()
-        neutral = (cache or self._graphs).pinned_for(spec, *_inlined_types(trace, leaves))
+        neutral = (graphs or self._graphs).pinned_for(spec, *_inlined_types(trace, leaves))
         if trace is not None:
             trace.observed += neutral.observation.places
         read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
@@ -458,7 +466,7 @@ class HybridBlock(Block):
         """
         from hybrid_lab.gluon.assigned import as_symbols
 
-        return as_symbols(next(iter(self._graphs.predicting_first()), None))
+        return as_symbols(next(iter(self._graph_calls.predicting_first()), None))
 
     @_cached_graph.setter
     def _cached_graph(self, graph: object) -> None:
@@ -470,7 +478,7 @@ class HybridBlock(Block):
         except MissingGraphError:
             known = None
         found = graph_of_symbols(self, graph, known)
-        self._graphs.pin([] if found is None else [found])
+        self._graph_calls.pin([] if found is None else [found])
 
     # -- hybridize -------------------------------------------------------------------------------------------
 
@@ -533,11 +541,12 @@ class HybridBlock(Block):
         }
         if bool(active) is not self._active:
             object.__setattr__(self, "_active", bool(active))
-            looks.changed(self)
+            for listener in events.changed:
+                listener(self)
         object.__setattr__(self, "_flags", chosen)
         if active and engine is None and device is None:
             early_import.hybridized()
-        self._graphs.start_over()
+        self._graph_calls.start_over()
         super().hybridize(active, **chosen)
 
     def _let_code_run(self, aside: bool) -> None:
@@ -557,7 +566,9 @@ class HybridBlock(Block):
         super().register_child(block, name)
 
     def _hooked(self) -> None:
-        self._graphs.tell_of_hooks()
+        from hybrid_lab.hybridize.hooks import warn_of_new_hook
+
+        warn_of_new_hook(self)
 
     def register_op_hook(self, callback: OperatorHook, monitor_all: bool = False) -> None:
         """Call `callback(name, operator, array)` for the output of every operator while the hybridized Block is called:
@@ -568,13 +579,12 @@ class HybridBlock(Block):
         """
         check_switches("HybridBlock.register_op_hook", monitor_all=monitor_all)
         from hybrid_lab.gluon.operator_hooks import Around as OperatorsShown
-        from hybrid_lab.hybridize import around
 
         hook = OperatorsShown(callback, bool(monitor_all))
         before, self.__dict__["_operator_hook"] = self.__dict__.get("_operator_hook"), hook
         if before is not None:
-            around.remove(self._graphs, before)
-        around.add(self._graphs, hook)
+            self._graph_calls.remove_around(before)
+        self._graph_calls.add_around(hook)
         super().register_op_hook(callback, monitor_all)
 
     def optimize_for(self, x: Any, *args: Any, backend: str | None = None, **flags: Any) -> None:
@@ -606,11 +616,11 @@ class HybridBlock(Block):
 
         before, value : _ABSENT where there is none
         """
-        if "_graphs" not in self.__dict__ or name in OWN:
+        if "_graph_calls" not in self.__dict__ or name in OWN:
             return False
         if name in _CODE:
             return True
-        if before is _ABSENT and self._graphs.source is None:  # as in constructors, where it must be fast
+        if before is _ABSENT and self._graphs.watch.source is None:  # as in constructors, where it must be fast
             return False
         read = attributes_read(type(self))
         if name not in read and ANY not in read and not self._is_read_above(name):
@@ -624,7 +634,7 @@ class HybridBlock(Block):
         for block in pending:
             above = [parent for reference in block._parents if (parent := reference()) is not None]
             for parent in above:
-                if isinstance(parent, HybridBlock) and parent._graphs.source is not None:
+                if isinstance(parent, HybridBlock) and parent._graphs.watch.source is not None:
                     kind = type(parent)
                     if of_user(kind.__module__) and name in attributes_read(kind):
                         return True
@@ -635,12 +645,12 @@ class HybridBlock(Block):
         """Convert all parameters, drop the programs made for the old dtype; None is float32, as in MXNet."""
         dtype = "float32" if dtype is None else dtype
         super().cast(dtype)
-        self._graphs.forget_programs()
+        self._graph_calls.forget_programs()
         self._graphs.note_cast(dtype)
 
     def _clear_cached_op(self) -> None:
         """Forget traces and programs; a graph that came from a file stays."""
-        self._graphs.clear()
+        self._graph_calls.clear()
 
     # -- deferred shapes -------------------------------------------------------------------------------------
 
@@ -657,9 +667,9 @@ class HybridBlock(Block):
         if not self._own_call and (part == "forward" or not self._has_own_forward):
             part = "call"
         try:
-            graph = self._graphs.for_shapes(spec, leaves, part)
+            graph = self._graph_calls.for_shapes(spec, leaves, part)
         except HybridizeError as error:
-            if not self._graphs.keeps(error):
+            if not self._graph_calls.failures.keeps(error):
                 raise
             unknown = [item.name for item in self.collect_params().values() if not item.shape_is_known]
             if not unknown:

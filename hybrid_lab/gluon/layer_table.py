@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.hybridize import looks
+from hybrid_lab.hybridize import events
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.symbol import tracing
 
@@ -92,7 +92,7 @@ def _eager(blocks: list[Block]) -> Iterator[None]:
     for block in active:
         block._let_code_run(True)
     try:
-        with looks.tool_runs():
+        with events.tool_runs():
             yield
     finally:
         for block in active:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybrid_lab.graph.node import Node
-from hybrid_lab.hybridize.cached_graph import GraphCache
+from hybrid_lab.hybridize.calls import GraphCalls
 from hybrid_lab.hybridize.structure import flatten, unflatten
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -25,12 +25,12 @@ class Around:
     def __init__(self, hook: OperatorHook, monitor_all: bool) -> None:
         self.hook, self.monitor_all = hook, monitor_all
 
-    def __call__(self, graphs: GraphCache, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
+    def __call__(self, calls: GraphCalls, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
         """The call of a Block, operator by operator."""
-        leaves, spec = flatten(args, f"the input of {graphs.block.name}")
-        neutral = graphs.neutral(spec, leaves)
+        leaves, spec = flatten(args, f"the input of {calls.block.name}")
+        neutral = calls.neutral(spec, leaves)
         if any(parameter._array is None for parameter in neutral.parameters):
-            graphs.block._complete_from(neutral, leaves)
+            calls.block._complete_from(neutral, leaves)
         context = leaves[0].context
         arrays = [*leaves, *(parameter.data(context) for parameter in neutral.parameters)]
         return unflatten(neutral.out_spec, iter(interpret(neutral.with_unused, arrays, look=self._look)))

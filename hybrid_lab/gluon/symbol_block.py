@@ -14,7 +14,7 @@ from hybrid_lab import initializer
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics import AttributeSpecError, HybridLabError, LoadMismatchError
 from hybrid_lab.graph.node import Value
-from hybrid_lab.hybridize.cached_graph import GraphCache
+from hybrid_lab.hybridize.graphs import Graphs
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.structure import LEAF
 from hybrid_lab.ndarray.context import Context
@@ -52,8 +52,7 @@ class SymbolBlock(HybridBlock):
     params : a ParameterDict whose parameters are shared where names agree; others are made, uninitialized
     """
 
-    _graphs: GraphCache
-    _graph_inside: GraphCache | None = None
+    _graph_inside: Graphs | None = None
     """Has the graph that code of the user's is around; None if there is no such code."""
 
     def __init__(
@@ -90,7 +89,7 @@ class SymbolBlock(HybridBlock):
         out_spec = ("list", (LEAF,) * len(whole.outputs)) if several or len(whole.outputs) > 1 else LEAF
         in_spec = ("tuple", (LEAF,) * len(data))
         if self._code_style == "2.x":
-            self._graph_inside = GraphCache(self)
+            self._graph_inside = Graphs(self)
         self._definition.pin([NeutralGraph(graph, in_spec, out_spec, parameters, source="file")])
 
     def hybrid_forward(self, F: Functions, *args: Any, **params: Any) -> Any:
@@ -100,13 +99,13 @@ class SymbolBlock(HybridBlock):
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         if name == "forward" and self._is_its_graph:
-            self._graph_inside = GraphCache(self)
+            self._graph_inside = Graphs(self)
             self._graph_inside.pin([*self._graphs.pinned.values()])
-            self._graphs.pin([])
+            self._graph_calls.pin([])
 
     @property
-    def _definition(self) -> GraphCache:
-        """The cache with the graph that the block was made from."""
+    def _definition(self) -> Graphs:
+        """The graphs with the one that the block was made from."""
         return self._graphs if self._graph_inside is None else self._graph_inside
 
     @property
@@ -199,7 +198,7 @@ class SymbolBlock(HybridBlock):
     def _clear_cached_op(self) -> None:
         """Drop compiled programs; the graph that the block was made from stays."""
         if self._is_its_graph:
-            self._graphs.forget_programs()
+            self._graph_calls.forget_programs()
         else:
             super()._clear_cached_op()
 

@@ -112,6 +112,9 @@ class Hybrid(Tree, Protocol):
     def _graphs(self) -> Any: ...
 
     @property
+    def _graph_calls(self) -> Any: ...
+
+    @property
     def _code_style(self) -> str: ...
 
     @property

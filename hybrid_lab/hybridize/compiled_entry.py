@@ -19,8 +19,8 @@ from hybrid_lab.ndarray.replay import replay, unfold
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import ForwardState, Ready
     from hybrid_lab.graph.graph import Graph
+    from hybrid_lab.hybridize.compiled_call import CompiledCall
     from hybrid_lab.hybridize.head_sets import Heads
-    from hybrid_lab.hybridize.program import Program
 
 _version = attrgetter("version")
 
@@ -54,7 +54,7 @@ class CompiledEntry(tape.Entry):
 
     def __init__(
         self,
-        program: Program,
+        program: CompiledCall,
         leaves: Sequence[NDArray],
         values: list[np.ndarray],
         buffers: list[Buffer],
@@ -146,17 +146,17 @@ class CompiledEntry(tape.Entry):
             return gradients
         return [None if index in apart else gradient for index, gradient in enumerate(gradients)]
 
-    def _compute_again(self, heads: Heads) -> Program:
+    def _compute_again(self, heads: Heads) -> CompiledCall:
         """Let the program for a backward from these outputs take this call over: its forward runs once more, on the
         same inputs, with the same random numbers.
         """
-        assert self.program.head_sets is not None
-        program = self.program.head_sets.program_for(self.program, heads)
-        for index in program._kept_outputs:
+        assert self.program.state.head_sets is not None
+        program = self.program.state.head_sets.program_for(self.program, heads)
+        for index in program.kept_outputs:
             buffer = self.outputs[index]() if self.outputs else None
             if buffer is not None and buffer.version:
                 raise tape.written_since(self.name, f"output {index}", *program.output_types[index])
-        inputs = [*self.leaves, *program._arrays]
+        inputs = [*self.leaves, *program.state.arrays]
         self._check_inputs(program.reads(), inputs)
         self.values, self.buffers, self.kept = program.run_again(self.leaves, self.rng)
         self.versions = list(map(_version, self.buffers))
@@ -214,14 +214,14 @@ class CompiledEntry(tape.Entry):
         """Raise AutogradError for the first input or parameter that was written to, but for the states that the call
         itself has only updated.
         """
-        updated = set(self.program._effects) - set(self.program.reads())
+        updated = set(self.program.effects) - set(self.program.reads())
         self._check_inputs([index for index in range(len(inputs)) if index not in updated], inputs)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """Run the program of the gradients, recorded; the forward's draws give the same masks."""
         self.check()
         program = self.program
-        inputs = [*self.leaves, *program._arrays]
+        inputs = [*self.leaves, *program.state.arrays]
         with_gradient = tuple([dout is not None for dout in douts])
         wanted = program.heads_among(with_gradient)
         if not wanted:
@@ -248,7 +248,7 @@ class CompiledEntry(tape.Entry):
     def unfold(self, node: tape.Node) -> bool:
         if self.program.one_step:
             return False
-        inputs = [*self.leaves, *self.program._arrays]
+        inputs = [*self.leaves, *self.program.state.arrays]
         self._check_before_replay(inputs)
         unfold(node, self._run_eagerly, inputs)
         return True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hybrid_lab.system.collector import without_collecting
 
 if TYPE_CHECKING:
-    from hybrid_lab.hybridize.program import Program
+    from hybrid_lab.hybridize.compiled_call import CompiledCall
 
 MAX_SETS = 8
 """Programs kept for one kind of call; the one compiled first goes first."""
@@ -28,13 +28,13 @@ class HeadSets:
     current : the program that calls run
     """
 
-    def __init__(self, program: Program):
-        self.programs: dict[Heads, Program] = {program.differentiated: program}
+    def __init__(self, program: CompiledCall):
+        self.programs: dict[Heads, CompiledCall] = {program.differentiated: program}
         self.current = program
         self._guessed = True  # no backward has come yet
         self._missed: Heads | None = None
 
-    def program_for(self, program: Program, heads: Heads) -> Program:
+    def program_for(self, program: CompiledCall, heads: Heads) -> CompiledCall:
         """The program that differentiates these outputs, for a call that `program` has recorded, compiled if there is
         none.
 
@@ -64,7 +64,7 @@ class HeadSets:
             return right_program
 
 
-def _reason(heads: Heads, program: Program) -> str:
+def _reason(heads: Heads, program: CompiledCall) -> str:
     numbers = ", ".join(map(str, sorted(heads)))
     outputs = "output" if len(heads) == 1 else "outputs"
     return f"backward() from {outputs} {numbers} of {len(program.output_types)}"

@@ -17,12 +17,12 @@ from hybrid_lab.hybridize.structure import LEAF
 from hybrid_lab.ndarray import tape
 
 if TYPE_CHECKING:
+    from hybrid_lab.hybridize.compiled_call import CompiledCall
     from hybrid_lab.hybridize.head_sets import Heads
-    from hybrid_lab.hybridize.program import Program
     from hybrid_lab.ndarray.ndarray import NDArray
 
 
-def _bound_graph(program: Program) -> Graph:
+def _bound_graph(program: CompiledCall) -> Graph:
     """The graph of a call: inferred, in its mode, with the conversions of its mixed precision."""
     neutral, graph = program.neutral, program.neutral.graph
     shapes, dtypes = program.types
@@ -33,7 +33,7 @@ def _bound_graph(program: Program) -> Graph:
     return inferred if neutral.bound else bind_mode(inferred, program.training)
 
 
-def one_step(program: Program) -> bool:
+def one_step(program: CompiledCall) -> bool:
     """Whether a call may stay one step of the history where its gradients are differentiated: these go backward through
     the call in two steps, once from its outputs and once from its gradients.
     """
@@ -41,7 +41,7 @@ def one_step(program: Program) -> bool:
     return gradients_add_up(bound, [bound.inputs[index] for index in program.special.wrt])
 
 
-def gradient_graph(program: Program, heads: Heads, wrt: Sequence[int]) -> tuple[NeutralGraph, tuple[int, ...]]:
+def gradient_graph(program: CompiledCall, heads: Heads, wrt: Sequence[int]) -> tuple[NeutralGraph, tuple[int, ...]]:
     """The graph that computes a call's gradients with respect to the inputs numbered in `wrt` at which one arrives, and
     the numbers of these.
 
@@ -62,15 +62,15 @@ def gradient_graph(program: Program, heads: Heads, wrt: Sequence[int]) -> tuple[
 
 
 def gradient_program(
-    program: Program, inputs: Sequence[NDArray], heads: Heads, wrt: tuple[int, ...]
-) -> tuple[Program | None, tuple[int, ...]]:
+    program: CompiledCall, inputs: Sequence[NDArray], heads: Heads, wrt: tuple[int, ...]
+) -> tuple[CompiledCall | None, tuple[int, ...]]:
     """The program of a call's gradients with respect to the inputs and parameters numbered in `wrt`, on all of them and
     the gradients of the outputs `heads`; None where an operator has no gradient of its gradient.
 
     Returns with it those of `wrt` at which a gradient arrives: it computes these.
     """
     key = heads, wrt, tuple([tape.link(array) is not None for array in inputs])
-    if key not in program.gradients:
+    if key not in program.state.gradients:
         start, cache = time.perf_counter(), program.cache
         try:
             graph, present = gradient_graph(program, heads, wrt)
@@ -79,10 +79,10 @@ def gradient_program(
                 kind, flags = type(program), program.flags
                 compiled = kind(name, flags, graph, inputs, program.training, True, cache, program.asked)
         except AutogradError:
-            program.gradients[key] = None, wrt
+            program.state.gradients[key] = None, wrt
         else:
-            program.gradients[key] = compiled, present
+            program.state.gradients[key] = compiled, present
             if compiled is not None:
                 cache.note_further(compiled, time.perf_counter() - start, "second", "gradients of gradients")
-    found, present = program.gradients[key]
-    return found if found is None or found.head_sets is None else found.head_sets.current, present
+    found, present = program.state.gradients[key]
+    return found if found is None or found.state.head_sets is None else found.state.head_sets.current, present

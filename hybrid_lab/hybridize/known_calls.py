@@ -84,8 +84,6 @@ class KnownCalls:
     def __init__(self, calls: Iterable[KnownCall] = ()) -> None:
         #: `key_of` the arguments of a call, or the call itself -> the call
         self._calls: dict[object, KnownCall] = {call: call for call in calls}
-        #: form -> how many calls have it
-        self._forms = Counter(call.form for call in self._calls.values())
         self._last: object = None
         self.refused = ""
         self.dropped: KnownCall | None = None
@@ -113,17 +111,13 @@ class KnownCalls:
         """Keep the call as the latest one. key : `key_of` its arguments, if it ran just now"""
         key = call if key is None else key
         with _lock:
-            if self._calls.pop(key, None) is None:
-                self._forms[call.form] += 1
+            self._calls.pop(key, None)
             self._calls[key], self._last = call, key
             if len(self._calls) > MAX_CALLS:
-                most = max(self._forms.values())
-                gone = next(key for key, each in self._calls.items() if self._forms[each.form] == most)
+                forms = Counter(each.form for each in self._calls.values())
+                most = max(forms.values())
+                gone = next(key for key, each in self._calls.items() if forms[each.form] == most)
                 self.dropped = self._calls.pop(gone)
-                form = self.dropped.form
-                self._forms[form] -= 1
-                if not self._forms[form]:
-                    del self._forms[form]
 
     def cast(self, dtype: DTypeLike | None) -> None:
         """Assume from now on that the floating tensors of all these calls have this dtype."""
@@ -131,7 +125,6 @@ class KnownCalls:
         with _lock:
             calls = [replace(call, types=call.types and cast_types(call.types, name)) for call in self]
             self._calls, self._last = {call: call for call in calls}, None
-            self._forms = Counter(call.form for call in self._calls.values())
 
     def for_pickle(self) -> KnownCalls:
         """A copy without the calls that a pickle cannot hold."""

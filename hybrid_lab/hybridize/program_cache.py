@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybrid_lab import engines
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.specialize import Specializations
@@ -22,8 +24,8 @@ from hybrid_lab.system.logger import logger
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Engine, Executable
     from hybrid_lab.graph.graph import Graph
+    from hybrid_lab.hybridize.compiled_call import CompiledCall
     from hybrid_lab.hybridize.neutral import NeutralGraph
-    from hybrid_lab.hybridize.program import Program
     from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.types import Shape
 
@@ -55,7 +57,7 @@ class Compilation:
 
     def __init__(
         self,
-        program: Program,
+        program: CompiledCall,
         kind: str,
         reason: str,
         seconds: float,
@@ -66,13 +68,18 @@ class Compilation:
         self.number = 0
         self.block_name, self._program = program.block_name, weakref.ref(program)
         self.neutral, self.special, self.precision = program.neutral, program.special, program.precision
-        self.training, self.engine, self.where = program.training, program.engine, program.where
+        self.training, self.engine = program.training, program.engine
         self.forward = program.forward.report
         self.backward = None if program.backward is None else program.backward.report
 
     @property
-    def program(self) -> Program | None:
+    def program(self) -> CompiledCall | None:
         return self._program()
+
+    @property
+    def where(self) -> str:
+        """Engine and device of the forward, as `CompiledCall.where`."""
+        return engines.find(self.runs_on).where()
 
     @property
     def runs_on(self) -> str:
@@ -164,15 +171,15 @@ class ProgramCache:
     specializations : the specialized graphs of earlier calls, which serve calls of other sizes
     heads : per neutral graph, the outputs that recent backward passes started from
     packed : the few programs whose engine keeps copies of the parameters; lock : held to change them and the prologues
-    compiling : held while one of the programs is compiled: the lock of the GraphCache
-    used : whether a compilation has begun for it
+    compiling : held while one of the programs is compiled: the lock of the Graphs
+    used : whether a compilation has begun for it; announced : whether the log has the line about the first one
     """
 
     def __init__(self, compiling: Any) -> None:
         self.compiling = compiling
-        self.used = False
-        self.programs: OrderedDict[Signature, Program] = OrderedDict()
-        self.latest: Program | None = None
+        self.used = self.announced = False
+        self.programs: OrderedDict[Signature, CompiledCall] = OrderedDict()
+        self.latest: CompiledCall | None = None
         self.compilations: list[Compilation] = []
         self.kinds: Counter[str] = Counter()
         self._warn_at = MANY
@@ -185,11 +192,11 @@ class ProgramCache:
         self.serial = next(_serial)
         self.lock = forks.rlock()
         self._prologues: weakref.WeakSet[Prologue] = weakref.WeakSet()
-        self.packed: list[Program] = []
+        self.packed: list[CompiledCall] = []
 
     # -- programs --------------------------------------------------------------------------------------------
 
-    def find(self, call: Call) -> Program | None:
+    def find(self, call: Call) -> CompiledCall | None:
         """Find the program for this call and for the gradients that the parameters ask for now. None if there is none.
 
         The program that served an equal call last is tried first.
@@ -198,10 +205,10 @@ class ProgramCache:
         program = None if signature is None else self.programs.get(signature)
         if signature is None or program is None:
             return None
-        if not program.still_valid():
-            signature = call, program.requests_now()
+        if not program.state.still_valid():
+            signature = call, program.state.requests_now()
             program = self.programs.get(signature)
-            if program is None or not program.still_valid():
+            if program is None or not program.state.still_valid():
                 return None
             self._current[call] = signature
         if program is not self.latest:
@@ -211,16 +218,17 @@ class ProgramCache:
                     self.latest = program
         return program
 
-    def add(self, call: Call, program: Program, seconds: float, place: Location | None) -> None:
+    def add(self, call: Call, program: CompiledCall, seconds: float, place: Location | None) -> None:
         """Keep a new program for calls equal to this one; drop the least recently called one if there are too many."""
-        signature = call, program.requests
+        signature = call, program.state.requests
         stale = signature in self.programs or signature in self._outdated
         kind, reason = reason_for(signature, self.compilations, stale)
         if kind == "evicted" and self.changed_values:
             kind, reason = "value", f"another value of {self.changed_values}"
         self._outdated.discard(signature)
         if signature in self.programs:  # parameters got other arrays: drop the programs of the old ones
-            self._outdated = {other for other, item in self.programs.items() if not item.holds_current()} - {signature}
+            outdated = {other for other, item in self.programs.items() if not item.state.holds_current()}
+            self._outdated = outdated - {signature}
             for other in (signature, *self._outdated):
                 self._retire(other)
         self.programs[signature] = self.latest = program
@@ -235,7 +243,7 @@ class ProgramCache:
         if self._current.get(signature[0]) == signature:
             del self._current[signature[0]]
 
-    def switch(self, old: Program, new: Program) -> None:
+    def switch(self, old: CompiledCall, new: CompiledCall) -> None:
         """Replace a program by another one of the same signature."""
         with self.compiling:
             for signature in [signature for signature, program in self.programs.items() if program is old]:
@@ -251,9 +259,17 @@ class ProgramCache:
         changed : what changed, in words
         """
         self.compilations, self.kinds, self._warn_at = before.compilations, before.kinds, before._warn_at
-        self.changed_values = changed
+        self.changed_values, self.announced = changed, before.announced
 
-    def note_further(self, program: Program, seconds: float, kind: str, reason: str) -> None:
+    def announce(self, program: CompiledCall, seconds: float) -> None:
+        """Log the first compile of a Block; later ones for those who debug."""
+        if not self.announced:
+            self.announced = True
+            logger.info(program.headline(seconds))
+        elif logger.isEnabledFor(logging.DEBUG):
+            logger.debug(f"{program.block_name}: recompiled in {seconds:.2f} s: {self.compilations[-1]}")
+
+    def note_further(self, program: CompiledCall, seconds: float, kind: str, reason: str) -> None:
         """Count a program that another program compiled."""
         self._note(Compilation(program, kind, reason, seconds, capture()))
 

@@ -19,10 +19,10 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
-from hybrid_lab.hybridize.cached_graph import GraphCache
-from hybrid_lab.hybridize.looks import tool_runs
+from hybrid_lab.hybridize.calls import GraphCalls
+from hybrid_lab.hybridize.compiled_call import CompiledCall
+from hybrid_lab.hybridize.events import tool_runs
 from hybrid_lab.hybridize.neutral import NeutralGraph
-from hybrid_lab.hybridize.program import Program
 from hybrid_lab.hybridize.structure import Spec, flatten, unflatten
 from hybrid_lab.insight.states import blocks_below, hybrid_blocks
 from hybrid_lab.ndarray import tape
@@ -147,7 +147,7 @@ RunPart = Callable[[str, Executable, Graph, list[list[Any]]], Sequence[Sequence[
 class Compiled:
     """One call compiled as hybridize() does it: the program that runs, with the passes that led to it.
 
-    call, training, recording : what is compiled; cache : a call of it runs `program`
+    call, training, recording : what is compiled; calls : a call of them runs `program`
     special : as the program's, with the stages of all passes
     arrays : NumPy arrays, one per input of the neutral graph; wrt_names : what the backward's gradients are of
     alone : nobody else calls `program`: its parameters may be packed, and the draws are those of the next call
@@ -156,8 +156,8 @@ class Compiled:
     call: Call
     training: bool
     recording: bool
-    cache: GraphCache
-    program: Program
+    calls: GraphCalls
+    program: CompiledCall
     special: Specialized
     arrays: list[np.ndarray]
     alone: bool = True
@@ -244,12 +244,12 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     Existing traces are used, as in a call; the Block's own programs, flags and counts do not change.
     """
     block = call.block
-    cache = access.graphs(block).twin(traces=access.is_active(block) or bool(access.graphs(block).pinned))
+    calls = access.calls(block).twin(traces=access.is_active(block) or bool(access.graphs(block).pinned))
     with unchanged(block), tape.Mode(recording, training):
-        cache(call.arguments(call.tracked() if recording else call.leaves))
-    if cache.refusal is not None:
-        raise cache.refusal  # the call ran eagerly
-    (program,) = cache.programs.values()
+        calls(call.arguments(call.tracked() if recording else call.leaves))
+    if calls.failures.refusal is not None:
+        raise calls.failures.refusal  # the call ran eagerly
+    (program,) = calls.programs.values()
     context = call.leaves[0].context if call.leaves else None
     parameters = [parameter.data(context) for parameter in program.neutral.parameters]
     arrays = [array.raw() for array in (*call.leaves, *parameters)]
@@ -259,10 +259,10 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     special = specialize(graph, shapes, dtypes, training, wrt, num_data=count, keep=True, precision=precision)
     # The passes run again for their stages alone; the graphs are the program's own.
     special = replace(program.special, stages=special.stages)
-    return Compiled(call, training, recording, cache, program, special, arrays)
+    return Compiled(call, training, recording, calls, program, special, arrays)
 
 
-def running_call(path: str, block: HybridBlock, program: Program, leaves: Sequence[NDArray]) -> Compiled:
+def running_call(path: str, block: HybridBlock, program: CompiledCall, leaves: Sequence[NDArray]) -> Compiled:
     """A program that calls of the Block use, on these inputs, to be run part by part while others may call it too.
 
     Nothing of the model is called or changed. Raises UninitializedError for parameters without values.
@@ -271,14 +271,14 @@ def running_call(path: str, block: HybridBlock, program: Program, leaves: Sequen
     call = Call(path, block, unflatten(neutral.in_spec, iter(leaves)))
     parameters = [parameter.data(program.context) for parameter in neutral.parameters]
     arrays = [array.raw() for array in (*leaves, *parameters)]
-    cache = access.graphs(block)
-    return Compiled(call, program.training, program.recording, cache, program, program.special, arrays, alone=False)
+    calls = access.calls(block)
+    return Compiled(call, program.training, program.recording, calls, program, program.special, arrays, alone=False)
 
 
 def run_hybrid(compiled: Compiled, heads: Sequence[np.ndarray] | None) -> tuple[list[np.ndarray], list[Any]]:
     """Outputs and gradients of a call of the compiled programs, through the tape."""
     with unchanged(compiled.call.block):
-        return _run(compiled, heads, compiled.cache)
+        return _run(compiled, heads, compiled.calls)
 
 
 def run_eager(compiled: Compiled, heads: Sequence[np.ndarray] | None) -> tuple[list[np.ndarray], list[Any]]:

@@ -18,8 +18,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.hybridize import around
-from hybrid_lab.hybridize.cached_graph import GraphCache
+from hybrid_lab.hybridize.calls import Around, GraphCalls
 from hybrid_lab.hybridize.neutral import NeutralGraph, spread, trace_block
 from hybrid_lab.hybridize.structure import LEAF, Spec, flatten, unflatten
 from hybrid_lab.insight.facets import facets
@@ -111,10 +110,10 @@ class Capture(Mapping[str, Any]):
             self._undo.append(block.register_forward_hook(self._hook(path)).detach)
         for path, block in blocks_below(self.net):
             if isinstance(block, HybridBlock) and any(_is_below(each, path) for each in self.blocks):
-                graphs = access.graphs(block)
+                calls = access.calls(block)
                 function = self._around(path)
-                around.add(graphs, function)
-                self._undo.append(partial(around.remove, graphs, function))
+                calls.add_around(function)
+                self._undo.append(partial(calls.remove_around, function))
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -211,18 +210,18 @@ class Capture(Mapping[str, Any]):
 
     # -- hybridized calls ---------------------------------------------------------------------------------------------
 
-    def _around(self, top: str) -> around.Around:
+    def _around(self, top: str) -> Around:
         """The function that runs a hybridized call of the Block at this path."""
 
-        def run(graphs: GraphCache, args: tuple[Any, ...], proceed: Callable[[], Any]) -> Any:
+        def run(running: GraphCalls, args: tuple[Any, ...], proceed: Callable[[], Any]) -> Any:
             inner = [path for path in self.blocks if path != top and _is_below(path, top)]
             if self._replace is not None:
                 raise self._refused(inner[0] if inner else top)
             if not inner:
                 return proceed()
-            leaves, spec = flatten(args, f"the input of {graphs.block.name}")
-            neutral, calls = self._traced(graphs, spec, leaves, top)
-            access.complete_parameters(graphs.block, neutral, leaves)
+            leaves, spec = flatten(args, f"the input of {running.block.name}")
+            neutral, calls = self._traced(running, spec, leaves, top)
+            access.complete_parameters(running.block, neutral, leaves)
             context = leaves[0].context if leaves else None
             arrays = [*leaves, *(parameter.data(context) for parameter in neutral.parameters)]
             return unflatten(neutral.out_spec, iter(self._run(neutral.graph, arrays, calls)))
@@ -230,15 +229,15 @@ class Capture(Mapping[str, Any]):
         return run
 
     def _traced(
-        self, graphs: GraphCache, spec: Spec, leaves: Sequence[NDArray], top: str
+        self, running: GraphCalls, spec: Spec, leaves: Sequence[NDArray], top: str
     ) -> tuple[NeutralGraph, list[_Call]]:
         """The graph of a call, and what each named Block returns in it."""
         types = tuple((leaf.shape, np.dtype(leaf.dtype).name) for leaf in leaves)
         training, recording = bool(tape.state.training), bool(tape.state.recording)
-        if graphs.pinned:
-            neutral = graphs.pinned_for(spec, types, training)
+        if running.graphs.pinned:
+            neutral = running.graphs.pinned_for(spec, types, training)
             return neutral, _calls_by_scope(neutral.graph, self.blocks, top)
-        known = self._traces.setdefault((id(graphs), spec), [])
+        known = self._traces.setdefault((id(running), spec), [])
         for neutral, calls in known:
             if neutral.observation.holds(types, training, recording):
                 return neutral, calls
@@ -246,7 +245,7 @@ class Capture(Mapping[str, Any]):
         try:
             with silent():
                 neutral = trace_block(
-                    graphs.block, spec, [(leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves], training, keep=False
+                    running.block, spec, [(leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves], training, keep=False
                 )
         finally:
             self._calls = None

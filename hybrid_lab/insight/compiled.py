@@ -223,8 +223,8 @@ def known_inputs(net: HybridBlock) -> list[Any]:
 
     from hybrid_lab import ndarray as nd
 
-    cache = access.graphs(net)
-    found = [neutral.types for neutral in cache.graphs()] + [call.types for call in cache.known_calls()]
+    calls = access.calls(net)
+    found = [neutral.types for neutral in calls.graphs.graphs()] + [call.types for call in calls.known_calls()]
     types = next(filter(None, reversed(found)), None)
     if types is None:
         raise HybridLabError(

@@ -338,13 +338,13 @@ def explain(net: Block, *inputs: object) -> Explanation:
         output = ", ".join(format_type(shape, dtype) for shape, dtype in access.last_outputs(block))
         row = BlockRow(path, block.name, class_name(block), state.state, state.why, before, output)
         if before is None and isinstance(block, HybridBlock):
-            cache = access.graphs(block)
-            row.graphs = [_graph_row(neutral) for neutral in cache.graphs()]
-            compiled = [_program_row(compilation, block) for compilation in tuple(cache.compilations)]
+            calls = access.calls(block)
+            row.graphs = [_graph_row(neutral) for neutral in calls.graphs.graphs()]
+            compiled = [_program_row(compilation, block) for compilation in tuple(calls.compilations)]
             row.programs = [program for program, _ in compiled]
             recipes.update({(path, number): recipe for number, (_, recipe) in enumerate(compiled)})
-            row.recompiled = cache.compiled.recompiles
-            specials = [item.special for item in tuple(cache.compilations) if item.engine == "triton"]
+            row.recompiled = calls.compiled.recompiles
+            specials = [item.special for item in tuple(calls.compilations) if item.engine == "triton"]
             on_triton += [(special, dict(access.flags(block))) for special in specials[-1:]]
         rows.append(row)
     explanation = Explanation(net.name, rows, copies.snapshot(), error, _updates(net))

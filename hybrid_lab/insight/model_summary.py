@@ -26,7 +26,7 @@ from hybrid_lab.graph.partial import PartialShapes, is_complete
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.scope import Scope
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.hybridize.looks import tool_runs
+from hybrid_lab.hybridize.events import tool_runs
 from hybrid_lab.hybridize.neutral import NeutralGraph, trace_block
 from hybrid_lab.hybridize.stale.frozen import undoing_changes
 from hybrid_lab.hybridize.structure import flatten
@@ -233,7 +233,7 @@ def summary(
     try:
         with silent(), tool_runs(), tape.Mode(training, training):
             if isinstance(net, HybridBlock):
-                cache = access.graphs(net).twin(traces=access.is_active(net) or bool(access.graphs(net).pinned))
+                cache = access.calls(net).twin(traces=access.is_active(net) or bool(access.graphs(net).pinned))
                 neutral = cache.neutral(spec, leaves)
             else:
                 with undoing_changes(net):

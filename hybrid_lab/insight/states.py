@@ -102,20 +102,20 @@ def block_state(block: Block, inner: bool = True) -> BlockState:
             f"{class_name(block)} is not a HybridBlock: its forward runs as Python, "
             "its HybridBlock children can be graphs",
         )
-    graphs = access.graphs(block)
+    graphs, calls = access.graphs(block), access.calls(block)
     if graphs.pinned and all(neutral.module for neutral in tuple(graphs.pinned.values())):
         return BlockState("imported", "runs the graph of the PyTorch module that it was made from")
     if graphs.pinned:
         return BlockState("file", "runs a graph from a file instead of its code")
     if not access.is_active(block):
         return BlockState("eager", "hybridize() was not called")
-    if graphs.failure is not None:
-        failure = graphs.failure
+    failure = calls.failures.failure
+    if failure is not None:
         where = f" ({failure.location.describe()})" if failure.location is not None else ""
         inner_path = failure.path_below(block)
         start = f"its graph failed in {inner_path}: " if inner_path else ""
         return BlockState("failed", start + ": ".join(filter(None, (failure.code, failure.message))) + where)
-    if graphs.programs:
+    if calls.programs:
         return BlockState("active", "")
     if graphs.variants and not inner:
         return BlockState("waiting", "has a graph, which its next call compiles")

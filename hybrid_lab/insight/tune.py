@@ -143,5 +143,5 @@ def _tune_kernels(net: HybridBlock, inputs: Sequence[object], modes: Sequence[bo
     finally:
         for _, _, block, before in walk(net):
             if before is None and isinstance(block, HybridBlock):
-                access.graphs(block).forget_programs()
+                access.calls(block).forget_programs()
     return KernelTuning(net.name, kernels, time.perf_counter() - started)

@@ -115,7 +115,7 @@ def tune_engines(
     for graphs, times in results:  # together, so that an interrupt leaves everything as it was
         if times.measured:
             tuned.remember(graphs, tuned.Tuned(times.engine, dict(times.seconds)))
-    access.graphs(net).forget_programs()
+    access.calls(net).forget_programs()
     return EngineTuning(net.name, [times for _, times in results], time.perf_counter() - started)
 
 
@@ -123,7 +123,7 @@ def _call_of(net: HybridBlock, inputs: Sequence[object], train: bool) -> tuple[S
     """The graphs of a call, the arrays that the sources of their inputs refer to, and the options of engines."""
     leaves, spec = flatten(tuple(map(_filled, arguments(list(inputs)))), f"the input of {net.name}")
     with tape.Mode(train, train):
-        program = access.graphs(net).twin(traces=True).program(spec, leaves)
+        program = access.calls(net).twin(traces=True).program(spec, leaves)
     parameters = program.neutral.parameters
     arrays = [*(leaf.asnumpy() for leaf in leaves), *(parameter.data().asnumpy() for parameter in parameters)]
     flags = access.flags(net)

@@ -307,12 +307,12 @@ class _Call:
         if not isinstance(block, HybridBlock) or not (access.runs_graphs(block) or access.graphs(block).pinned):
             return None
         leaves, spec = flatten(self.args)
-        graphs = access.graphs(block)
+        calls = access.calls(block)
         with tape.Mode(self.recording, self.training):
             if access.runs_graphs(block):
-                return graphs.program(spec, leaves).neutral
+                return calls.program(spec, leaves).neutral
             types = tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
-            return graphs.pinned_for(spec, types, self.training)
+            return calls.graphs.pinned_for(spec, types, self.training)
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:

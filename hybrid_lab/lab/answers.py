@@ -187,7 +187,7 @@ def _is_small(net: Block, parameters: int | None) -> bool:
     if parameters is None or parameters > _SMALL:
         return False
     programs = [
-        item.program for _, block in hybrid_blocks(net) for item in access.graphs(block).compilations if item.program
+        item.program for _, block in hybrid_blocks(net) for item in access.calls(block).compilations if item.program
     ]
     if not programs or any(program.forward.report.runs_on == "triton" for program in programs):
         return False

@@ -103,7 +103,7 @@ def has_graph(net: Block) -> bool:
 def last_inputs(net: Block) -> Inputs | None:
     """What a model was called with last; None where that is not known."""
     if isinstance(net, HybridBlock):
-        known = [call for call in access.graphs(net).known_calls() if call.types is not None]
+        known = [call for call in access.calls(net).known_calls() if call.types is not None]
         if known:
             return Inputs(known[-1].spec, tuple([(tuple(shape), dtype_of(dtype)) for shape, dtype in known[-1].types]))  # type: ignore[union-attr]
         return None

@@ -12,7 +12,7 @@ from hybrid_lab.diagnostics.finding import Call, Finding
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.hybridize.failure import Failure
+from hybrid_lab.hybridize.failures import Failure
 from hybrid_lab.hybridize.stale.code import code_of
 from hybrid_lab.lab.messages.common import Location
 from hybrid_lab.lab.messages.findings import Diagnostic, Edit, LintRequest
@@ -159,7 +159,7 @@ def failures(blocks: list[tuple[str, Block]], name: str) -> list[Finding]:
     findings: list[Finding] = []
     seen: list[Failure] = []
     for path, block in blocks:
-        failure = access.graphs(block).failure if isinstance(block, HybridBlock) else None
+        failure = access.calls(block).failures.failure if isinstance(block, HybridBlock) else None
         if failure is not None and failure.finding is not None and failure not in seen:
             # All Blocks whose code was running have the failure; the first of them is the outermost.
             seen.append(failure)

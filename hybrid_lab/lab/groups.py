@@ -15,8 +15,8 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.call_record import Item, Record, Records, Source, cell, last_record
 from hybrid_lab.gluon.loss import Loss
-from hybrid_lab.hybridize import looks
 from hybrid_lab.hybridize.stale.code import of_user
+from hybrid_lab.lab import looks
 
 _LOOKED_AT = 64
 """Items of a list or dict, and attributes of an object, that are looked at."""

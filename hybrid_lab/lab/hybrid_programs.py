@@ -10,7 +10,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.graphs_of_calls import trace
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.hybridize.failure import Failure, failure_of
+from hybrid_lab.hybridize.failures import Failure, failure_of
 from hybrid_lab.hybridize.neutral import NeutralGraph, trace_block
 from hybrid_lab.hybridize.structure import LEAF
 from hybrid_lab.insight.silent import silent
@@ -24,7 +24,7 @@ def hybrid_programs(
 
     paths : `parameter_paths` of the model, where they are at hand
     """
-    graphs, failure, missing = access.graphs(block).graphs(), access.graphs(block).failure, ""
+    graphs, failure, missing = access.graphs(block).graphs(), access.calls(block).failures.failure, ""
     if failure is not None:
         where = f" ({failure.location.describe()})" if failure.location is not None else ""
         missing = f"{block.name} does not hybridize: {failure.text}{where}"
@@ -48,7 +48,7 @@ def _traced_now(block: HybridBlock) -> tuple[list[NeutralGraph], Failure | None,
     alone, without shapes.
     """
     advice = "Call it once on data and its graph appears here."
-    calls = access.graphs(block).known_calls()
+    calls = access.calls(block).known_calls()
     try:
         if calls:
             with silent():

@@ -13,8 +13,8 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.graph.printer import format_type
-from hybrid_lab.hybridize import around, looks
-from hybrid_lab.hybridize.cached_graph import GraphCache
+from hybrid_lab.hybridize import events
+from hybrid_lab.hybridize.calls import GraphCalls
 from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.lab.messages.measured import KeptCall
@@ -36,7 +36,7 @@ class KeptInputs:
 
     def __init__(self, net: Block):
         self._net = weakref.ref(net)
-        self._kept: weakref.WeakKeyDictionary[GraphCache, dict[Types, list[NDArray]]] = weakref.WeakKeyDictionary()
+        self._kept: weakref.WeakKeyDictionary[GraphCalls, dict[Types, list[NDArray]]] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
         self.look()
 
@@ -44,20 +44,20 @@ class KeptInputs:
         """Keep the inputs of Blocks too that the model has got since."""
         net = self._net()
         for _, block in hybrid_blocks(net) if net is not None else ():
-            graphs = access.graphs(block)
-            if graphs not in self._kept:
-                self._kept[graphs] = {}
-                around.add(graphs, self)
+            calls = access.calls(block)
+            if calls not in self._kept:
+                self._kept[calls] = {}
+                calls.add_around(self)
 
     def close(self) -> None:
         """Keep nothing any more, and give back what was kept."""
-        for graphs in list(self._kept):
-            around.remove(graphs, self)
+        for calls in list(self._kept):
+            calls.remove_around(self)
         self._kept.clear()
 
     def of(self, block: HybridBlock, types: Types) -> list[NDArray] | None:
         """The inputs of a call of this Block with these types; None where none was kept."""
-        return self._kept.get(access.graphs(block), {}).get(types)
+        return self._kept.get(access.calls(block), {}).get(types)
 
     @property
     def calls(self) -> list[KeptCall]:
@@ -65,17 +65,17 @@ class KeptInputs:
         net = self._net()
         found: list[KeptCall] = []
         for path, block in hybrid_blocks(net) if net is not None else ():
-            for types in list(self._kept.get(access.graphs(block), ())):
+            for types in list(self._kept.get(access.calls(block), ())):
                 words = ", ".join(format_type(shape, dtype) for shape, dtype in types)
                 found.append({"path": path, "inputs": words, "bytes": sum(map(_bytes, types))})
         return found
 
-    def __call__(self, graphs: GraphCache, args: tuple[Any, ...], run: Callable[[], object]) -> object:
+    def __call__(self, calls: GraphCalls, args: tuple[Any, ...], run: Callable[[], object]) -> object:
         """Run a compiled call. The copies are made before it: the call, or the user after it, may write into them."""
-        if not looks.is_tool_running():
-            leaves = flatten(args, f"the input of {graphs.block.name}")[0]
+        if not events.tools.running:
+            leaves = flatten(args, f"the input of {calls.block.name}")[0]
             with self._lock:
-                kept, types = self._kept.get(graphs), types_of(leaves)
+                kept, types = self._kept.get(calls), types_of(leaves)
                 if kept is not None and types not in kept:
                     if len(kept) >= _KINDS:
                         del kept[next(iter(kept))]

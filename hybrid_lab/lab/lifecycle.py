@@ -10,11 +10,8 @@ from typing import Any
 
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.hybridize import cached_graph
-from hybrid_lab.hybridize.block import Hybrid
-from hybrid_lab.hybridize.cached_graph import GraphCache
-from hybrid_lab.hybridize.stale.code import Reads, code_of, reads_of
-from hybrid_lab.hybridize.stale.read_values import ClassSource, class_source
+from hybrid_lab.hybridize.stale.code import code_of
+from hybrid_lab.hybridize.stale.watch import find_changed
 from hybrid_lab.insight.states import blocks_below
 
 
@@ -27,36 +24,15 @@ def drop_stale(values: bool = True) -> list[str]:
     values : look for changed values too
     Returns notes for the user, one a class.
     """
-    recoded: list[GraphCache] = []
-    suspects: list[GraphCache] = []  # those of the same code whose values must be compared
-    kinds: dict[type, tuple[ClassSource, Reads]] = {}
-    for source, members in list(cached_graph.watched.items()):
-        caches = list(members)
-        if not caches:
-            continue
-        kind = type(caches[0].block)
-        if kind not in kinds:
-            kinds[kind] = class_source(kind), reads_of(kind)
-        now, _ = kinds[kind]
-        if now is not source:
-            (recoded if now.code != source.code else suspects).extend(caches)
-        elif values:
-            # Assigning or deleting an attribute that the code reads drops the graph by itself. A change
-            # inside a list or an object does not, nor does one in `vars(net)`: the Block may then have more or fewer.
-            suspects += [item for item in caches if item.holds_values or len(vars(item.block)) != item.attributes]
-    recoded = [cache for cache in recoded if access.graphs(cache.block) is cache]
-    changed: list[tuple[Hybrid, list[str]]] = []
-    for cache in suspects if values else ():
-        if access.graphs(cache.block) is cache and (names := cache.changed(*kinds[type(cache.block)])):
-            changed.append((cache.block, names))
+    recoded, changed = find_changed(values)
     notes = []
-    for kind, count in Counter(type(cache.block) for cache in recoded).items():
+    for kind, count in Counter(map(type, recoded)).items():
         notes.append(f"the code of {kind.__name__} changed: {_dropped(count)}")
     for kind in dict.fromkeys(type(block) for block, _ in changed):
         name_lists = [names for block, names in changed if type(block) is kind]
         what = ", ".join(dict.fromkeys(name for names in name_lists for name in names))
         notes.append(f"{what} changed, which {kind.__name__} reads: {_dropped(len(name_lists))}")
-    for block in [*(cache.block for cache in recoded), *(block for block, _ in changed)]:
+    for block in [*recoded, *(block for block, _ in changed)]:
         access.structure_changed(block)
     return notes
 

@@ -27,7 +27,7 @@ from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.packing import Block as Memory
 from hybrid_lab.graph.plan import MemoryPlan, plan
-from hybrid_lab.hybridize.program import Program as CompiledProgram
+from hybrid_lab.hybridize.compiled_call import CompiledCall
 from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.insight.calls import Compiled, running_call
 from hybrid_lab.insight.one_operator import operator_time, operator_values
@@ -236,9 +236,9 @@ class _Source:
         half = self.entry["half"]
         return {"predict": "forward", "forward": "forward", "backward": "backward"}.get(half, "")
 
-    def program(self) -> CompiledProgram | None:
+    def program(self) -> CompiledCall | None:
         """The compiled program that is shown, or the latest one of the traced graph; None where it is gone."""
-        compilations = [item for item in access.graphs(self.block).compilations if item.program is not None]
+        compilations = [item for item in access.calls(self.block).compilations if item.program is not None]
         if self.part:
             number = int(self.entry["id"].partition(":")[0][1:])
             compilations = [item for item in compilations if item.number == number]
@@ -253,7 +253,7 @@ class _Source:
             return "This graph was not compiled, or its program is gone: call the model once after hybridize()."
         return running_call(self.path, self.block, program, self.leaves(program))
 
-    def leaves(self, program: CompiledProgram) -> list[NDArray]:
+    def leaves(self, program: CompiledCall) -> list[NDArray]:
         """The inputs of the call: variables of the user, what was kept of such a call, or random numbers."""
         wanted = program.special.inputs[: program.neutral.num_data]
         types = [(tuple(value.shape), np.dtype(value.dtype)) for value in wanted]
@@ -295,7 +295,7 @@ class _Source:
         return {node: identity for node, identity in found if identity is not None}
 
 
-def _with_shapes(program: CompiledProgram) -> Graph:
+def _with_shapes(program: CompiledCall) -> Graph:
     """The traced graph of a program with the shapes that it was compiled for, if random inputs depend on them."""
     graph, inputs = program.neutral.graph, program.special.inputs
     if not reads_whole_numbers(graph):
@@ -459,7 +459,7 @@ def _memory(source: _Source) -> _Overlay:
     return result
 
 
-def _backward_inputs(program: CompiledProgram) -> Sequence[Any]:
+def _backward_inputs(program: CompiledCall) -> Sequence[Any]:
     return () if program.special.backward is None else program.special.backward.inputs
 
 

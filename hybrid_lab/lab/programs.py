@@ -19,9 +19,9 @@ from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Value
-from hybrid_lab.hybridize.failure import Failure
+from hybrid_lab.hybridize.compiled_call import CompiledCall
+from hybrid_lab.hybridize.failures import Failure
 from hybrid_lab.hybridize.neutral import NeutralGraph
-from hybrid_lab.hybridize.program import Program as CompiledProgram
 from hybrid_lab.hybridize.program_cache import Compilation
 from hybrid_lab.insight.explain import engine_choice
 from hybrid_lab.insight.states import block_at, blocks_below
@@ -98,7 +98,7 @@ class _Maker:
 
     def __init__(self, net: Block, path: str, block: HybridBlock, paths: dict[int, str]):
         self.net, self.path, self.block, self.paths = net, path, block, paths
-        living = [item for item in tuple(access.graphs(block).compilations) if item.program is not None]
+        living = [item for item in tuple(access.calls(block).compilations) if item.program is not None]
         # The calls of the Block's own code last: the latest of them is shown first.
         self.compilations = sorted(living, key=lambda item: not item.neutral.bound)
 
@@ -160,7 +160,7 @@ class _Maker:
                 show = self._show_forward if half == "forward" else self._show_backward
                 yield Choice(row, lambda show=show, item=item, program=program: show(item, program))  # type: ignore[misc]
 
-    def _show_forward(self, item: Compilation, program: CompiledProgram) -> Shown:
+    def _show_forward(self, item: Compilation, program: CompiledCall) -> Shown:
         special, neutral = program.special, program.neutral
         units = units_of(program.forward, program.engine)
         graph = units.graph
@@ -185,7 +185,7 @@ class _Maker:
         once = f"{len(before.operators)} more when parameters change, " if before is not None else ""
         return Shown(drawn, _summary(count(code, "operator"), code, units, program.forward.report, once))
 
-    def _show_backward(self, item: Compilation, program: CompiledProgram) -> Shown:
+    def _show_backward(self, item: Compilation, program: CompiledCall) -> Shown:
         special, neutral = program.special, program.neutral
         assert program.backward is not None
         units = units_of(program.backward, program.engine)

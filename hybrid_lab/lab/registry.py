@@ -23,6 +23,7 @@ from hybrid_lab.lab.autosaves import autosave_data
 from hybrid_lab.lab.diagnostics import LintKey, failures, kinds_of
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.groups import Group
+from hybrid_lab.lab.looks import looks_count
 from hybrid_lab.lab.messages.findings import Diagnostic
 from hybrid_lab.lab.messages.models import FailedBlock, Model, Saving
 from hybrid_lab.lab.naming import Names, also, names_in
@@ -121,7 +122,7 @@ class LiveModel:
 
     def look(self, block: Block) -> None:
         """Bring rows and facts up to date, where something that the lab shows of any Block changed."""
-        changes = access.looks_count()
+        changes = looks_count()
         if (self.name, changes) == (self._shown_name, self._changes):
             return
         revision = self.rows.revision
@@ -358,7 +359,7 @@ def model_data(entry: LiveModel, findings: int) -> Model:
 def _facts(rows: Rows, name: str) -> Facts:
     blocks = rows.blocks()
     hybrid = [block for _, block in blocks if isinstance(block, HybridBlock)]
-    caches = list(map(access.graphs, hybrid))
+    caches = list(map(access.calls, hybrid))
     graphs = sum([row.graphs for row in rows if row.before is None])
     compiled = [tuple(cache.compilations) for cache in caches if cache.compiled.used and cache.compilations]
     last = compiled[-1][-1] if compiled else None
@@ -368,7 +369,7 @@ def _facts(rows: Rows, name: str) -> Facts:
         seconds = sum(item.seconds for compilations in compiled for item in compilations)
         summary = f"{count(len(compiled), 'graph')}, {count(operators, 'operator')}, "
         summary += f"{last.where}, compiled in {seconds:.1f} s"
-    left_out = "" if graphs or any(cache.calls for cache in caches) else "no graph yet"
+    left_out = "" if graphs or any(cache.graphs.calls for cache in caches) else "no graph yet"
     return Facts(
         {
             "hybridized": any(map(access.is_active, hybrid)),
@@ -381,7 +382,7 @@ def _facts(rows: Rows, name: str) -> Facts:
         },
         "a loss function" if isinstance(blocks[0][1], Loss) else left_out,
         kinds_of(blocks),
-        failures(blocks, name) if any(cache.failure is not None for cache in caches) else [],
+        failures(blocks, name) if any(cache.failures.failure is not None for cache in caches) else [],
     )
 
 
@@ -391,7 +392,7 @@ def _failed(blocks: list[tuple[str, Block]]) -> FailedBlock | None:
         (path, state.why)
         for path, block in blocks
         if isinstance(block, HybridBlock)
-        and access.graphs(block).failure is not None
+        and access.calls(block).failures.failure is not None
         and (state := block_state(block)).state == "failed"
     ]
     own = [pair for pair in states if not pair[1].startswith("its graph failed in ")] or states

@@ -14,6 +14,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.insight.states import walk
+from hybrid_lab.lab.looks import looks_count
 from hybrid_lab.lab.tree import elements
 
 
@@ -62,7 +63,7 @@ class Rows:
         self._places: dict[str, int] = {}
         self._is_tree = True
         self._structure = -1
-        self._blocks_seen = self._arrays_seen = 0  # the numbers of `access.looks_count` at the last look
+        self._blocks_seen = self._arrays_seen = 0  # the numbers of `looks_count` at the last look
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows)
@@ -95,7 +96,7 @@ class Rows:
     def look(self, net: Block) -> None:
         """Compare the model with the rows, and raise the revision if anything changed."""
         blocks_seen, arrays_seen = self._blocks_seen, self._arrays_seen
-        self._blocks_seen, self._arrays_seen = access.looks_count()
+        self._blocks_seen, self._arrays_seen = looks_count()
         had_copies = self._has_copies
         moved = self._find_places(net)
         pairs = [(row, block) for row in self if (block := row.reference()) is not None]

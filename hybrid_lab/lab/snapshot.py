@@ -19,9 +19,9 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.call_record import last_record, records_of
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.parameter import Parameter
-from hybrid_lab.hybridize import looks
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.insight.states import blocks_below
+from hybrid_lab.lab import looks
 from hybrid_lab.ndarray.ndarray import NDArray
 
 
@@ -135,7 +135,7 @@ class Snapshot:
         for reference, pinned in self._pinned:
             block = reference()
             if block is not None and access.graphs(block).pinned != pinned:
-                access.graphs(block).pin(list(pinned.values()))
+                access.calls(block).pin(list(pinned.values()))
                 graphs += 1
         and_others = f", and {count(others, 'attribute')}" if others else ""
         if changed or (others and not graphs):

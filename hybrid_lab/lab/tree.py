@@ -55,22 +55,22 @@ class _RowData:
     def of(self, block: Block, path: str, attr: str, before: str | None, parameter_count: int | None) -> BlockRow:
         """The data of a Block at a path. before : the path where the same Block stands before"""
         state = block_state(block, inner=path != "")
-        graphs = access.graphs(block) if isinstance(block, HybridBlock) else None
+        calls = access.calls(block) if isinstance(block, HybridBlock) else None
         own = tuple(access.own_parameters(block).items())
         return {
             "path": path,
             "attr": visible(attr),
             "name": visible(block.name),
             "class": visible(class_name(block)),
-            "hybrid": graphs is not None,
+            "hybrid": calls is not None,
             "state": state.state,
             "why": visible(state.why),
             "repr": visible(short_repr(block)),
             "parameters": [parameter_row(key, item, id(item) in self.shared) for key, item in own],
             "parameter_count": parameter_count,
             "output": [tensor(shape, dtype) for shape, dtype in access.last_outputs(block)],
-            "graphs": graphs.count if graphs is not None else 0,
-            "engine": graphs.compilations[-1].runs_on if graphs is not None and graphs.compilations else "",
+            "graphs": calls.graphs.count if calls is not None else 0,
+            "engine": calls.compilations[-1].runs_on if calls is not None and calls.compilations else "",
             "findings": self.findings.get(path, 0),
             "shared_with": before,
             "location": self.place(type(block)),

@@ -348,7 +348,7 @@ class Whole:
         if self._graphs == "traced":
             return next((choice for choice in found if choice.entry["half"] == "traced"), found[0])
         if item is not None:
-            for compilation in reversed(tuple(access.graphs(block).compilations)):
+            for compilation in reversed(tuple(access.calls(block).compilations)):
                 if compilation.program is None or compilation.signature is None:
                     continue
                 _, types, training, recording, *_ = compilation.signature[0]

@@ -51,6 +51,12 @@ state = tape.state
 _Key = tuple[tuple[tuple[int, ...], ...], tuple[np.dtype | None, ...]]
 
 
+def set_listener(function: Callable[[], Callable[..., Any] | None] | None) -> None:
+    """Ask this function, before each operator, for what hears the operators of the thread; None: ask nobody."""
+    global listener
+    listener = function
+
+
 def invoke(
     op: Operator, inputs: Sequence[Any], out: Any = None, name: str | None = None, rng: tuple[int, int] | None = None,
     cast: bool = True,

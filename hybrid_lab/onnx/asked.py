@@ -36,7 +36,7 @@ class Asked:
 
 def asked_of(net: HybridBlock, inputs: object) -> Asked:
     """The arguments to export `net` for. Raises MissingGraphError if there was no call, and `inputs` is None."""
-    access.graphs(net).follow_values()
+    access.calls(net).follow_values()
     calls = _calls(net)
     if inputs is None:
         if not calls:
@@ -53,12 +53,11 @@ def asked_of(net: HybridBlock, inputs: object) -> Asked:
 
 def _calls(net: HybridBlock) -> list[tuple[Spec, Types]]:
     """(structure, types) of the calls that are known, the latest one last; predictions count as later than training."""
-    cache = access.graphs(net)
     calls: list[tuple[Spec, Types]] = []
-    for neutral in reversed(cache.graphs()):
+    for neutral in reversed(access.graphs(net).graphs()):
         if neutral.types and len(neutral.types) == neutral.num_data:
             calls.append((neutral.in_spec, neutral.types))
-    return calls + [(call.spec, call.types) for call in cache.known_calls() if call.types is not None]
+    return calls + [(call.spec, call.types) for call in access.calls(net).known_calls() if call.types is not None]
 
 
 def _compared(types: Types, others: Sequence[Types]) -> list[Described]:

@@ -69,7 +69,7 @@ class ImportedGraph(SymbolBlock):
         blocks = tree.add_children(self, neutrals, composed_graphs, classes)
         for parameter in known.values():
             tree.place(parameter, blocks)
-        self._graphs.pin(neutrals)
+        self._graph_calls.pin(neutrals)
 
     archived_class: str
     _composed: Composed
@@ -108,7 +108,7 @@ class ImportedGraph(SymbolBlock):
         for parameter in first.parameters:
             twin.params.add(parameter)
             access.own_parameters(twin)[parameter.name] = parameter
-        access.graphs(twin).pin([NeutralGraph(whole, composed.structure, results, first.parameters, source="file")])
+        access.calls(twin).pin([NeutralGraph(whole, composed.structure, results, first.parameters, source="file")])
         composed.views[names] = twin
         return twin
 
@@ -191,7 +191,7 @@ class Layers(Mapping[str, HybridBlock]):
                 object.__setattr__(block, short, parameter)
         spec: Any = LEAF if len(written) == 1 else ("tuple", (LEAF,) * len(written))
         structure = ("tuple", (LEAF,) * len(data))
-        access.graphs(block).pin([NeutralGraph(graph, structure, spec, parameters, source="file")])
+        access.calls(block).pin([NeutralGraph(graph, structure, spec, parameters, source="file")])
         self._composed.views["layer", name] = block
         return block
 

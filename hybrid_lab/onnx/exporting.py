@@ -240,7 +240,7 @@ def _prepared(
     """The file of a HybridBlock."""
     leaves = [untouched(item.sizes, item.dtype) for item in asked.inputs]
     with Mode(False, False):
-        neutral = access.graphs(net).twin(traces=True).neutral(asked.spec, leaves)
+        neutral = access.calls(net).twin(traces=True).neutral(asked.spec, leaves)
     access.complete_parameters(net, neutral, leaves)
     labels: list[str] = []
     if settings is None:

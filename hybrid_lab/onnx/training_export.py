@@ -239,7 +239,7 @@ class _Writing:
             for shape, dtype in known
         ]
         with Mode(True, True):
-            neutral = access.graphs(loss).twin(traces=True).neutral(spec, leaves)
+            neutral = access.calls(loss).twin(traces=True).neutral(spec, leaves)
         for name, value in zip(predictions, values, strict=True):
             g.declare(name, value.shape, value.dtype)
         number = len(known) - len(values)

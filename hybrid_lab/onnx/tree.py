@@ -54,7 +54,7 @@ def add_children(
             if isinstance(block, ArchivedBlock):
                 pinned.setdefault(block, []).append(neutral)
     for block, neutrals in reversed(pinned.items()):
-        access.graphs(block).pin(neutrals)
+        access.calls(block).pin(neutrals)
     return blocks
 
 

@@ -90,7 +90,7 @@ def test_a_net_needs_neither_a_call_nor_initialized_parameters_nor_hybridize():
     assert [kernel.kind for kernel in made.kernels] == ["product"]
     assert made.kernels[0].flops == 2 * 16 * 32 * 4
     assert net.weight.shape == (4, 32)
-    assert not net._graphs.programs and not net._active
+    assert not net._graph_calls.programs and not net._active
 
 
 def test_training_compiles_backward_and_the_trainers_update():

@@ -43,7 +43,8 @@ for _ in range(3):
     loss.backward()
     step.step(1)
     losses.append(float(loss.asscalar()).hex())
-print(losses, net._graphs.compilations[-1].engine, libraries.is_begun("torch"), sys.modules["torch"].get_num_threads())
+engine = net._graph_calls.compilations[-1].engine
+print(losses, engine, libraries.is_begun("torch"), sys.modules["torch"].get_num_threads())
 """
 
 

@@ -222,7 +222,7 @@ def test_a_layer_trains_alike_in_torch_and_numpy():
             trainer.step(1)
         found[engine] = [parameter.data().asnumpy() for parameter in net.collect_params().values()]
         if engine == "torch":
-            (compiled,) = net._graphs.programs.values()
+            (compiled,) = net._graph_calls.programs.values()
             assert not compiled.forward.report.fallbacks and len(compiled.forward.report.regions) == 1
             assert "torch_lstm" in compiled.forward.report.regions[0].operators
     agree(found["torch"], found["numpy"])

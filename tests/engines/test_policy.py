@@ -145,7 +145,7 @@ def test_thirty_calls_compile_one_engine_once(monkeypatch):
             y = net(x)
         y.backward()
     assert [rival.compiled for rival in rivals] == [0, 0, 2]
-    (program,) = net._graphs.programs.values()
+    (program,) = net._graph_calls.programs.values()
     assert program.forward.run.__module__ != policy.__name__
     assert "engine: torch: recorded, 1.2 GFLOP of convolutions" in " ".join(str(mx.explain(net)).split())
 
@@ -167,7 +167,7 @@ for name, units, batch in (("small", 8, 4), ("large", 1024, 512)):
     with mx.autograd.record():
         y = net(x)
     y.backward()
-    found[name] = [item.program.forward.report.choice for item in net._graphs.compilations]
+    found[name] = [item.program.forward.report.choice for item in net._graph_calls.compilations]
     found[name + " imports"] = "torch" in sys.modules
 print(json.dumps(found))
 """

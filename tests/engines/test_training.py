@@ -18,7 +18,7 @@ from hybrid_lab.graph import Graph
 from hybrid_lab.graph.joint_plan import JointPlan
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
-from hybrid_lab.hybridize import program
+from hybrid_lab.hybridize import compiled_call
 from tests.engines.random_graphs import random_case
 from tests.engines.test_random_graphs import RNG
 from tests.graph.building import graph_of, uniform
@@ -298,7 +298,7 @@ def test_a_block_called_several_times_before_one_backward():
 @pytest.fixture
 def in_place(monkeypatch) -> None:
     """Gradients of any size are written into `grad` at once."""
-    monkeypatch.setattr(program, "LARGE", 0)
+    monkeypatch.setattr(compiled_call, "LARGE", 0)
 
 
 @pytest.mark.usefixtures("in_place")

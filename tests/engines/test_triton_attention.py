@@ -168,7 +168,7 @@ def test_training_with_a_mask_and_dropout_equals_eager():
     net, *found = run("triton")
     for a, b in zip(found, run(None)[1:], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    special = net._graphs.compilations[-1].program.special
+    special = net._graph_calls.compilations[-1].program.special
     assert sorted(kinds(special.forward)) == ["attention", "pointwise"]
 
 

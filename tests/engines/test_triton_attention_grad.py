@@ -48,7 +48,7 @@ def gradients(net, arrays, engine, dtype="float32"):
 
 
 def kernels(net):
-    special = net._graphs.compilations[-1].program.special
+    special = net._graph_calls.compilations[-1].program.special
     return [source.name for graph in (special.forward, special.backward) for source in kernels_of(graph)[2]]
 
 

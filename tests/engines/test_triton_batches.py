@@ -85,7 +85,7 @@ def test_kernels_with_arguments_are_those_of_all_later_batches(monkeypatch):
         places = np.arange(steps, dtype="float32").reshape(1, steps, 1)
         found = net(mx.nd.array(x), mx.nd.array(places)).asnumpy()
         np.testing.assert_allclose(found, np.exp(x) + places, rtol=1e-5)
-        operators = net._graphs.compilations[-1].program.forward.graph.operators
+        operators = net._graph_calls.compilations[-1].program.forward.graph.operators
         ((kernel,),) = [node.op.kernels for node in operators if isinstance(node.op, KernelOperator)]
         texts.append(kernel.source.code)
     assert len(set(texts)) == 3 == len(set(texts[:3])) == plans.LITERAL + 1

@@ -310,7 +310,7 @@ def test_the_kernels_of_another_batch_tell_of_that_batch(monkeypatch, exact):
     def told(net, batch):
         x, w = mx.nd.ones((batch, 12)), mx.nd.ones((12, 6))
         net(x, w)
-        program = net._graphs.compilations[-1].program
+        program = net._graph_calls.compilations[-1].program
         steps = [node.op for node in program.forward.graph.operators if isinstance(node.op, KernelOperator)]
         launches = [launch for step in steps for launch in launches_of(step)]
         return (

@@ -338,7 +338,7 @@ def test_forward_and_backward_share_an_arena_and_give_what_they_give_apart():
     joint = [parameter.grad().asnumpy() for parameter in net.collect_params().values() if parameter.grad_req != "null"]
     for one, other in zip(apart, joint, strict=True):
         np.testing.assert_array_equal(one, other)
-    made = net._graphs.compilations[-1].program
+    made = net._graph_calls.compilations[-1].program
     assert isinstance(made.together, JointTraining) and made.forward.report.shared_arena
     with pytest.raises(AutogradError):
         y.backward()

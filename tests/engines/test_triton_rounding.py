@@ -99,7 +99,7 @@ def kernels_of_net(net, *shapes):
         array.attach_grad()
     with autograd.record():
         net(*arrays)
-    special = with_less_saved(net._graphs.compilations[-1].program.special)
+    special = with_less_saved(net._graph_calls.compilations[-1].program.special)
     return kernels_of(special.forward)[2] + kernels_of(special.backward)[2]
 
 

@@ -52,7 +52,7 @@ def trained(net, x, engine):
     with autograd.record():
         y = net(x)
     y.backward()
-    program = net._graphs.compilations[-1].program
+    program = net._graph_calls.compilations[-1].program
     return [y.asnumpy(), *(item.grad().asnumpy() for item in net.collect_params().values())], program
 
 

@@ -243,14 +243,14 @@ def test_training_state_of_two_files(tmp_path):
 def test_nothing_changes_by_a_comparison(files):
     net = made()
     before = {key: value.data().asnumpy().copy() for key, value in net.collect_params().items()}
-    programs, graphs = dict(net._graphs.programs), net._graphs.graphs()
+    programs, graphs = dict(net._graph_calls.programs), net._graphs.graphs()
     draw = mx.nd.random.uniform(shape=(2,)).asnumpy()
     mx.random.seed(3)
     mx.diff("b", net)
     drawn = mx.nd.random.uniform(shape=(2,)).asnumpy()
     mx.random.seed(3)
     assert np.array_equal(drawn, mx.nd.random.uniform(shape=(2,)).asnumpy()) and draw.shape == (2,)
-    assert net._graphs.programs == programs and net._graphs.graphs() == graphs
+    assert net._graph_calls.programs == programs and net._graphs.graphs() == graphs
     assert all(np.array_equal(before[key], value.data().asnumpy()) for key, value in net.collect_params().items())
 
 

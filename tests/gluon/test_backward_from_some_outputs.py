@@ -152,11 +152,11 @@ def three(F: Any, x: Any, w: Any) -> Any:
 
 def forwards(net: Any, monkeypatch: Any) -> list[Any]:
     """Programs that ran a recorded forward again, one entry each time."""
-    from hybrid_lab.hybridize.program import Program
+    from hybrid_lab.hybridize.compiled_call import CompiledCall
 
     runs: list[Any] = []
-    again = Program.run_again
-    monkeypatch.setattr(Program, "run_again", lambda self, *a: runs.append(self) or again(self, *a))
+    again = CompiledCall.run_again
+    monkeypatch.setattr(CompiledCall, "run_again", lambda self, *a: runs.append(self) or again(self, *a))
     return runs
 
 
@@ -167,7 +167,7 @@ def hybrid(function: Any = three, **flags: Any) -> Function:
 
 
 def kinds(net: Any) -> list[str]:
-    return [item.kind for item in net._graphs.compilations]
+    return [item.kind for item in net._graph_calls.compilations]
 
 
 def test_a_training_loop_compiles_once_more_and_computes_nothing_twice_from_the_second_step_on(monkeypatch):
@@ -175,7 +175,7 @@ def test_a_training_loop_compiles_once_more_and_computes_nothing_twice_from_the_
     for _ in range(4):
         gradients(net, (1,), X, X)
     assert kinds(net) == ["first", "heads"] and len(runs) == 1
-    assert str(net._graphs.compilations[1]).startswith("backward() from output 1 of 3, called at")
+    assert str(net._graph_calls.compilations[1]).startswith("backward() from output 1 of 3, called at")
     # Another batch starts with what the first one was asked for.
     for _ in range(2):
         gradients(net, (1,), X[:1], X[:1])
@@ -216,8 +216,8 @@ def test_many_sets_of_heads_are_not_kept_for_ever():
     net = hybrid(lambda F, x: [F.exp(x * number) for number in range(1, 6)])
     for heads in subsets(5):
         gradients(net, heads, X)
-    (program,) = net._graphs.programs.values()
-    assert len(program.head_sets.programs) <= 8
+    (program,) = net._graph_calls.programs.values()
+    assert len(program.state.head_sets.programs) <= 8
     eager = Function(lambda F, x: [F.exp(x * number) for number in range(1, 6)])
     for heads in subsets(5)[:9]:
         same(gradients(net, heads, X), gradients(eager, heads, X))

@@ -110,9 +110,9 @@ def test_what_only_training_reads_keeps_the_graphs(x, tmp_path):
     net.initialize()
     net.hybridize(engine="numpy")
     net.train_one_batch(nd.ones((1, 2)))
-    kept, programs = net._graphs.first(), len(net._graphs.compilations)
+    kept, programs = net._graphs.first(), len(net._graph_calls.compilations)
     net.fit(nd.ones((1, 2)))
-    assert net.steps == 4 and net._graphs.first() is kept and len(net._graphs.compilations) == programs
+    assert net.steps == 4 and net._graphs.first() is kept and len(net._graph_calls.compilations) == programs
     net.trainer = gluon.Trainer(net.collect_params(), "adam")
     assert net._graphs.first() is kept
     net.keep(tmp_path / "m")

@@ -288,7 +288,7 @@ def test_a_list_that_grows_with_every_call_is_told_of_once(caplog):
             assert net(nd.ones((2, 3)), states).asnumpy().tolist() == [[3.0 * number] * 4] * 2
             assert len(states) == number
     assert len([record for record in caplog.records if "HL142" in record.getMessage()]) == 1
-    assert len(net._graphs._eager) == 64
+    assert len(net._graph_calls.failures.eager) == 64
 
 
 class Counting(gluon.HybridBlock):

@@ -38,7 +38,7 @@ def test_training_on_two_contexts(active):
         trainer.step(8)
     here, there = (net[2].weight.data(context).asnumpy() for context in CONTEXTS)
     np.testing.assert_array_equal(here, there)
-    assert len(net._graphs.programs) == (2 if active else 0)
+    assert len(net._graph_calls.programs) == (2 if active else 0)
 
 
 @pytest.mark.parametrize("active", [False, True])

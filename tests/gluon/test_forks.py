@@ -147,7 +147,7 @@ def test_locks_that_other_threads_hold_are_open_in_a_child():
     expected, held, go_on = work(net, x), threading.Event(), threading.Event()
 
     def hold():
-        with net._graphs._lock, state._lock, collector.without_collecting():
+        with net._graphs.lock, state._lock, collector.without_collecting():
             held.set()
             go_on.wait(SECONDS)
 

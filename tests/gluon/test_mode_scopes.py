@@ -134,7 +134,7 @@ def test_a_block_called_under_pause_gets_no_gradient_and_one_called_later_does()
     net.hybridize(engine="numpy")
     run(net, nd.ones((2, 3)), record=True)
     assert not net.target.weight.grad().asnumpy().any() and net.head.weight.grad().asnumpy().any()
-    assert "BlockGrad" not in str(net.head._graphs.neutral), "the child's own graph has no BlockGrad"
+    assert "BlockGrad" not in str(net.head._graph_calls.neutral), "the child's own graph has no BlockGrad"
 
 
 def test_the_mode_inside_a_scope_is_the_scopes():

@@ -42,8 +42,8 @@ def test_the_calls_that_they_had_are_known(saved, name, kinds, tmp_path):
 @pytest.mark.parametrize(
     "old, new",
     [
-        ("cached_graph", "hybridize.cached_graph"),
-        ("program", "hybridize.program"),
+        ("cached_graph", "hybridize.graphs"),
+        ("program", "hybridize.compiled_call"),
         ("structure", "hybridize.structure"),
         ("frozen", "hybridize.stale.frozen"),
         ("ahead", "gluon.ahead"),

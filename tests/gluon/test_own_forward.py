@@ -291,9 +291,9 @@ def test_own_code_is_in_the_graph(kind, way, tmp_path):
     block.hybridize()
     assert_same(numbers(block(*arrays(args))), expected)
     if kind is contrib.rnn.VariationalDropoutCell:  # its masks are kept from call to call: it runs eagerly
-        assert not block._graphs.programs
+        assert not block._graph_calls.programs
         return
-    assert len(block._graphs.programs) == 1
+    assert len(block._graph_calls.programs) == 1
     block.save(tmp_path / "own.hlab")
     assert_same(numbers(gluon.load(tmp_path / "own.hlab")(*arrays(args))), expected)
     recorded = gradients(make(kind, way)[0], args)
@@ -441,7 +441,7 @@ def test_own_code_of_any_kind_is_traced(make, args, tmp_path):
     again.initialize(init="ones")
     again.hybridize()
     assert_same(numbers(again(*given(args))), expected)
-    assert len(again._graphs.programs) == 1
+    assert len(again._graph_calls.programs) == 1
     again.save(tmp_path / "own.hlab")
     loaded = gluon.load(tmp_path / "own.hlab")
     assert_same(numbers(loaded(*given(args))), expected)
@@ -459,7 +459,7 @@ def test_a_call_takes_keywords_in_graphs(keywords):
     expected = block(nd.array(DATA), **keywords).asnumpy()
     block.hybridize()
     assert_same([block(nd.array(DATA), **keywords).asnumpy()], [expected])
-    assert len(block._graphs.programs) == 1
+    assert len(block._graph_calls.programs) == 1
     with pytest.raises(TypeError, match="nonsense"):
         block(nd.array(DATA), nonsense=1)
     with pytest.raises(TypeError, match="scale"):
@@ -507,7 +507,7 @@ def test_own_code_that_no_graph_can_run_runs_eagerly(kind, keywords, said, caplo
     block.hybridize()
     assert_same([block(nd.array(DATA), **keywords).asnumpy()], [expected])
     assert said in caplog.text
-    assert not block._graphs.programs
+    assert not block._graph_calls.programs
     block.save(tmp_path / "own.hlab")
     loaded = gluon.load(tmp_path / "own.hlab")
     if kind is not KeywordsAlone:  # without the keyword there is a graph

@@ -8,7 +8,7 @@ import pytest
 
 from hybrid_lab import nd
 from hybrid_lab.gluon import HybridBlock, nn
-from hybrid_lab.hybridize import cached_graph
+from hybrid_lab.hybridize.stale import watch
 from hybrid_lab.lab.lifecycle import drop_stale
 
 GLOBAL = 2
@@ -66,7 +66,7 @@ CHANGES = [_in_dict, _in_nested, _in_list, _in_object, _in_array]
 
 @pytest.fixture(autouse=True)
 def _no_other_blocks(monkeypatch):
-    monkeypatch.setattr(cached_graph, "watched", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(watch, "watched", weakref.WeakKeyDictionary())
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_what_the_code_does_not_read_and_equal_values_keep_the_graph(net, monkey
 def test_the_next_call_follows_too_and_the_record_of_compiles_says_so(net):
     net.sizes[0] = 3
     assert net(nd.ones((1,))).asscalar() == 384
-    first, second = net._graphs.compilations
+    first, second = net._graph_calls.compilations
     assert (first.kind, second.kind) == ("first", "value")
     assert second.reason == "another value of self.sizes[0]: 3 instead of 2"
     net.settings["s"] = 5
@@ -207,7 +207,7 @@ def test_blocks_without_values_of_their_own_are_not_looked_at_after_each_cell(mo
         net(nd.ones((1,)))
     assert drop_stale() == []
     with monkeypatch.context() as patch:
-        patch.setattr(cached_graph, "own_values", None)
+        patch.setattr(watch, "own_values", None)
         assert drop_stale() == []
     nets[0].k = 2
     monkeypatch.setattr(Plain, "k", 4)

@@ -6,8 +6,8 @@ import pytest
 from hybrid_lab import autograd, init, nd, random
 from hybrid_lab.diagnostics import AutogradError
 from hybrid_lab.gluon import HybridBlock, nn
+from hybrid_lab.hybridize.compiled_call import CompiledCall
 from hybrid_lab.hybridize.compiled_entry import CompiledEntry
-from hybrid_lab.hybridize.program import Program
 
 
 def both(run):
@@ -128,8 +128,8 @@ def test_switching_between_two_sets_of_gradients_compiles_each_once():
         assert x.grad.asnumpy().tolist() == [[2.0] * 3]
         if step % 2 == 0:
             assert net.weight.grad().asnumpy().tolist() == [[1.0] * 3] * 2
-    assert [item.kind for item in net._graphs.compilations] == ["first", "grad_req"]
-    assert "needs no gradient, and 1 more" in net._graphs.compilations[1].reason
+    assert [item.kind for item in net._graph_calls.compilations] == ["first", "grad_req"]
+    assert "needs no gradient, and 1 more" in net._graph_calls.compilations[1].reason
 
 
 # -- the short way for a call that is all there is ---------------------------------------------------------------------
@@ -183,7 +183,7 @@ def normed():
 def no_short_way(monkeypatch):
     """Let every call go the general way."""
     monkeypatch.setattr(CompiledEntry, "finish_alone", lambda entry: None)
-    monkeypatch.setattr(Program, "_shortest", lambda program: None)
+    monkeypatch.setattr(CompiledCall, "_shortest", lambda program: None)
 
 
 def gradients_of(make, request, retain=False, weigh=None):

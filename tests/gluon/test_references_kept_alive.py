@@ -7,7 +7,7 @@ import numpy as np
 
 from hybrid_lab import explain, nd
 from hybrid_lab.gluon import HybridBlock, nn
-from hybrid_lab.hybridize import cached_graph, program_cache
+from hybrid_lab.hybridize import graphs, program_cache
 
 
 def test_old_weights_go_when_there_are_new_ones():
@@ -26,7 +26,7 @@ def test_old_weights_go_when_there_are_new_ones():
     rows = explain(net).blocks[0].programs
     assert [row.inputs for row in rows] == ["f32[1,4]", "f32[2,4]", "f32[1,4]"]
     net(nd.ones((2, 4)))
-    assert [item.kind for item in net._graphs.compilations] == ["first", "shape", "parameter", "parameter"]
+    assert [item.kind for item in net._graph_calls.compilations] == ["first", "shape", "parameter", "parameter"]
     assert np.allclose(y.asnumpy(), x.asnumpy() @ net.weight.data().asnumpy().T)
 
 
@@ -36,11 +36,11 @@ def test_programs_that_made_room_hold_no_arrays(monkeypatch):
     net.initialize()
     net.hybridize(engine="numpy")
     net(nd.ones((1, 4)))
-    first = weakref.ref(net._graphs.compilations[0].program.forward)
+    first = weakref.ref(net._graph_calls.compilations[0].program.forward)
     for size in (2, 3):
         net(nd.ones((size, 4)))
     gc.collect()
-    assert first() is None and len(net._graphs.compilations) == 3
+    assert first() is None and len(net._graph_calls.compilations) == 3
     assert [row.inputs for row in explain(net).blocks[0].programs] == ["f32[1,4]", "f32[2,4]", "f32[3,4]"]
 
 
@@ -50,7 +50,7 @@ class Times(HybridBlock):
 
 
 def test_changing_numbers_do_not_pile_up_graphs(monkeypatch):
-    monkeypatch.setattr(cached_graph, "MAX_GRAPHS", 4)
+    monkeypatch.setattr(graphs, "MAX_GRAPHS", 4)
     net = Times()
     net.hybridize(engine="numpy")
     x = nd.ones((1,))

@@ -841,7 +841,7 @@ def test_blocks_whose_code_reads_nothing_of_the_kind_compare_their_code_and_attr
         net.initialize()
         net.hybridize(engine="numpy")
         net(mx.nd.ones((1, 3, 64, 64)))
-        entries, attributes, *others = net._graphs.guard._groups
+        entries, attributes, *others = net._graphs.watch.guard._groups
         assert all(owner is vars(net) for owner, *_ in entries)
         assert {what for _, what, *_ in attributes} <= {"__call__", "__code__", "forward", "hybrid_forward"}
         calls, *others = others
@@ -873,10 +873,10 @@ def test_code_that_changes_what_it_does_not_compute_with_keeps_its_graph():
     net.hybridize(engine="numpy")
     for _ in range(3):
         net(x)
-    assert net.calls == 1 and net.seen == [0] and len(net._graphs.compilations) == 1
+    assert net.calls == 1 and net.seen == [0] and len(net._graph_calls.compilations) == 1
     net.seen.clear()
     net(x)
-    assert len(net._graphs.compilations) == 1
+    assert len(net._graph_calls.compilations) == 1
 
 
 def test_what_cannot_be_compared_is_named_once_with_its_line(caplog):

@@ -124,7 +124,7 @@ def test_a_changed_parameter_runs_the_prologue_again():
     x = nd.array(np.random.RandomState(0).rand(2, 3))
     net.hybridize(engine="numpy")
     first = net(x).asnumpy()
-    program = net._graphs.compilations[-1].program
+    program = net._graph_calls.compilations[-1].program
     assert program.prologue is not None
     assert np.array_equal(net(x).asnumpy(), first)
     net.size.set_data(net.size.data() * 2)

@@ -89,7 +89,7 @@ def call_of(net, shapes, mode):
     leaves = [mx.nd.zeros(shape) for shape in shapes]
     leaves, spec = flatten(tuple(leaves), "the input")
     with tape.Mode(recorded, train):
-        neutral = net._graphs.twin(traces=True).neutral(spec, leaves)
+        neutral = net._graph_calls.twin(traces=True).neutral(spec, leaves)
     net._set_shapes(neutral, leaves)
     parameters = neutral.parameters
     wrt = [len(leaves) + i for i, item in enumerate(parameters) if item.grad_req != "null"] if recorded else []
@@ -346,7 +346,7 @@ def test_numbers_of_the_last_smaller_batch(engine):
     for eager, compiled in zip(found[: len(data)], found[len(data) :], strict=True):
         for one, two in zip(eager, compiled, strict=True):
             np.testing.assert_allclose(two, one, rtol=0, atol=1e-4 * max(1.0, float(np.abs(one).max())))
-    programs = net._graphs.programs.values()
+    programs = net._graph_calls.programs.values()
     assert len(programs) == 4 and len({program.special.forward.symbolic for program in programs}) <= 2
 
 

@@ -12,7 +12,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import nn
-from hybrid_lab.hybridize import cached_graph
+from hybrid_lab.hybridize.stale import watch
 from hybrid_lab.insight import checking
 from hybrid_lab.insight.calls import compile_call, outer_calls, unchanged
 from hybrid_lab.insight.reference import unlike
@@ -98,9 +98,9 @@ def test_nothing_of_the_model_changes():
         sum(y.sum() for y in net(x)).backward()
     before = {key: (p.data().asnumpy(), p.grad_req) for key, p in net.collect_params().items()}
     grads = {key: p.grad().asnumpy() for key, p in net.collect_params().items() if p.grad_req != "null"}
-    draws, programs = state.get_state(), len(net._graphs.programs)
+    draws, programs = state.get_state(), len(net._graph_calls.programs)
     mx.compare(net, x)
-    assert state.get_state() == draws and len(net._graphs.programs) == programs
+    assert state.get_state() == draws and len(net._graph_calls.programs) == programs
     for key, parameter in net.collect_params().items():
         assert np.array_equal(parameter.data().asnumpy(), before[key][0]), key
         if key in grads:
@@ -394,10 +394,10 @@ def test_a_frozen_mode_is_no_difference_where_the_graph_is_guarded():
 
 
 def test_what_is_around_the_graphs_is_compared_too(monkeypatch):
-    from hybrid_lab.hybridize.cached_graph import GraphCache
+    from hybrid_lab.hybridize.calls import GraphCalls
 
-    right = GraphCache.__call__
-    monkeypatch.setattr(GraphCache, "__call__", lambda self, args: right(self, args) * 1.01)
+    right = GraphCalls.__call__
+    monkeypatch.setattr(GraphCalls, "__call__", lambda self, args: right(self, args) * 1.01)
     found = mx.compare(make(Small), mx.nd.array([[0.1, 0.2]]), train=False)
     assert found.first.layer == "call" and "output 0 differs by 1.0e-02" in found.first.text
 
@@ -518,10 +518,10 @@ def test_running_statistics_of_every_context_stay():
 
 
 def test_what_compare_compiled_is_no_stale_graph_of_the_model(monkeypatch):
-    monkeypatch.setattr(cached_graph, "watched", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(watch, "watched", weakref.WeakKeyDictionary())
     net = make(Small)
     compiled = compile_call(outer_calls(net, [images(1, 3)])[0], False, False)
-    compiled.cache.code = ()
+    compiled.calls.code = ()
     assert not net._graphs.graphs() and drop_stale() == []
 
 

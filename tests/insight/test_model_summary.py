@@ -304,7 +304,7 @@ def test_nothing_of_the_model_changes():
     x = nd.ones((1, 3, 32, 32))
     before = net(x).asnumpy()
     mx.summary(net, (4, 3, 64, 64), dtype="float16", training=True)
-    assert np.allclose(net(x).asnumpy(), before, atol=1e-5) and len(net._graphs.programs) == 1
+    assert np.allclose(net(x).asnumpy(), before, atol=1e-5) and len(net._graph_calls.programs) == 1
 
 
 def test_a_graph_from_a_file(tmp_path):

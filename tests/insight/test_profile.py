@@ -82,9 +82,9 @@ def test_nothing_of_the_model_changes():
     net, x = make(), images()
     net(x)
     before = {key: parameter.data().asnumpy() for key, parameter in net.collect_params().items()}
-    draws, programs = state.get_state(), len(net._graphs.programs)
+    draws, programs = state.get_state(), len(net._graph_calls.programs)
     mx.profile(net, x, train=True, runs=3)
-    assert state.get_state() == draws and len(net._graphs.programs) == programs
+    assert state.get_state() == draws and len(net._graph_calls.programs) == programs
     assert all(np.array_equal(p.data().asnumpy(), before[key]) for key, p in net.collect_params().items())
 
 
@@ -154,7 +154,7 @@ def test_an_operator_that_was_taken_apart_is_found_in_its_kernels(monkeypatch):
 
 def test_times_are_those_of_the_steps_of_a_call_and_copy_nothing_between_them(on_triton):
     on_triton(images())
-    program = next(iter(on_triton._graphs.programs.values()))
+    program = next(iter(on_triton._graph_calls.programs.values()))
     inputs = [np.zeros(value.shape, value.dtype) for value in program.forward.graph.inputs]
     watched = program.forward.watched()
     watched.times(inputs, (0, 0))
@@ -184,7 +184,7 @@ def test_times_on_a_gpu_are_those_of_its_events(on_triton, monkeypatch):
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "_sleep", waited.append)
     on_triton(images())
-    program = next(iter(on_triton._graphs.programs.values()))
+    program = next(iter(on_triton._graph_calls.programs.values()))
     watched = program.forward.watched()
     tensors = watched._tensors([np.zeros(value.shape, value.dtype) for value in program.forward.graph.inputs])
     assert watched.event_times(tensors, (0, 0)) == pytest.approx([0.002] * len(watched.steps))

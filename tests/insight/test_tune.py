@@ -81,7 +81,7 @@ def choices(net, train):
             net(x).backward()
     else:
         net(x)
-    return net._graphs.compilations[-1].program.forward.report.choice
+    return net._graph_calls.compilations[-1].program.forward.report.choice
 
 
 @pytest.mark.parametrize("train", [False, True])
@@ -127,11 +127,11 @@ def test_an_engine_with_other_numbers_is_left_out(rivals, rival, why):
 
 def test_an_interrupt_leaves_everything_as_it_was(rivals, tmp_path):
     net = dense()
-    before = choices(net, False), list(net._graphs.programs.values())
+    before = choices(net, False), list(net._graph_calls.programs.values())
     rivals["stopped"] = Paced("stopped", 0.001, error=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         mx.tune(net, (2, 4))
-    assert (choices(net, False), list(net._graphs.programs.values())) == before
+    assert (choices(net, False), list(net._graph_calls.programs.values())) == before
     assert not any(tmp_path.iterdir()) and not tuned._known
 
 
@@ -182,7 +182,7 @@ net.initialize()
 net.hybridize()
 net(mx.nd.ones((2, 4)))
 {}
-print(net._graphs.compilations[-1].program.forward.report.choice)
+print(net._graph_calls.compilations[-1].program.forward.report.choice)
 """
 
 

@@ -13,7 +13,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import HybridLabError, NonFiniteError
 from hybrid_lab.gluon import nn
-from hybrid_lab.hybridize.program import LARGE
+from hybrid_lab.hybridize.compiled_call import LARGE
 from hybrid_lab.insight.states import blocks_below
 from hybrid_lab.ndarray import backward as reverse
 from hybrid_lab.ndarray.random_state import state

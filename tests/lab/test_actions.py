@@ -22,7 +22,7 @@ def spoil(net):
 def graph_state(net):
     """What must not change when something fails: graphs, programs, flags, states of all Blocks."""
     return [
-        (path, block._active, dict(block._flags), list(block._graphs.graphs()), dict(block._graphs.programs),
+        (path, block._active, dict(block._flags), list(block._graphs.graphs()), dict(block._graph_calls.programs),
          block._last_outputs)
         for path, block in mx.insight.states.hybrid_blocks(net)
     ]  # fmt: skip

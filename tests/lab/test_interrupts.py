@@ -76,8 +76,8 @@ def expect_usable(net, expected):
     assert boundary.lock.acquire(blocking=False)
     boundary.lock.release()
     for _, block in hybrid_blocks(net):
-        assert block._graphs._lock.acquire(blocking=False)
-        block._graphs._lock.release()
+        assert block._graphs.lock.acquire(blocking=False)
+        block._graphs.lock.release()
     np.testing.assert_allclose(net(inputs()).asnumpy(), expected(net), rtol=1e-5, atol=1e-6)
     with autograd.record():
         loss = (net(inputs()) ** 2).sum()

@@ -194,7 +194,7 @@ def test_a_child_replaced_after_hybridize_drops_the_graphs_of_all_ancestors():
     kept = beside._graphs.graphs()
     assert outer._graphs.graphs() and net._graphs.graphs() and net.head._graphs.graphs()
     net.head = nn.Dense(7)
-    assert not outer._graphs.graphs() and not net._graphs.graphs() and not outer._graphs.programs
+    assert not outer._graphs.graphs() and not net._graphs.graphs() and not outer._graph_calls.programs
     assert beside._graphs.graphs() == kept
     net.head.initialize()
     beside.initialize(force_reinit=True)

@@ -194,7 +194,7 @@ def test_the_memory_of_a_training_step_is_that_of_the_shared_arena(page, namespa
     pytest.importorskip(engine)
     net, _ = trained(engine)
     namespace["net"] = net
-    (program,) = (item.program for item in net._graphs.compilations if item.backward is not None)
+    (program,) = (item.program for item in net._graph_calls.compilations if item.backward is not None)
     if engine == "numpy":
         assert program.forward.report.shared_arena
     halves = {half: overlay(page, net, "memory", f"p1:{half}") for half in ("forward", "backward")}

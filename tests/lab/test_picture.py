@@ -120,7 +120,7 @@ def test_id_of_finds_what_an_executable_runs(monkeypatch):
         net = normalized(engine)
         picture = picture_of(net, "")
         ids = {node["id"] for node in picture.nodes} | {box["id"] for box in picture.boxes}
-        graph = net._graphs.compilations[-1].program.forward.graph
+        graph = net._graph_calls.compilations[-1].program.forward.graph
         assert all(picture.id_of(node) in ids for node in graph.operators)
 
 

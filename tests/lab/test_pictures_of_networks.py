@@ -100,7 +100,7 @@ def check_executable(net, path, entry, reply):
     for name in path.split(".") if path else ():
         block = block._children[name]
     number = int(entry["id"].split(":")[0][1:])
-    (program,) = (item.program for item in block._graphs.compilations if item.number == number)
+    (program,) = (item.program for item in block._graph_calls.compilations if item.number == number)
     picture = picture_of(net, path, entry["id"])
     ids = {item["id"] for item in (*reply["nodes"], *reply["boxes"])}
     executable = program.backward if entry["half"] == "backward" else program.forward

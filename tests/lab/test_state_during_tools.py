@@ -77,7 +77,7 @@ def stopped(net, x):
 
 def explained_passes(net, x):
     for path, block in hybrid_blocks(net):
-        if access.graphs(block).programs:
+        if access.calls(block).programs:
             str(mx.explain(net).passes(path))
 
 

@@ -73,7 +73,7 @@ def load_pair(
         )
     net.load_parameters(prefix + PARAMETERS, allow_missing=not strict, ignore_extra=not strict)
     for block, graphs in pins.values():
-        access.graphs(block).pin(graphs)
+        access.calls(block).pin(graphs)
     count = len(access.parameters_by_path(net))
     return LoadReport(os.path.abspath(path), len(pairs), count, len(pins), differences)
 

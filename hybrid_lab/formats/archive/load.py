@@ -184,7 +184,7 @@ class _Loading:
         except BaseException:
             self.attributes.undo()
             for block in untraced:
-                access.graphs(block).clear()
+                access.calls(block).clear()
             raise
         fitting = self._parameters()
         interrupt = self._apply(fitting)
@@ -192,9 +192,9 @@ class _Loading:
             self.match.parameters[key].initialize(default_init=init)
         for _, block, saved_graphs in self.pairs:
             if self.from_file and saved_graphs and id(block) in pins:
-                access.graphs(block).pin(pins[id(block)])
+                access.calls(block).pin(pins[id(block)])
             elif not self.from_file and access.graphs(block).pinned and not access.is_its_graph(block):
-                access.graphs(block).pin([])
+                access.calls(block).pin([])
             for saved in reversed(saved_graphs):
                 access.graphs(block).note_loaded(saved.in_spec, saved.types, saved.observation)
         if self.archive.calls is not None:

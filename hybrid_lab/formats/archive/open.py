@@ -330,7 +330,7 @@ class _Builder:
                     for key in self.archive.graphs[member].parameters:
                         self._parameter(key)
                 saved = [self.archive.graphs[member] for member in members]
-                access.graphs(block).pin([graph.attach(self.parameters, block.name) for graph in saved])
+                access.calls(block).pin([graph.attach(self.parameters, block.name) for graph in saved])
 
     def give_calls(self) -> None:
         """Give each plain Block the record of its last call."""

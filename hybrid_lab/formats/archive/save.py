@@ -105,7 +105,7 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
         described = tree.describe_tree(net)
         attributes_of = Attributes(described).of
         for path, block in layout.places(net, lambda each: access.children(each).items()):
-            found = access.graphs(block).predicting_first() if isinstance(block, HybridBlock) else []
+            found = access.calls(block).predicting_first() if isinstance(block, HybridBlock) else []
             for number, whole in enumerate(found, start=1):
                 neutral = whole.without_unused()
                 variables = neutral.graph.inputs[neutral.num_data :]
@@ -444,11 +444,10 @@ def _named_graphs(described: tree.Tree) -> tuple[dict[str, Types | None], dict[s
     for record, block in zip(described.blocks, described.live_blocks, strict=True):
         if not isinstance(block, HybridBlock):
             continue
-        cache = access.graphs(block)
-        for number, neutral in enumerate(cache.predicting_first(), start=1):
+        for number, neutral in enumerate(access.calls(block).predicting_first(), start=1):
             member = layout.graph_member(record.path, number)
             record.graphs.append(member)
-            members[member], types[member] = neutral, cache.types_of(neutral)
+            members[member], types[member] = neutral, access.graphs(block).types_of(neutral)
     return types, members
 
 

@@ -137,7 +137,7 @@ class LiveSide:
                 traced = [live_graph(block, each.in_spec, each.observation, each.types, each.named) for each in other]
         finally:
             for inner in without:
-                access.graphs(inner).clear()
+                access.calls(inner).clear()
         return [self._graph(neutral) for neutral in traced if neutral is not None]
 
     def _graph(self, neutral: NeutralGraph) -> SideGraph:

@@ -37,7 +37,7 @@ def passing(net: Block) -> Iterator[list[HybridBlock]]:
             yield blocks
     finally:
         for block in without:
-            access.graphs(block).clear()
+            access.calls(block).clear()
 
 
 def live_graph(
@@ -54,16 +54,16 @@ def live_graph(
     None where the shapes or classes that the code asks for are not known. Raises what the code raises; HybridLabError
     for a SymbolBlock that has no such graph.
     """
-    cache = access.graphs(block)
-    cache.follow_values()
-    candidates = [item for spec, found in cache.variants.items() if plain(spec) == in_spec for item in found]
+    graphs = access.graphs(block)
+    access.calls(block).follow_values()
+    candidates = [item for spec, found in graphs.variants.items() if plain(spec) == in_spec for item in found]
     if access.is_its_graph(block):
-        candidates += [neutral for neutral in cache.graphs() if neutral.in_spec == in_spec]
+        candidates += [neutral for neutral in graphs.graphs() if neutral.in_spec == in_spec]
     for neutral in candidates:
         if neutral.observation == observation:
             return neutral
     if access.is_its_graph(block):
-        raise HybridLabError(f"its graphs take {layout.shorten([describe(g.in_spec) for g in cache.graphs()])}")
+        raise HybridLabError(f"its graphs take {layout.shorten([describe(g.in_spec) for g in graphs.graphs()])}")
     if named:
         return None
     known = observation.types or types
@@ -89,7 +89,7 @@ def called_on(net: Block, inputs: object, blocks: Sequence[HybridBlock]) -> dict
         if isinstance(block, HybridBlock) and tracing.current() is None:
             leaves, spec = flatten(args, f"the input of {block.name}")
             if leaves and all(isinstance(leaf, NDArray) for leaf in leaves):
-                given[id(access.graphs(block).neutral(spec, leaves))] = [leaf.asnumpy() for leaf in leaves]
+                given[id(access.calls(block).neutral(spec, leaves))] = [leaf.asnumpy() for leaf in leaves]
 
     with contextlib.ExitStack() as hooks, autograd.pause():
         for block in blocks:

@@ -36,8 +36,9 @@ _MACHINERY = sys.stdlib_module_names - {"types", "argparse"}
 #: Attributes of every Block that Gluon itself changes, and reports as a changed structure where it matters.
 OWN = frozenset({
     "_active", "_children", "_empty_prefix", "_flags", "_forward_hooks", "_forward_pre_hooks", "_graph_inside",
-    "_graphs", "_last_change", "_last_outputs", "_name", "_name_counts", "_operator_hook", "_params", "_parents",
-    "_prefix", "_reg_params", "_set_aside", "_states_made", "_steps_made", "_structure_version", "_warned_containers",
+    "_graph_calls", "_graphs", "_last_change", "_last_outputs", "_name", "_name_counts", "_operator_hook", "_params",
+    "_parents", "_prefix", "_reg_params", "_set_aside", "_states_made", "_steps_made", "_structure_version",
+    "_warned_containers",
 })  # fmt: skip
 
 

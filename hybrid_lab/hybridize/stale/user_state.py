@@ -36,10 +36,6 @@ class Name(NamedTuple):
     text: str
     owner: type = object
 
-    def __hash__(self) -> int:
-        """Blocks of a class that defines `__eq__` have no hash of their own."""
-        return hash((id(self.block), self.sort, self.text, self.owner))
-
     def __str__(self) -> str:
         """As the code writes it."""
         return {"attribute": "self.", "class": f"{self.owner.__name__}.", "global": ""}[self.sort] + self.text
@@ -60,19 +56,23 @@ class UserState:
     def __init__(self, blocks: list[Tree]) -> None:
         self._blocks = blocks
         self._before = self._now()
-        values = [content[0] for content in self._before.values()]
+        values = [content[0] for _, content in self._before.values()]
         self._containers = _containers([*values, *map(_attributes_of, values)])
         self._random = random.getstate(), np.random.get_state()
 
     def changed(self) -> list[Name]:
         """The names that were assigned or deleted since, and those of containers that hold other objects."""
         now = self._now()
-        names = {**self._before, **now}
-        return [name for name in names if not same_objects(self._before.get(name, ()), now.get(name, ()))]
+        nothing: tuple[None, _Content] = (None, ())
+        return [
+            name
+            for key, (name, _) in {**self._before, **now}.items()
+            if not same_objects(self._before.get(key, nothing)[1], now.get(key, nothing)[1])
+        ]
 
     def name_of_a_tensor(self) -> Name | None:
         """A name whose object is a tensor of a trace, or holds one."""
-        for name, (value, *_) in self._now().items():
+        for name, (value, *_) in self._now().values():
             attributes = _attributes_of(value)
             if tracing.holds_symbols(value if attributes is None else [*attributes.values()]):
                 return name
@@ -83,9 +83,10 @@ class UserState:
         had. Child Blocks stay as they are.
         """
         now = self._now()
-        for name in {**self._before, **now}:
-            value = self._before.get(name, (_ABSENT,))[0]
-            if value is not now.get(name, (_ABSENT,))[0] and not isinstance(value, AnyBlock):
+        nothing: tuple[None, _Content] = (None, (_ABSENT,))
+        for key, (name, _) in {**self._before, **now}.items():
+            value = self._before.get(key, nothing)[1][0]
+            if value is not now.get(key, nothing)[1][0] and not isinstance(value, AnyBlock):
                 _assign(name, value)
         for container, parts in self._containers:
             if not same_objects(contents(container), parts):
@@ -97,22 +98,31 @@ class UserState:
         random.setstate(self._random[0])
         np.random.set_state(self._random[1])
 
-    def _now(self) -> dict[Name, _Content]:
-        state: dict[Name, _Content] = {}
+    def _now(self) -> dict[object, tuple[Name, _Content]]:
+        """By `_key` of each name: the name, and what it has."""
+        state: dict[object, tuple[Name, _Content]] = {}
         for block in self._blocks:
             for text, value in list(vars(block).items()):
                 if text not in OWN:
-                    state[Name(block, "attribute", text)] = _content(value)
+                    name = Name(block, "attribute", text)
+                    state[_key(name)] = name, _content(value)
         seen: set[tuple[int, str]] = set()
         for kind, block in {type(each): each for each in reversed(self._blocks)}.items():
             for owner, text, value in _class_attributes(kind):
-                state[Name(block, "class", text, owner)] = _content(value)
+                name = Name(block, "class", text, owner)
+                state[_key(name)] = name, _content(value)
             for names, used in globals_of(kind):
                 for text in sorted(used & names.keys()):
                     if (id(names), text) not in seen:
                         seen.add((id(names), text))
-                        state[Name(block, "global", text)] = _content(names[text])
+                        name = Name(block, "global", text)
+                        state[_key(name)] = name, _content(names[text])
         return state
+
+
+def _key(name: Name) -> object:
+    """What tells names apart: Blocks of a class that defines `__eq__` have no hash of their own."""
+    return id(name.block), *name[1:]
 
 
 def _content(value: object) -> _Content:

@@ -11,9 +11,9 @@ from hybrid_lab.gluon.access import parameter_holding
 from hybrid_lab.gluon.symbol_block import data_inputs
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.hybridize.device_program import program_for
+from hybrid_lab.hybridize.compiled_call import CompiledCall
+from hybrid_lab.hybridize.device_call import program_for
 from hybrid_lab.hybridize.neutral import NeutralGraph
-from hybrid_lab.hybridize.program import Program
 from hybrid_lab.hybridize.program_cache import ProgramCache
 from hybrid_lab.hybridize.structure import LEAF, Spec
 from hybrid_lab.ndarray import changes
@@ -66,17 +66,17 @@ class Programs:
             tuple(parameter_holding(name, array) for name, array in held),
             source="file",
         )
-        self._programs: dict[tuple[bool, bool], Program] = {}
+        self._programs: dict[tuple[bool, bool], CompiledCall] = {}
 
-    def program(self, training: bool, recording: bool) -> Program:
+    def program(self, training: bool, recording: bool) -> CompiledCall:
         """The program of a mode, compiled now if there is none."""
         known = self._programs.get((training, recording))
         if known is not None and known.precision is invoking.precision:
-            if known.checked == changes.count or known.still_valid():
+            if known.state.checked == changes.count or known.state.still_valid():
                 return known
         return self._compile(training, recording)
 
-    def _compile(self, training: bool, recording: bool) -> Program:
+    def _compile(self, training: bool, recording: bool) -> CompiledCall:
         place, start, bound = capture(), time.perf_counter(), self.bound
         with without_collecting():
             program = program_for(bound.name, {}, self._neutral, self._leaves, training, recording, bound.cache)

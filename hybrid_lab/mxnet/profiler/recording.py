@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.hybridize.cached_graph import GraphCache
+from hybrid_lab.hybridize.calls import GraphCalls
 from hybrid_lab.mxnet.executor.executor import Executor
 from hybrid_lab.ndarray import backward as backwards
 from hybrid_lab.ndarray import invoke as invoking
@@ -80,8 +80,8 @@ def _watched() -> dict[CodeType, _Watched]:
     return {
         invoking.invoke.__code__: _Watched(OPERATOR, operator),
         invoking.invoke_pair.__code__: _Watched(OPERATOR, operator),
-        GraphCache.__call__.__code__: _Watched(GRAPH, block),
-        GraphCache.call_one.__code__: _Watched(GRAPH, block),
+        GraphCalls.__call__.__code__: _Watched(GRAPH, block),
+        GraphCalls.call_one.__code__: _Watched(GRAPH, block),
         backwards.backward.__code__: _Watched(BACKWARD, lambda frame: "backward"),
         Executor.forward.__code__: _Watched(EXECUTOR, executor),
         Executor.backward.__code__: _Watched(EXECUTOR, executor),

@@ -34,7 +34,7 @@ def source(net: HybridBlock, inputs: object = None, *, title: str = "", weights:
     asked = asked_of(net, inputs)
     leaves = [untouched(item.sizes, item.dtype) for item in asked.inputs]
     with Mode(False, False):
-        neutral = access.graphs(net).twin(traces=True).neutral(asked.spec, leaves)
+        neutral = access.calls(net).twin(traces=True).neutral(asked.spec, leaves)
     access.complete_parameters(net, neutral, leaves)
     arrays = [parameter.data().asnumpy() for parameter in neutral.parameters]
     shapes = [*(item.sizes for item in asked.inputs), *(array.shape for array in arrays)]

@@ -60,7 +60,7 @@ def convert_hybrid_block(
     # In the arguments' and results' own arrangement, for the calls that the graph holds for.
     (pinned,) = access.graphs(result).pinned.values()
     arrangement = {name: getattr(neutral, name) for name in ("types", "in_spec", "out_spec", "observation")}
-    access.graphs(result).pin([replace(pinned, **arrangement)])
+    access.calls(result).pin([replace(pinned, **arrangement)])
     arrays, targets = {}, {}
     narrow = {value.node.name for value in converted.inputs if cast_optional_params and value.dtype == precision.target}
     for parameter in neutral.parameters:

@@ -9,7 +9,7 @@ import numpy as np
 from hybrid_lab.diagnostics import DTypeError, SettingError
 from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.gluon.trainer import trainers
-from hybrid_lab.hybridize.cached_graph import forget_all_programs
+from hybrid_lab.hybridize.calls import forget_all_programs
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
 from hybrid_lab.ops.framework.precision import Precision

@@ -1,8 +1,7 @@
-"""Program: one compiled call of a HybridBlock: its executables, and the parameters they read."""
+"""CompiledCall: one compiled call of a HybridBlock: graphs, engine, executables, and which arrays go where."""
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,14 +15,15 @@ from hybrid_lab.graph.differentiate import leading_to, led_to
 from hybrid_lab.graph.graph import values_read
 from hybrid_lab.graph.specialize import specialize, specialize_call
 from hybrid_lab.graph.specialized import Specialized
+from hybrid_lab.hybridize.call_state import CallState
 from hybrid_lab.hybridize.compiled_entry import CompiledEntry
 from hybrid_lab.hybridize.head_sets import Heads, HeadSets
 from hybrid_lab.hybridize.higher_order import one_step
 from hybrid_lab.hybridize.interrupts import interrupts
 from hybrid_lab.hybridize.program_cache import ProgramCache, Prologue
 from hybrid_lab.hybridize.structure import LEAF, ONE_TENSOR, unflatten
-from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray import invoke as invoking
+from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import FEW
 from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ndarray.context import CPU
@@ -56,8 +56,11 @@ def _chosen_engine(graphs: Sequence[Graph], strict: bool) -> tuple[Engine, str]:
     return engine_for(graphs, strict)
 
 
-class Program:
+class CompiledCall:
     """One compiled call: the forward executable, and the backward one where the call is recorded.
+
+    It never changes once it is made: a call with other arrays, another mode or other outputs to differentiate is
+    another CompiledCall. `state` has what calls read of the parameters.
 
     device : torch's, on whose memory the executables work; None for the host
 
@@ -67,14 +70,22 @@ class Program:
     together : forward and backward of a recorded call, if the forward saves values for the backward
     shape, dtype, context, tracked : of a single input array; the next call compares them before any look-up
     short : a function for the call with a single array, where nothing but the forward is to be done
-    checked : `changes.count` when `still_valid` last looked
-    differentiated : numbers of the outputs that the backward differentiates; head_sets : the programs for other ones
+    differentiated : numbers of the outputs that the backward differentiates
     given : per output, whether the backward differentiates it
-    gradients : the programs of gradients of gradients, see `higher_order.gradient_program`
     """
+
+    __slots__ = (
+        "__weakref__", "_begin", "_draws", "_idle", "_kept_buffers", "_kept_inputs", "_kept_leaves", "_kept_saved",
+        "_leading", "_num_outputs", "_packs", "_plain", "_reads_parts", "_recorded", "_run", "_steady", "asked",
+        "backward", "block_name", "cache", "context", "differentiated", "dtype", "effects", "engine", "entry_name",
+        "flags", "forward", "given", "heads", "kept_outputs", "large_gradients", "neutral", "num_data", "num_inputs",
+        "ones", "precision", "prologue", "recording", "run_backward", "shape", "short", "special", "state", "together",
+        "tracked", "training", "wrt_all",
+    )  # fmt: skip
 
     device: Any = None
     _entry_class: ClassVar[type[CompiledEntry]] = CompiledEntry
+    _state_class: ClassVar[type[CallState]] = CallState
 
     def __init__(
         self,
@@ -97,18 +108,13 @@ class Program:
         one = leaves[0].host_view if neutral.in_spec == ONE_TENSOR else None
         self.shape: Any = None if one is None else one.shape
         self.dtype: Any = None if one is None else one.dtype
-        self.checked = changes.count
         self.cache = cache
-        self._parameters = neutral.parameters
-        self._arrays = [parameter._on(parameter._data, self.context) for parameter in neutral.parameters]
-        self.requests = self.requests_now()
-        self.gradients: dict[Any, tuple[Program | None, tuple[int, ...]]] = {}
-        self._one_step: bool | None = None
-        inputs: list[Any] = [*leaves, *self._arrays]
+        state = self._state_class(neutral.parameters, self.context, recording)
+        inputs: list[Any] = [*leaves, *state.arrays]
         wrt: list[int] = []
         if recording:
             wrt += [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None]
-            wrt += [len(leaves) + index for index, (_, wanted) in enumerate(self.requests) if wanted]
+            wrt += [len(leaves) + index for index, (_, wanted) in enumerate(state.requests) if wanted]
         graph = neutral.graph
         sources = [graph.inputs[index] for index in wrt]
         # Outputs that depend on recorded inputs; and those that do so through differentiable operators only.
@@ -116,22 +122,29 @@ class Program:
         self._recorded = [index for index, value in enumerate(graph.outputs) if value in reached]
         self._leading = frozenset(index for index, value in enumerate(graph.outputs) if value in leading)
         self.differentiated = self.cache.heads.get(neutral, self._leading) & self._leading or self._leading
-        self._compile(
-            flags, self._specialize([array.shape for array in inputs], [array.host_view.dtype for array in inputs], wrt)
-        )
-        self._bind(len(leaves))
-        self.head_sets = HeadSets(self) if self.backward is not None else None
+        self.num_data = len(leaves)
+        shapes, dtypes = [array.shape for array in inputs], [array.host_view.dtype for array in inputs]
+        self._compile(self._specialize(shapes, dtypes, wrt), state)
+        self._bind(state)
+        self.state = state
+        if self.backward is not None:
+            state.head_sets = HeadSets(self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if hasattr(self, "state"):
+            raise AttributeError(f"a compiled call never changes: its {name} cannot be set")
+        object.__setattr__(self, name, value)
 
     def _specialize(self, shapes: Sequence[Shape], dtypes: Sequence[np.dtype], wrt: Sequence[int]) -> Specialized:
         neutral = self.neutral
         options: dict[str, Any] = {"precision": self.precision, "heads": self.differentiated}
-        arguments = (neutral.with_unused, shapes, dtypes, self.training, wrt, len(shapes) - len(self._arrays))
+        arguments = (neutral.with_unused, shapes, dtypes, self.training, wrt, self.num_data)
         if neutral.bound:  # gradients, of which all inputs are data: each is made once
             return specialize(*arguments, bound=True, **options)
         return specialize_call(self.cache.specializations, *arguments, **options)
 
-    def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
-        split = special.split
+    def _compile(self, special: Specialized, state: CallState) -> None:
+        split, flags = special.split, self.flags
         graphs = [special.forward] if split is None else [split.forward, split.backward]
         engine, choice = (self.asked, "") if self.asked else _chosen_engine(graphs, bool(flags.get("strict")))
         options = {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
@@ -159,66 +172,62 @@ class Program:
         self.engine = self.forward.report.engine
         self.prologue: Prologue | None = None
         if special.prologue is not None:
-            first = len(self.neutral.graph.inputs) - len(self._arrays)
-            arrays = [self._arrays[index - first] for index in special.prologue_sources]
+            arrays = [state.arrays[index - self.num_data] for index in special.prologue_sources]
             self.prologue = self.cache.prologue(special.prologue, arrays, engine, options)
 
-    def _bind(self, num_data: int) -> None:
-        """Prepare once what every call needs."""
-        special, graph = self.special, self.neutral.graph
-        self._num_data, self._num_outputs = num_data, len(graph.outputs)
+    def _bind(self, state: CallState) -> None:
+        """Prepare once what every call needs: which arrays go where."""
+        special, graph, num_data = self.special, self.neutral.graph, self.num_data
+        self._num_outputs = len(graph.outputs)
         self._draws = graph.draws
         self._plain = self.neutral.out_spec == LEAF
         self._run = self.forward.run
         self._begin = None if self.together is None else self.together.begin
         pattern = special.forward.pattern
         places = {value: index for index, value in enumerate(pattern.inputs)}
-        self._effects = [special.forward_sources[places[target]][1] for target, _ in pattern.effects]
+        self.effects = [special.forward_sources[places[target]][1] for target, _ in pattern.effects]
 
         sources = special.forward_sources
         assert sources[:num_data] == tuple(("input", index) for index in range(num_data))
         self._steady = [(kind, index - num_data if kind == "input" else index) for kind, index in sources[num_data:]]
-        self._buffers = [array.buffer for array in self._arrays]
         # Whether a call reads anything but its data: a Block without parameters may still have hoisted constants.
-        self._reads_parts = bool(self._buffers or self._steady)
-        for buffer in self._buffers:
-            buffer.watched = True
-        # Versions of the parameters (None: to be read anew in any case), and what the forward reads of them.
-        self._held: tuple[list[int] | None, list[np.ndarray]] = (None, [])
-        # `changes.count` when it was last looked up what the parameters have on the tape (None: in any case), and that.
-        self._links: tuple[int | None, tuple[tape.Link, ...]] = (None, ())
-        self._packs = not self.training and self.backward is None and not self._effects
-        self._packed, self._quiet, self._patience = False, 0, 1
+        self._reads_parts = bool(state.buffers or self._steady)
+        self._packs = self._may_pack()
 
         # What the backward reads, in the order of `split`: inputs (data, parameters), outputs, saved values, heads.
         self._kept_inputs = [index for kind, index in special.sources if kind == "input"]
         self._kept_leaves = [index for index in self._kept_inputs if index < num_data]
-        self._kept_buffers = [self._buffers[index - num_data] for index in self._kept_inputs if index >= num_data]
-        self._kept_outputs = [index for kind, index in special.sources if kind == "output"]
+        self._kept_buffers = [state.buffers[index - num_data] for index in self._kept_inputs if index >= num_data]
+        self.kept_outputs = [index for kind, index in special.sources if kind == "output"]
         self._kept_saved = [index for kind, index in special.sources if kind == "saved"]
         self.heads = [index for kind, index in special.sources if kind == "head"]
-        self.num_inputs = num_data + len(self._arrays)
+        self.num_inputs = num_data + len(state.arrays)
         self.wrt_all = special.wrt == tuple(range(self.num_inputs)) and not special.absent
         self.run_backward: Any = None if self.backward is None else self.backward.run
-        self._apart: dict[tuple[bool, ...], frozenset[int]] = {}
         self.given = tuple([index in self.differentiated for index in range(self._num_outputs)])
         used = leading_to(graph.outputs)
         self._idle = [index for index, value in enumerate(graph.inputs) if value not in used]
-        # The output gradients that a backward from this call's only output reads. Nobody writes to them.
-        self.ones: list[np.ndarray] | None = None
-        if self._num_outputs == 1 and self.backward is not None and not self.large_gradients:
-            shape, dtype = self.output_types[0]
-            if math.prod(shape) <= FEW:
-                self.ones = [np.ones(shape, dtype) for _ in self.heads]
+        self.ones = self._heads_of_ones()
         self.short = self._shortest()
+
+    def _may_pack(self) -> bool:
+        """Whether the engine may pack the parameters: they are constant from call to call."""
+        return not self.training and self.backward is None and not self.effects
+
+    def _heads_of_ones(self) -> list[np.ndarray] | None:
+        """The output gradients that a backward from this call's only output reads. Nobody writes to them."""
+        if self._num_outputs != 1 or self.backward is None or self.large_gradients:
+            return None
+        shape, dtype = self.output_types[0]
+        return [np.ones(shape, dtype) for _ in self.heads] if math.prod(shape) <= FEW else None
 
     def _shortest(self) -> Any:
         """A function for calls with a single array that only run the forward; None if a call has more to do."""
         run, context = self._run, self.context
-        if self._reads_parts or self._effects or self._draws or not self._plain or self._num_outputs != 1:
+        if self._reads_parts or self.effects or self._draws or not self._plain or self._num_outputs != 1:
             return None
         if self.backward is not None:
-            return self._record_one if self._num_data == 1 and self._begin is None and self._recorded else None
+            return self._record_one if self.num_data == 1 and self._begin is None and self._recorded else None
 
         def call(leaf: NDArray) -> NDArray:
             if leaf.buffer.host_stale:
@@ -229,42 +238,9 @@ class Program:
 
     # -- calls -----------------------------------------------------------------------------------------------
 
-    def still_valid(self) -> bool:
-        """Whether the parameters have the arrays, and ask for the gradients, that this program was compiled for."""
-        now = changes.count
-        if self.checked == now:
-            return True
-        if not self.holds_current():
-            return False
-        if self.requests_now() != self.requests:
-            return False
-        if any(buffer.exported for buffer in self._buffers):
-            self._held = (None, [])
-        self.checked = now
-        return True
-
-    def holds_current(self) -> bool:
-        """Whether its arrays are those of the parameters."""
-        return all(
-            parameter._array is array or any(array is other for other in parameter._data or ())
-            for parameter, array in zip(self._parameters, self._arrays, strict=True)
-        )
-
     def retire(self) -> None:
         """Unpack its parameters: the cache has dropped this program, and nobody calls it again."""
         self._unpack()
-
-    def requests_now(self) -> tuple[tuple[str, bool], ...]:
-        """(name, whether its gradient is wanted) of each parameter, where calls are recorded."""
-        if not self.recording:
-            return ()
-        pairs = []
-        for parameter in self._parameters:
-            arrays = parameter._data
-            pairs.append(
-                (parameter.name, arrays is not None and _link(parameter._on(arrays, self.context)) is not None)
-            )
-        return tuple(pairs)
 
     def __call__(self, leaves: Sequence[NDArray], rng: tuple[int, int] | None = None) -> Any:
         """The call on these arrays. rng : (seed, base) of an earlier call whose random numbers are to come again."""
@@ -275,11 +251,12 @@ class Program:
                 leaf.buffer.pull()
             raw.append(leaf.host_view)
         if self._reads_parts:
-            versions = list(map(_version, self._buffers))
-            held = self._held
+            state = self.state
+            versions = list(map(_version, state.buffers))
+            held = state.held
             if held[0] != versions:
                 held = self._refresh(versions)
-            elif self._packs and not self._packed:
+            elif self._packs and not state.packed:
                 self._pack(versions, [*raw, *held[1]])
             raw += held[1]
         return self._run_on(leaves, raw, versions, rng)
@@ -297,10 +274,10 @@ class Program:
             results, kept = begin(raw, rng)
         # As the forward read them: an effect may write to some.
         before = [*map(_buffer_version, leaves), *versions] if self.backward is not None else versions
-        if self._effects:
+        if self.effects:
             # A state may be an input of the call as well as a parameter.
-            first = self._num_data
-            states = [leaves[index] if index < first else self._arrays[index - first] for index in self._effects]
+            first = self.num_data
+            states = [leaves[index] if index < first else self.state.arrays[index - first] for index in self.effects]
             with interrupts:  # the statistics of all layers or of none
                 self._update(states, results[self._num_outputs :])
         outputs = self._wrapped(results)
@@ -336,7 +313,7 @@ class Program:
         """What a call links to: nothing for what no output depends on, whose gradient stays as it is."""
         if not self._recorded:
             return ()
-        links = (*map(_link, leaves), *self._parameter_links())
+        links = (*map(_link, leaves), *self.state.links())
         if not self._idle:
             return links
         return tuple([None if index in self._idle else link for index, link in enumerate(links)])
@@ -350,7 +327,7 @@ class Program:
         values = [raw[index] for index in self._kept_inputs]
         buffers = [leaves[index].buffer for index in self._kept_leaves]
         buffers += self._kept_buffers
-        for index in self._kept_outputs:
+        for index in self.kept_outputs:
             # Not the output itself: it refers to this entry, and a cycle would keep both alive until a collection.
             output = outputs[index]
             values.append(output.raw(self.device))
@@ -373,7 +350,7 @@ class Program:
         self, leaves: Sequence[NDArray], rng: tuple[int, int]
     ) -> tuple[list[Any], list[Buffer], ForwardState | None]:
         """The forward of an earlier call, for what the backward reads of it: nothing is updated."""
-        raw = [array.raw(self.device) for array in (*leaves, *self._arrays)]
+        raw = [array.raw(self.device) for array in (*leaves, *self.state.arrays)]
         results, kept = (self._run(raw, rng), None) if self._begin is None else self._begin(raw, rng)
         return *self._for_backward(leaves, raw, self._wrapped(results), kept), kept
 
@@ -381,22 +358,24 @@ class Program:
         """The outputs among the given ones whose gradients lead anywhere."""
         return frozenset([index for index in self._leading if given[index]])
 
-    def differentiating(self, heads: Heads) -> Program:
-        """This program with a backward for other outputs."""
-        program = copy.copy(self)
+    def differentiating(self, heads: Heads) -> CompiledCall:
+        """This call with a backward for other outputs."""
+        program = object.__new__(type(self))
+        for name in CompiledCall.__slots__[1:]:
+            if name != "state":
+                setattr(program, name, getattr(self, name))
+        state = self.state.for_other_heads()
         program.differentiated = heads
-        program._compile(self.flags, program._specialize(*self.types, self.special.wrt))
-        program._bind(self._num_data)
+        program._compile(program._specialize(*self.types, self.special.wrt), state)
+        program._bind(state)
+        program.state = state
         return program
 
     def apart_from(self, given: tuple[bool, ...]) -> frozenset[int]:
         """The numbers of the inputs and parameters that lead to none of these outputs, by whatever operators."""
-        if given not in self._apart:
-            graph = self.neutral.graph
-            chosen = [value for value, here in zip(graph.outputs, given, strict=True) if here]
-            leading = leading_to(chosen)
-            self._apart[given] = frozenset([i for i, value in enumerate(graph.inputs) if value not in leading])
-        return self._apart[given]
+        graph = self.neutral.graph
+        leading = leading_to([value for value, here in zip(graph.outputs, given, strict=True) if here])
+        return frozenset([index for index, value in enumerate(graph.inputs) if value not in leading])
 
     def _record_one(self, leaf: NDArray) -> NDArray:
         """`__call__` with a single array that is on the tape, where it is all that the one output is computed from."""
@@ -410,21 +389,12 @@ class Program:
         if self._kept_leaves:
             values.append(view)
             buffers.append(buffer)
-        if self._kept_outputs:
+        if self.kept_outputs:
             values.append(output.host_view)
             buffers.append(output.buffer)
         entry = CompiledEntry(self, (leaf,), values, buffers, None, _NO_DRAWS, [before])
         output.tape_link = tape.Output(tape.Node(entry, (leaf.tape_link,), 1), 0)
         return output
-
-    def _parameter_links(self) -> Sequence[tape.Link]:
-        """What a call links to for each parameter: looked up again after a change that `changes` tells of."""
-        known, now = self._links, changes.count
-        if known[0] != now:
-            links = tuple(map(_link, self._arrays))
-            # The history of a result may be used up, of which `changes` does not tell.
-            self._links = known = None if tape.Output in map(type, links) else now, links
-        return known[1]
 
     @property
     def types(self) -> tuple[list[Shape], list[np.dtype]]:
@@ -434,50 +404,54 @@ class Program:
     @property
     def one_step(self) -> bool:
         """Whether a call stays one step of the history where its gradients are differentiated."""
-        if self._one_step is None:
-            self._one_step = one_step(self)
-        return self._one_step
+        state = self.state
+        if state.one_step is None:
+            state.one_step = one_step(self)
+        return state.one_step
 
     # -- what the forward reads of the parameters --------------------------------------------------------------
 
     def _refresh(self, versions: list[int]) -> tuple[list[int] | None, list[np.ndarray]]:
         """Read the parameters and the prologue's values: at the first call, and when parameters were written to."""
-        self._quiet = 0
-        if self._packed:
+        state = self.state
+        state.quiet = 0
+        if state.packed:
             self._unpack()
         hoisted = self.prologue.values() if self.prologue is not None else []
-        for buffer in self._buffers:
+        for buffer in state.buffers:
             if buffer.host_stale:
                 buffer.pull()
-        raw = [self._arrays[index].host_view if kind == "input" else hoisted[index] for kind, index in self._steady]
+        raw = [state.arrays[index].host_view if kind == "input" else hoisted[index] for kind, index in self._steady]
         # Memory that others may write to without our knowing counts as written to before every call.
-        known = None if any(buffer.exported for buffer in self._buffers) else versions
-        self._held = held = known, raw
+        known = None if any(buffer.exported for buffer in state.buffers) else versions
+        state.held = held = known, raw
         return held
 
     def _pack(self, versions: list[int], inputs: list[np.ndarray]) -> None:
         """Count a call with unchanged parameters; after enough of them, let the engine pack the parameters."""
-        self._quiet += 1
-        if self._quiet < self._patience:
+        state = self.state
+        state.quiet += 1
+        if state.quiet < state.patience:
             return
         cache, serial = self.cache, self.prologue.serial if self.prologue is not None else None
         with cache.lock:
-            if self._held[0] != versions or self._packed:
+            if state.held[0] != versions or state.packed:
                 return
             while len(cache.packed) >= MAX_PACKED:
                 cache.packed[0]._unpack()
-            self._packed = True  # before it is: where an interrupt ends this, the next write to a parameter unpacks
+            state.packed = True  # before it is: where an interrupt ends this, the next write to a parameter unpacks
             cache.packed.append(self)
             self.forward.pack(inputs, (cache.serial, serial, self.special.forward_sources, tuple(versions)))
 
     def _unpack(self) -> None:
+        state = self.state
         with self.cache.lock:
-            if self._packed:
+            if state.packed:
                 self.forward.unpack()
                 if self in self.cache.packed:
                     self.cache.packed.remove(self)
-                self._quiet, self._patience = 0, min(2 * self._patience, MAX_PATIENCE)
-                self._packed = False  # after it is: where an interrupt ends this, the next call unpacks
+                state.quiet, state.patience = 0, min(2 * state.patience, MAX_PATIENCE)
+                state.packed = False  # after it is: where an interrupt ends this, the next call unpacks
 
     def reads(self) -> list[int]:
         """The inputs (data first, then parameters) whose values the forward computes its outputs with: not those of
@@ -497,9 +471,9 @@ class Program:
 
     def role(self, index: int) -> str:
         """An input or parameter, for messages."""
-        if index >= self._num_data:
-            return f"the parameter {self._parameters[index - self._num_data].name}"
-        return "the input" if self._num_data == 1 else f"input {index}"
+        if index >= self.num_data:
+            return f"the parameter {self.state.parameters[index - self.num_data].name}"
+        return "the input" if self.num_data == 1 else f"input {index}"
 
     @property
     def output_types(self) -> tuple[tuple[Any, Any], ...]:

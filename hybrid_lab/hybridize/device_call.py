@@ -1,4 +1,4 @@
-"""DeviceProgram: a compiled call whose executables work on a GPU's memory.
+"""DeviceCall: a compiled call whose executables work on a GPU's memory.
 
 Inputs and parameters go there when they are first read and stay; results are born there. What the host reads comes
 back lazily, and every copy is counted (engines/copies.py).
@@ -14,8 +14,9 @@ import numpy as np
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import EngineUnavailable
 from hybrid_lab.engines.memory import is_tensor, to_device
+from hybrid_lab.hybridize.call_state import CallState
+from hybrid_lab.hybridize.compiled_call import CompiledCall
 from hybrid_lab.hybridize.compiled_entry import CompiledEntry
-from hybrid_lab.hybridize.program import Program
 from hybrid_lab.hybridize.program_cache import ProgramCache
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import overlaps
@@ -23,6 +24,7 @@ from hybrid_lab.ndarray.ndarray import NDArray
 
 if TYPE_CHECKING:
     from hybrid_lab.hybridize.neutral import NeutralGraph
+    from hybrid_lab.ndarray.context import Context
 
 _NO_DRAWS = (0, 0)
 _link = tape.link
@@ -36,15 +38,15 @@ def program_for(
     training: bool,
     recording: bool,
     cache: ProgramCache,
-) -> Program:
-    """A Program, on the device of the engine where it has one.
+) -> CompiledCall:
+    """A CompiledCall, on the device of the engine where it has one.
 
     Raises EngineUnavailable where the arrays are on a GPU that the engine does not run on.
     """
     engine = engines.for_flags(flags)
     device = None if engine is None else engine.device
-    context = leaves[0].context if leaves else None
-    if context is not None and context.is_gpu:
+    if leaves and leaves[0].buffer.lives_on_device:
+        context = leaves[0].context
         if device is None:
             which = "its graphs run" if engine is None else f"the engine {engine.name!r} runs"
             raise EngineUnavailable(
@@ -53,12 +55,12 @@ def program_for(
             )
         if context.device_id:
             raise EngineUnavailable(f"{name}: compiled graphs run on gpu(0) only, and the input is on {context}")
-    kind = Program if device is None else DeviceProgram
+    kind = CompiledCall if device is None else DeviceCall
     return kind(name, flags, neutral, leaves, training, recording, cache, engine)
 
 
 class DeviceCompiledEntry(CompiledEntry):
-    """The tape's entry for a call of a DeviceProgram."""
+    """The tape's entry for a call of a DeviceCall."""
 
     __slots__ = ()
 
@@ -80,18 +82,36 @@ class DeviceCompiledEntry(CompiledEntry):
         return buffer.space(self.device).view(view.shape)
 
 
-class DeviceProgram(Program):
-    """A Program on tensors."""
+class DeviceState(CallState):
+    """A CallState with the parameters' memory on the device at the last call, and what the forward reads of it: while
+    the memory is the same, so is that. One attribute, because calls in other threads set it, too.
+    """
+
+    __slots__ = ("memory",)
+
+    def __init__(self, parameters: Sequence[Any], context: Context, recording: bool) -> None:
+        super().__init__(parameters, context, recording)
+        self.memory: tuple[list[Any], list[Any]] = [], []
+
+
+class DeviceCall(CompiledCall):
+    """A CompiledCall on tensors."""
 
     _entry_class = DeviceCompiledEntry
 
-    def _bind(self, num_data: int) -> None:
+    __slots__ = ("device",)
+
+    _state_class = DeviceState
+
+    def _bind(self, state: CallState) -> None:
         self.device = self.forward.device
-        super()._bind(num_data)
-        self._packs, self.ones = False, None
-        # The parameters' memory on the device at the last call, and what the forward reads of it: while the memory is
-        # the same, so is that. One attribute, because calls in other threads set it, too.
-        self._memory: tuple[list[Any], list[Any]] = [], []
+        super()._bind(state)
+
+    def _may_pack(self) -> bool:
+        return False
+
+    def _heads_of_ones(self) -> None:
+        return None
 
     def _shortest(self) -> Any:
         return None
@@ -105,8 +125,9 @@ class DeviceProgram(Program):
                 f"x.as_in_context(mx.{context})"
             )
         data = [leaf.raw(device) for leaf in leaves]
-        versions = [buffer.version for buffer in self._buffers]
-        held = self._held
+        state = self.state
+        versions = [buffer.version for buffer in state.buffers]
+        held = state.held
         if held[0] is None or held[0] != versions:
             held = self._refresh(versions)
         return self._run_on(leaves, [*data, *held[1]], versions, rng)
@@ -124,14 +145,15 @@ class DeviceProgram(Program):
         return [NDArray.wrap_device(result, self.context) for result in results[: self._num_outputs]]
 
     def _refresh(self, versions: list[int]) -> tuple[list[int] | None, list[Any]]:
-        device, buffers = self.device, self._buffers
-        memory, raw = self._memory
+        state: Any = self.state
+        device, buffers = self.device, state.buffers
+        memory, raw = state.memory
         if self.prologue is None and len(memory) == len(buffers):
             for buffer, tensor in zip(buffers, memory, strict=True):
                 if buffer.device is not tensor or buffer.device_stale or buffer.exported:
                     break
             else:
-                self._held = versions, raw
+                state.held = versions, raw
                 return versions, raw
         for buffer in buffers:
             # Others may write to the host's memory.
@@ -139,14 +161,14 @@ class DeviceProgram(Program):
                 buffer.pull()
                 buffer.device_stale = True
         hoisted = self.prologue.values() if self.prologue is not None else []
-        inputs = [self._arrays[index] for kind, index in self._steady if kind == "input"]
+        inputs = [state.arrays[index] for kind, index in self._steady if kind == "input"]
         for array in inputs:
             array.raw(device)
         memory = [buffer.device for buffer in buffers]
-        raw = [self._arrays[index].raw(device) if kind == "input" else hoisted[index] for kind, index in self._steady]
+        raw = [state.arrays[index].raw(device) if kind == "input" else hoisted[index] for kind, index in self._steady]
         if any(buffer.device is not tensor for buffer, tensor in zip(buffers, memory, strict=True)):
             memory = []  # another thread has copied a parameter to the device meanwhile: `raw` may hold the other copy
         known = None if any(buffer.exported for buffer in buffers) else versions
-        self._memory = memory, raw
-        self._held = known, raw
+        state.memory = memory, raw
+        state.held = known, raw
         return known, raw
