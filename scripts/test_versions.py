@@ -114,9 +114,15 @@ def environments(torch: str | None) -> Iterator[Environment]:
 def jupyter_environments() -> Iterator[Environment]:
     """JupyterLab, Notebook 7 and the widgets' packages, oldest and newest, on this Python."""
     extras = project()["optional-dependencies"]
-    requirements = [*extras["lab"], *(text for text in extras["test"] if text.startswith("notebook"))]
-    yield Environment("jupyter-oldest", sys.executable, tuple(map(oldest, requirements)))
-    yield Environment("jupyter-newest", sys.executable, tuple(requirements))
+    # Notebook 7 is made of JupyterLab's parts: its minor versions belong to those of JupyterLab.
+    yield Environment("jupyter-oldest", sys.executable, tuple(map(oldest, [*extras["lab"], "notebook>=7.2"])))
+    for minor in ("4.4", "4.5"):
+        notebook = f"notebook==7.{minor[-1]}.*"
+        others = [text for text in extras["lab"] if not text.startswith("jupyterlab")]
+        requirements = (f"jupyterlab=={minor}.*", *others, notebook)
+        yield Environment(f"jupyter-{minor}", sys.executable, requirements)
+    newest = [text for text in extras["test"] if text.startswith("notebook")]
+    yield Environment("jupyter-newest", sys.executable, (*extras["lab"], *newest))
 
 
 def make(environment: Environment) -> str | None:
