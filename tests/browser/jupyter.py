@@ -192,6 +192,12 @@ class NotebookPage:
         self.page.wait_for_function(_HAS_KERNEL, timeout=60_000)
         self.page.wait_for_function(f"() => ['idle', 'busy'].includes({_STATUS})", timeout=60_000)
 
+    @property
+    def version(self) -> tuple[int, int]:
+        """Of JupyterLab; Notebook 7.n is made of the parts of JupyterLab 4.n."""
+        major, minor = self.page.evaluate("() => window.jupyterapp.version").split(".")[:2]
+        return (4, int(minor)) if self.front_end == "notebook" else (int(major), int(minor))
+
     # -- the panel ---------------------------------------------------------------------------------------------------
 
     @property

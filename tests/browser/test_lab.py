@@ -283,6 +283,8 @@ for _ in range(600):
         break
     time.sleep(0.1)"""
     notebook = open_cells([MODEL, CLASS, RUN, waiting])
+    if notebook.version < (4, 4):
+        pytest.skip("JupyterLab asks a kernel's other threads from 4.4 on")
     panel = notebook.show_panel()
     notebook.run_all(wait=False)
     expect(notebook.row("body")).to_be_visible(timeout=20_000)

@@ -14,7 +14,7 @@ import { ListedFinding, ListedFix, ListedPlace, fixTitle } from '../view/finding
 import { MarkedEditor, callMarks, marksExtension } from './editor-marks';
 import { Lines, lineMarks, markLines, showLine } from './line-marks';
 import { mentionsHybridLab } from './link';
-import { jumpToCell } from './jump';
+import { jumpToCell, scrolledTo } from './jump';
 
 export interface CellDiagnosticsSettings {
   enabled: boolean;
@@ -72,7 +72,7 @@ export class CellDiagnosticsService {
       return;
     }
     if (!cell.editor || !cell.inViewport) {
-      await panel.content.scrollToItem(index, 'smart');
+      await scrolledTo(panel.content, index);
       await cell.ready;
       this.showMarked();
     }

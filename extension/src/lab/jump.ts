@@ -1,12 +1,21 @@
 // Going to a line of a notebook's cell.
 
-import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { Notebook, NotebookPanel } from '@jupyterlab/notebook';
 import type { Location } from '../protocol/messages';
 
 export interface CellPlace {
   cellId: string;
   line: number;
   col: number;
+}
+
+/** Milliseconds that a notebook has to scroll to a cell. */
+const SCROLL = 600;
+
+/** Scroll to a cell. Before JupyterLab 4.4 a scroll that another one interrupts never says that it ended. */
+export async function scrolledTo(notebook: Notebook, index: number): Promise<void> {
+  const scrolled = notebook.scrollToItem(index, 'smart').catch(() => undefined);
+  await Promise.race([scrolled, new Promise(resolve => setTimeout(resolve, SCROLL))]);
 }
 
 /** Show the cell, put the cursor on the line (from 1) and character (from 0), and focus it. */
@@ -18,7 +27,7 @@ export async function jumpToCell(panel: NotebookPanel, place: CellPlace): Promis
   }
   notebook.activeCellIndex = index;
   notebook.deselectAll();
-  await notebook.scrollToItem(index, 'smart');
+  await scrolledTo(notebook, index);
   const cell = notebook.widgets[index];
   if (!cell) {
     return false; // it was deleted while the notebook scrolled
