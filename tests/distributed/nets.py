@@ -68,7 +68,7 @@ NETS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "encoder": (Encoder, (5, 16)),
 }
 """Name -> (how it is built, the shape of one sample)."""
-# The gradient of a key's bias in attention is rounding alone; divided by its own size plus 1e-8, it would be a full step.
+# The gradient of a key's bias in attention is rounding alone: divided by its size plus 1e-8, it would be a full step.
 OPTIMIZERS = {
     "sgd": {"learning_rate": 0.05, "momentum": 0.9},
     "adam": {"learning_rate": 0.001, "epsilon": 1e-3},
