@@ -306,7 +306,8 @@ $(STAMPS)/strace: $(STAMPS)/venv
 	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends strace >/dev/null; } || true; fi
 	@if command -v strace >/dev/null; then touch $@; fi
 
-lint: lint-style lint-types lint-ts
+lint: install
+	@$(MAKE) -j $(JOBS) -O --no-print-directory lint-style lint-types lint-ts
 
 lint-style: install
 	$(BIN)/ruff check .
