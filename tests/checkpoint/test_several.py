@@ -284,6 +284,7 @@ def delivered(iterator, number):
     return found
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("at", [0, 1, 3, 4, 6, 9])
 @pytest.mark.parametrize("name", ITERATORS)
 def test_iterators_go_on_where_they_were(name, at, tmp_path):

@@ -202,6 +202,7 @@ class Function(HybridBlock):
         return self.function(x)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("engine", [None, "numpy", "onnxruntime", "torch"])
 @pytest.mark.parametrize("name", THIRD)
 def test_third_derivatives(name: str, engine: str | None):

@@ -90,6 +90,7 @@ def _derivatives(net: Any) -> list[Any]:
     return seen
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", CALLS)
 def test_higher_derivatives_are_the_eager_ones(name: str, engine: str):

@@ -23,6 +23,7 @@ def parameters_of(case):
     }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", sorted({layer.__name__ for layer in layer_cases.LAYERS}))
 def test_layers_equal_torch(kind, engine, totals):

@@ -10,6 +10,7 @@ from tests.reference.golden import loss_cases
 SEEDS = 8 * len(loss_cases.ELEMENTWISE)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", loss_cases.ELEMENTWISE)
 def test_losses_equal_torch(name, engine, totals):

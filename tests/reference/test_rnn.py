@@ -92,6 +92,7 @@ def compared(kind, seed, dtype, engine):
     }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_layers_equal_torch(kind, engine, totals):
