@@ -106,7 +106,7 @@ def _pytest(options: Options, loop: Callable[[], None]) -> None:
     from hybrid_lab.engines.triton.build.binaries import BINARIES
 
     os.chdir(ROOT)
-    os.environ["HYBRID_LAB_TEST_GPU"] = "1"
+    os.environ["HYBRID_LAB_TEST_GPU"] = os.environ["HYBRID_LAB_ALL"] = "1"
     # Tests share compiled binaries on disk and nothing else.
     os.environ["HYBRID_LAB_CACHE"] = ""
     BINARIES.disk.root = Path(options.cache) / "hybrid_lab"
