@@ -17,6 +17,7 @@ from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.framework.operator import get as operator
 from hybrid_lab.ops.framework.run import run_kernel
+from tests import quick
 from tests.engines.random_graphs import random_case
 from tests.engines.test_random_graphs import problems
 from tests.engines.test_samples import graph_of as graph_of_case
@@ -47,7 +48,7 @@ def test_a_whole_network_is_one_region_forward_and_backward():
         assert close(got, wanted, 1e-4) and got.flags.c_contiguous
 
 
-@pytest.mark.parametrize("first", range(0, 150, 50))
+@pytest.mark.parametrize("first", range(0, 150 if quick.ALL else 50, 50))
 def test_random_graphs_follow_eager(first):
     engine = engines.get("torch")
     for seed in range(first, first + 50):

@@ -190,7 +190,9 @@ def test_without_a_gpu_the_error_says_what_is_missing(monkeypatch):
         gluon.nn.Dense(2).hybridize(engine="triton")
 
 
-@pytest.mark.parametrize("target, marker", [("gfx942", "amdgcn"), ("sm90", ".target sm_90")])
+@pytest.mark.parametrize(
+    "target, marker", [("gfx942", "amdgcn"), pytest.param("sm90", ".target sm_90", marks=pytest.mark.long)]
+)
 def test_kernels_compile_for_gpus_that_are_not_here(target, marker):
     """Forward and backward of the training network: every pointwise kernel gives assembly and a binary."""
     net = TrainingNet()

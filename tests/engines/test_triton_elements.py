@@ -45,6 +45,7 @@ WINDOWS = [
 ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize(
     "kind",

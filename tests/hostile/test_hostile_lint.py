@@ -84,6 +84,7 @@ def test_a_cell_that_python_cannot_read_has_one_note():
     assert [item["message"] for item in reply["b"]] == ["Not checked: the code is nested too deeply."]
 
 
+@pytest.mark.long
 def test_a_notebook_of_endless_classes_says_once_what_was_not_checked():
     doubling = ENDLESS["doubling classes, 2000"].removeprefix(HEAD)
     with bounded():
