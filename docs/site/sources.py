@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +47,8 @@ _ENDS = {".md", ".ipynb"}
 _FOR_THE_LAB = ("application/vnd.hybrid-lab", "application/vnd.jupyter")
 
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]`]|`[^`]*`|\[[^\]]*\])*)\]\((?P<target>[^()\s]+)\)")
+#: A name of a document or notebook. Notebooks name them so, because a copy of the tutorial has no documents beside it.
+_NAMED = re.compile(r"(?<!\[)`([\w./-]+\.(?:md|ipynb))`")
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 
 
@@ -180,6 +182,16 @@ def absolute(text: str, source: str) -> str:
     return substitute(text, replace)
 
 
+def _link(match: re.Match[str], page: str) -> str:
+    """A link to the page of a document or notebook that a text names; other names stay."""
+    every = pages()
+    name = match[1] if match[1] in every else f"notebooks/{match[1]}"
+    if name not in every:
+        return match[0]
+    end = PurePosixPath(name).suffix
+    return f"[{match[0]}]({_relative(every[name] + end, page)})"
+
+
 def _relative(path: str, page: str) -> str:
     return os.path.relpath(path, PurePosixPath(page).parent).replace(os.sep, "/")
 
@@ -194,7 +206,7 @@ def section(source: str, heading: str) -> str:
 
 
 def rewrite_notebook(text: str, source: str, page: str) -> str:
-    """A notebook with the links of its Markdown cells rewritten, and of its outputs what a page can show."""
+    """A notebook with links to the documents that its text names, and of its outputs what a page can show."""
     notebook = json.loads(text)
     for cell in notebook["cells"]:
         for output in cell.get("outputs", ()):
@@ -202,5 +214,6 @@ def rewrite_notebook(text: str, source: str, page: str) -> str:
             if "data" in output:
                 output["data"] = shown
         if cell["cell_type"] == "markdown":
-            cell["source"] = rewrite("".join(cell["source"]), source, page)
+            text = rewrite("".join(cell["source"]), source, page)
+            cell["source"] = _NAMED.sub(partial(_link, page=page), text)
     return json.dumps(notebook)
