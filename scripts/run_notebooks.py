@@ -1,6 +1,6 @@
 """Executes every notebook headless, each in an empty folder of its own, and fails on the first error in a cell.
 
-A notebook may name packages in its metadata, as {"hybrid_lab": {"requires": ["ipyparallel"]}}: where one is not installed,
+A notebook may name packages in its metadata, as {"hybrid_lab": {"requires": ["torch"]}}: where one is not installed,
 the notebook is skipped.
 """
 
