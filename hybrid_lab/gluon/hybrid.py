@@ -41,8 +41,7 @@ from hybrid_lab.hybridize.graphs import Graphs
 from hybrid_lab.hybridize.known_calls import KnownCall, key_of, kind_of_call
 from hybrid_lab.hybridize.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
 from hybrid_lab.hybridize.passed import separated
-from hybrid_lab.hybridize.stale.code import ANY, attributes_read, of_user
-from hybrid_lab.hybridize.stale.read_values import OWN
+from hybrid_lab.hybridize.stale.assignments import ABSENT, in_words, makes_stale
 from hybrid_lab.hybridize.structure import flatten, refused, tensors_in, unflatten
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -64,12 +63,6 @@ compile_for: Provided[..., Any] = Provided("compile_for")
 _local = tracing.local
 _ARRAYS = {NDArray}
 _OBJECT = "an object that is neither an array, a number nor a text"
-
-#: Types whose values can be compared without side effects.
-_PLAIN = (bool, int, float, str, type(None))
-_CODE = ("__class__", "forward", "hybrid_forward")
-_ABSENT = object()
-"""Stands for an attribute that there is not."""
 
 
 class HybridBlock(Block):
@@ -601,45 +594,15 @@ class HybridBlock(Block):
             error = tracing.refuse("HL173", value=value, target=f"self.{name}")
             error.runs_eagerly = error.keeps_tensors = True
             raise error
-        before = self.__dict__[name] if name in self.__dict__ else getattr(type(self), name, _ABSENT)
+        before = self.__dict__[name] if name in self.__dict__ else getattr(type(self), name, ABSENT)
         super().__setattr__(name, value)
-        if before is not value and tracing.current() is None and self._decides(name, before, value):
-            drop_for_values(self, f"{self.name}.{name}{_instead(value, before)}")
+        if before is not value and tracing.current() is None and makes_stale(self, name, before, value):
+            drop_for_values(self, f"{self.name}.{name}{in_words(value, before)}")
 
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
-        if tracing.current() is None and self._decides(name, None, _ABSENT):
+        if tracing.current() is None and makes_stale(self, name, None, ABSENT):
             drop_for_values(self, f"{self.name}.{name}")
-
-    def _decides(self, name: str, before: object, value: object) -> bool:
-        """Whether another value of the attribute may change what a graph of this block computes.
-
-        before, value : _ABSENT where there is none
-        """
-        if "_graph_calls" not in self.__dict__ or name in OWN:
-            return False
-        if name in _CODE:
-            return True
-        if before is _ABSENT and self._graphs.watch.source is None:  # as in constructors, where it must be fast
-            return False
-        read = attributes_read(type(self))
-        if name not in read and ANY not in read and not self._is_read_above(name):
-            return False
-        # `before` is the property itself where there is one: its setter may change anything.
-        return type(before) is not type(value) or not isinstance(value, _PLAIN) or before != value
-
-    def _is_read_above(self, name: str) -> bool:
-        """Whether the user's code of a Block above this one, which has a graph, reads attributes of this name."""
-        pending: list[Block] = [self]
-        for block in pending:
-            above = [parent for reference in block._parents if (parent := reference()) is not None]
-            for parent in above:
-                if isinstance(parent, HybridBlock) and parent._graphs.watch.source is not None:
-                    kind = type(parent)
-                    if of_user(kind.__module__) and name in attributes_read(kind):
-                        return True
-            pending += [parent for parent in above if all(parent is not each for each in pending)]
-        return False
 
     def cast(self, dtype: DTypeLike | None) -> None:
         """Convert all parameters, drop the programs made for the old dtype; None is float32, as in MXNet."""
@@ -786,13 +749,6 @@ class HybridBlock(Block):
 
 
 CALLS.add(HybridBlock.__call__.__code__)
-
-
-def _instead(value: object, before: object) -> str:
-    """`: 3 instead of 2`, for values that are short."""
-    if type(value) in _PLAIN and type(before) in _PLAIN and len(words := f": {value!r} instead of {before!r}") < 60:
-        return words
-    return ""
 
 
 @functools.lru_cache(maxsize=4096)

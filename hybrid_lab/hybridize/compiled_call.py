@@ -18,7 +18,6 @@ from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.hybridize.call_state import CallState
 from hybrid_lab.hybridize.compiled_entry import CompiledEntry
 from hybrid_lab.hybridize.head_sets import Heads, HeadSets
-from hybrid_lab.hybridize.higher_order import one_step
 from hybrid_lab.hybridize.interrupts import interrupts
 from hybrid_lab.hybridize.program_cache import ProgramCache, Prologue
 from hybrid_lab.hybridize.structure import LEAF, ONE_TENSOR, unflatten
@@ -406,6 +405,8 @@ class CompiledCall:
         """Whether a call stays one step of the history where its gradients are differentiated."""
         state = self.state
         if state.one_step is None:
+            from hybrid_lab.hybridize.higher_order import one_step
+
             state.one_step = one_step(self)
         return state.one_step
 

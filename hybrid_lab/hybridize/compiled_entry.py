@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.graph.mixed_precision import mixed_precision
-from hybrid_lab.hybridize.higher_order import gradient_program
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -231,6 +230,8 @@ class CompiledEntry(tape.Entry):
         if not wrt:
             return [None] * len(needed)
         heads = [douts[index] for index in sorted(wanted)]
+        from hybrid_lab.hybridize.higher_order import gradient_program
+
         compiled, wrt = gradient_program(program, [*inputs, *heads], wanted, wrt)
         if not wrt:
             return [None] * len(needed)

@@ -51,6 +51,12 @@ state = tape.state
 _Key = tuple[tuple[tuple[int, ...], ...], tuple[np.dtype | None, ...]]
 
 
+def set_precision(value: Precision | None) -> None:
+    """Compute in this mixed precision from now on; None: in none."""
+    global precision
+    precision = value
+
+
 def set_listener(function: Callable[[], Callable[..., Any] | None] | None) -> None:
     """Ask this function, before each operator, for what hears the operators of the thread; None: ask nobody."""
     global listener

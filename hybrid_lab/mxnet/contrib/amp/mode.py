@@ -46,7 +46,7 @@ def init(
         if now != wanted:
             raise SettingError(f"amp.init: {now} is on with other settings; call amp.disable() first")
         return
-    invoking.precision = wanted
+    invoking.set_precision(wanted)
     forget_all_programs()
     logger.info(f"{wanted} is on")
 
@@ -55,7 +55,7 @@ def disable() -> None:
     """End mixed precision: compiled calls are compiled anew, Trainers skip no steps any more."""
     if invoking.precision is None:
         return
-    invoking.precision = None
+    invoking.set_precision(None)
     forget_all_programs()
     for trainer in tuple(trainers):
         if trainer._amp_loss_scaler is not None:
