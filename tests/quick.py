@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
+from zlib import crc32
 
 from tests.combinations import covering, dimensions
 
@@ -22,6 +23,11 @@ OTHERS = ("onnxruntime", "torch", "triton")
 def engines(*names: str) -> Sequence[str]:
     """The engines of these that run now."""
     return [name for name in names if not (QUICK and name in OTHERS)]
+
+
+def in_turn(key: str, *names: str) -> Sequence[str]:
+    """The first engine and, by the key, one of the others; all of them in `make test-all`."""
+    return names if ALL else (names[0], names[1 + crc32(key.encode()) % (len(names) - 1)])
 
 
 def count(variable: str, usual: int, all_: int) -> int:

@@ -127,6 +127,7 @@ def test_all_hear_who_was_gone_first_also_where_rank_0_ends_at_once(way):
     third.close()
 
 
+@pytest.mark.long
 def test_a_busy_worker_is_not_lost(tmp_path):
     body = """
     import os, time
@@ -145,6 +146,7 @@ def test_a_busy_worker_is_not_lost(tmp_path):
     assert "HYBRID_LAB_WORKERS_TIMEOUT" in found[0][1]
 
 
+@pytest.mark.long
 def test_strangers_at_the_door_change_nothing(tmp_path):
     """Who connects to the port of the watch without the token is not heard."""
     body = """
@@ -164,6 +166,7 @@ def test_strangers_at_the_door_change_nothing(tmp_path):
     assert results(2, body, tmp_path) == [([], [(1, socket.gethostname())]), ([], [])]
 
 
+@pytest.mark.long
 def test_workers_that_never_come(tmp_path):
     body = """
     from hybrid_lab.distributed import worker_group

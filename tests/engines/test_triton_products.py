@@ -50,7 +50,12 @@ def test_views_of_factors_are_read_where_they_lie():
 
 
 @pytest.mark.parametrize(
-    "stride, pad, dilate, groups", [(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 2, 2), (2, 0, 1, 2), (3, 2, 1, 1)]
+    "stride, pad, dilate, groups",
+    [
+        (2, 0, 1, 2),
+        (1, 2, 2, 2),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in ((1, 1, 1, 1), (2, 1, 1, 1), (3, 2, 1, 1))),
+    ],
 )
 def test_convolutions_and_their_gradients(stride, pad, dilate, groups):
     attributes = {

@@ -168,6 +168,7 @@ def equals_eager(net):
         np.testing.assert_allclose(found, wanted, atol=1e-4 * abs(wanted).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100", "sm90"])
 def test_they_compile_for_gpus_without_spills(target):
     sources = [

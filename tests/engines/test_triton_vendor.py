@@ -308,7 +308,12 @@ def _trained(net):
 @pytest.mark.parametrize(
     ("name", "dtype"),
     # Behind a relu what float16 rounds to 0 has another gradient.
-    [(name, dtype) for name in LAYERS for dtype in ("float32", "float16") if (name, dtype) != ("relu", "float16")],
+    [
+        pytest.param(name, dtype, marks=[pytest.mark.long] * (dtype == "float16" and name != next(iter(LAYERS))))
+        for name in LAYERS
+        for dtype in ("float32", "float16")
+        if (name, dtype) != ("relu", "float16")
+    ],
 )
 def test_recurrent_layers(name, dtype, library):
     kind, options = LAYERS[name]
@@ -388,7 +393,9 @@ def test_attention_whose_weights_nobody_reads(kind, dtype, library):
     assert f"2 x vendor_attention in {dtype}" in report and f"2 x vendor_attention_grad in {dtype}" in report
 
 
-@pytest.mark.parametrize("kind", ["kept", "masked", "down", "dropout"])
+@pytest.mark.parametrize(
+    "kind", ["masked", "dropout", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("kept", "down"))]
+)
 def test_other_attention_is_not_torchs(kind):
     found, net = attending(kind, "triton", "vendor")
     name = "vendor_attention_grad" if kind == "dropout" else "vendor_attention"  # in prediction nothing is dropped
@@ -479,7 +486,9 @@ def chain(name, engine, products, dtype="float32"):
     return [*found, net(x).asnumpy()], net
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (number % 3 > 0)) for number, name in enumerate(CHAINS)]
+)
 def test_chains_of_convolutions_with_channels_last(name, library, channels_last):
     expected, _ = chain(name, "numpy", None)
     found, net = chain(name, "triton", "vendor")

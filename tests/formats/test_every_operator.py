@@ -59,7 +59,7 @@ def test_operator(name, tmp_path):
             arguments = [arrays_of(case) for case in cases]
             folder = tmp_path / str(hybridized)
             folder.mkdir()
-            check(lambda: [OneOperator(case) for case in cases], arguments, folder, hybridized, in_mxnet)
+            check(lambda: [OneOperator(case) for case in cases], arguments, folder, hybridized, in_mxnet, quick.ALL)
     for case in cases:
         with failures.of(f"the file's operator of {case.id}, {case!r}"):
             check_file(case)

@@ -36,6 +36,7 @@ def test_parameters_have_mxnets_names_and_shapes(name):
     assert digest(full) == GOLDEN[name]["full_names"]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("hybrid", [False, True], ids=["eager", "hybrid"])
 @pytest.mark.parametrize("name", RUN)
 def test_output_is_mxnets(name, hybrid):

@@ -17,6 +17,7 @@ from hybrid_lab.gluon import HybridBlock
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.sample import Ints
+from tests import quick
 from tests.failures import Failures
 from tests.ops.cases import Case, close, each_sample
 
@@ -146,7 +147,7 @@ def test_eager_second_gradients_are_differences_of_the_first(case: Case):
 def test_hybrid_second_gradients_are_the_eager_ones(case: Case):
     twice, failures = Twice(case), Failures()
     eager = None if case.record.name in REFUSING else twice.run()
-    for engine in ("numpy", "onnxruntime", "torch"):
+    for engine in quick.in_turn(case.id, "numpy", "onnxruntime", "torch"):
         with failures.of(engine):
             twice.block.hybridize(engine=engine)
             if eager is None:

@@ -428,6 +428,7 @@ def arguments_of(cls):
     return {"input_shape": (2, 8, 8), "hidden_channels": 2, "i2h_kernel": 3, "h2h_kernel": 3}
 
 
+@pytest.mark.long
 def test_layers_are_made_or_refused_at_once_whatever_a_file_gives_them():
     opening.load_layers()
     layers = {name: cls for name, cls in registry.classes().items() if cls.__module__.startswith("hybrid_lab.")}
