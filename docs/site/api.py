@@ -126,6 +126,15 @@ def without_example() -> Iterator[str]:
                 yield f"{space}.{name}"
 
 
+def unexecuted() -> Iterator[str]:
+    """Run the code in the docstrings of all callables; gives the names of those whose code does not run by itself."""
+    for space, named in entries().items():
+        for name, value in named:
+            codes = docstrings.examples(inspect.getdoc(value) or "")
+            if any(executed.attempt(code) is None for code in codes):
+                yield f"{space}.{name}"
+
+
 def pages() -> Iterator[tuple[str, str]]:
     """Name and text of every page of the reference."""
     rows = []

@@ -41,7 +41,7 @@ def public() -> dict[type[Operator], list[str]]:
             if record is not None and record.samples and callable(getattr(module, name)):
                 found.setdefault(record, []).append(f"{namespace}.{name}")
     for record, names in found.items():
-        names.sort(key=lambda name: (not _own_name(record, name), name.count("."), name))
+        names.sort(key=lambda name: (_is_prefixed(name), not _own_name(record, name), name.count("."), name))
     return found
 
 
@@ -51,6 +51,11 @@ def _record(beginnings: tuple[str, ...], name: str) -> type[Operator] | None:
         if record is not None:
             return record
     return None
+
+
+def _is_prefixed(name: str) -> bool:
+    """Whether it is a name like `nd.contrib_box_nms`, which is `nd.contrib.box_nms`, too."""
+    return re.match(r"nd\.(contrib|linalg|image|random|sample)_", name) is not None
 
 
 def _own_name(record: type[Operator], name: str) -> bool:

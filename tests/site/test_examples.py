@@ -44,6 +44,71 @@ def test_every_callable_has_an_example_which_runs():
     assert set(done.stdout.split()) == NAMES_WITHOUT
 
 
+_NET = """
+net = nn.Dense(2, in_units=3, prefix="dense0_")
+net.initialize()
+x, y, batch_size = nd.ones((4, 3)), nd.zeros((4,)), 4
+loss_function = gluon.loss.SoftmaxCrossEntropyLoss()
+"""
+_SYMBOL = """
+symbol = sym.SoftmaxOutput(sym.FullyConnected(sym.var("data"), num_hidden=2), name="softmax")
+train_iterator = test_iterator = mx.io.NDArrayIter(nd.ones((4, 3)), nd.zeros((4,)), 2)
+X, y = nd.ones((4, 3)), nd.zeros((4,))
+"""
+#: Callables whose docstring has code that supposes something to be there -> what makes it.
+SUPPOSED = {
+    "autograd.Function": "x = nd.array([1.0])",
+    "gluon.SymbolBlock": _NET,
+    "gluon.Trainer": _NET,
+    "gluon.data.DistributedSampler": "dataset = gluon.data.SimpleDataset(list(range(200)))",
+    "mx.kv.KVStore": "gradient_0 = gradient_1 = weight_0 = weight_1 = nd.ones((2, 3))",
+    "mx.torch.write_source": "net = nn.Conv2D(1, 3, in_channels=3)\nnet.initialize()",
+    "mx.insight.capture": """
+class Net(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.features, self.output = nn.HybridSequential(), nn.HybridSequential()
+        self.features.add(*(nn.Dense(2) for _ in range(4)))
+        self.output.add(nn.Dense(2))
+    def hybrid_forward(self, F, x):
+        return self.output(self.features(x))
+net = Net()
+net.initialize()
+x = nd.ones((2, 3))
+""",
+    "mx.monitor.Monitor": f"""{_SYMBOL}
+module = mx.mod.Module(symbol)
+module.bind(train_iterator.provide_data, train_iterator.provide_label)
+module.init_params()
+batch = next(train_iterator)
+""",
+    "mx.mod.Module": _SYMBOL,
+    "mx.model.FeedForward": _SYMBOL,
+}
+#: Those whose code is a sketch: a loop with `...`, or two ways in one line.
+SKETCHES = {
+    *("gluon.Placeholder", "gluon.register", "mx.checkpoint.Manager", "mx.kv.KVStoreBase", "mx.insight.watch_nan"),
+    "mx.contrib.amp.scale_loss",
+}
+
+
+def test_code_in_docstrings_runs():
+    pytest.importorskip("torch")
+    code = "from docs.site import api; print(*api.unexecuted())"
+    environment = {**os.environ, "PYTHONPATH": str(sources.ROOT), "HYBRID_LAB_CPU": "numpy"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=sources.ROOT, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert set(done.stdout.split()) == SUPPOSED.keys() | SKETCHES
+
+
+@pytest.mark.parametrize("name", SUPPOSED)
+def test_code_in_a_docstring_runs_with_what_it_supposes(name):
+    space, _, last = name.rpartition(".")
+    for code in docstrings.examples(inspect.getdoc(getattr(api.namespace(space), last))):
+        executed.session(f"{SUPPOSED[name]}\n{code}")
+
+
 def test_every_example_is_of_a_name():
     known = {f"{space}.{name}" for space, named in api.entries().items() for name, _ in named}
     assert api.by_hand().keys() <= known | {name for names in operators.public().values() for name in names}
