@@ -34,6 +34,7 @@ NAMES_WITHOUT = {
 }
 
 
+@pytest.mark.long
 def test_every_callable_has_an_example_which_runs():
     """Write one in the docstring or in docs/site/examples.txt. In a process of its own: examples register classes."""
     pytest.importorskip("torch")
@@ -92,6 +93,7 @@ SKETCHES = {
 }
 
 
+@pytest.mark.long
 def test_code_in_docstrings_runs():
     pytest.importorskip("torch")
     code = "from docs.site import api; print(*api.unexecuted())"
