@@ -108,7 +108,7 @@ def test_a_long_import_of_an_onnx_file_says_how_far_it_is(monkeypatch, tmp_path)
     import hybrid_lab as mx
     from hybrid_lab import nd
     from hybrid_lab.gluon import nn
-    from hybrid_lab.onnx import compose
+    from hybrid_lab.onnx.reading import compose
 
     net = nn.HybridSequential()
     net.add(*(nn.Dense(3, activation="relu") for _ in range(40)))

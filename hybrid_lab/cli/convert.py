@@ -101,7 +101,7 @@ def _archive_weights(path: Path) -> Mapping[str, np.ndarray]:
 
 
 def _onnx_weights(path: Path) -> Mapping[str, np.ndarray]:
-    from hybrid_lab.onnx.block import imports
+    from hybrid_lab.onnx.reading.block import imports
 
     parameters = imports(path).collect_params()
     return {parameter.name: parameter.data().asnumpy() for parameter in parameters.values()}
@@ -131,7 +131,7 @@ def _archive_to_mxnet(arguments: Namespace) -> list[str]:
 def _archive_to_onnx(arguments: Namespace) -> list[str]:
     """The network of the model, or of one block, as an ONNX file; or one file for each HybridBlock in it."""
     from hybrid_lab.formats.archive import load
-    from hybrid_lab.onnx.exporting import export
+    from hybrid_lab.onnx.writing.exporting import export
 
     block = block_in(arguments.source, load(arguments.source), arguments.block)
     return str(export(block, arguments.target, opset=arguments.opset, flat=arguments.flat)).splitlines()
@@ -148,7 +148,7 @@ def _archive_to_source(arguments: Namespace) -> list[str]:
 
 def _onnx_to_archive(arguments: Namespace) -> list[str]:
     """The network of an ONNX file as an archive, which opens without the package onnx."""
-    from hybrid_lab.onnx.block import imports
+    from hybrid_lab.onnx.reading.block import imports
 
     block = imports(arguments.source)
     block.save(arguments.target)

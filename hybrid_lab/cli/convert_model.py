@@ -36,7 +36,7 @@ def add_arguments(convert: Any) -> None:  # noqa: ANN401 - an ArgumentParser or 
 
 def symbol_to_onnx(arguments: Namespace) -> list[str]:
     """One ONNX file, compared with this package's own run in ONNX Runtime."""
-    from hybrid_lab.onnx.exporting import export
+    from hybrid_lab.onnx.writing.exporting import export
 
     block, shapes, lines = _model(arguments, needs_shapes=True)
     inputs = _inputs(block, shapes, arguments.dtype)
@@ -182,7 +182,7 @@ def _inputs(block: HybridBlock, shapes: Mapping[str, Sequence[int | str]], dtype
     from hybrid_lab import ndarray as nd
     from hybrid_lab.diagnostics import DTypeError
     from hybrid_lab.gluon import access
-    from hybrid_lab.graph.infer import infer
+    from hybrid_lab.graph.passes.infer import infer
     from hybrid_lab.insight.random_inputs import random_inputs
     from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
 

@@ -61,7 +61,7 @@ def _version(number: int) -> str:
 
 
 def _onnx(path: Path) -> dict[str, Any]:
-    from hybrid_lab.onnx.model_file import OnnxFile
+    from hybrid_lab.onnx.reading.model_file import OnnxFile
 
     model = OnnxFile(path).model
     arrays = {tensor.name for tensor in model.graph.initializer}
@@ -130,7 +130,7 @@ def model_of(path: Path) -> Block:
     from hybrid_lab.formats.mxnet import load_params
     from hybrid_lab.gluon import SymbolBlock
     from hybrid_lab.gluon.symbol_block import without_unknown_labels
-    from hybrid_lab.onnx.block import imports
+    from hybrid_lab.onnx.reading.block import imports
     from hybrid_lab.symbol import load
 
     from .convert_model import of_epoch

@@ -24,8 +24,8 @@ from types import ModuleType
 from hybrid_lab.engines.waiting import finished, started
 from hybrid_lab.system import forks
 from hybrid_lab.system import telemetry as _telemetry
-from hybrid_lab.system.freed_memory import keep_freed_memory
 from hybrid_lab.system.logger import logger
+from hybrid_lab.system.memory import keep_freed_memory
 from hybrid_lab.system.threads import passive_waiting
 
 #: As in pyproject.toml; a build under another name of the package may be older.

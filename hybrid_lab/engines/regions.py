@@ -10,7 +10,7 @@ from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
-from hybrid_lab.graph.partition import Region, contract
+from hybrid_lab.graph.passes.partition import Region, contract
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.signature import Signature

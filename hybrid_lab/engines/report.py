@@ -10,10 +10,10 @@ from hybrid_lab.diagnostics.words import count
 from hybrid_lab.graph.printer import format_origin
 
 if TYPE_CHECKING:
-    from hybrid_lab.graph.body import Body
+    from hybrid_lab.graph.loops.body import Body
+    from hybrid_lab.graph.memory.plan import MemoryPlan
     from hybrid_lab.graph.node import Node
-    from hybrid_lab.graph.partition import Region
-    from hybrid_lab.graph.plan import MemoryPlan
+    from hybrid_lab.graph.passes.partition import Region
 
 
 @dataclass

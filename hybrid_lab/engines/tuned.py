@@ -19,8 +19,8 @@ from pathlib import Path
 
 from hybrid_lab._version import __version__
 from hybrid_lab.engines.store import Store, versions_of
-from hybrid_lab.graph.composed import Backward
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.loops.composed import Backward
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.system.threads import thread_count
 

@@ -730,7 +730,7 @@ class HybridBlock(Block):
 
     def _without_conversions(self, neutral: NeutralGraph) -> NeutralGraph:
         """The graph without its conversions of mixed precision; the log says how many were left out."""
-        from hybrid_lab.graph.mixed_precision import without_conversions
+        from hybrid_lab.graph.passes.mixed_precision import without_conversions
 
         graph = without_conversions(neutral.graph)
         gone = len(neutral.graph.operators) - len(graph.operators)

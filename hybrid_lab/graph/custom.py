@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
-from hybrid_lab.graph.composed import Composed
+from hybrid_lab.graph.loops.composed import Composed
 from hybrid_lab.graph.node import Value
 from hybrid_lab.ops.framework.memory import all_into, into
 from hybrid_lab.ops.framework.signature import Signature

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from hybrid_lab.graph.composed import ControlFlow
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.loops.composed import ControlFlow
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.ops.framework.declared_shapes import DeclaredShapes
 from hybrid_lab.ops.framework.operator import get

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from hybrid_lab.diagnostics.location import Location
-    from hybrid_lab.graph.composed import ControlFlow
     from hybrid_lab.graph.graph import Graph
+    from hybrid_lab.graph.loops.composed import ControlFlow
     from hybrid_lab.ops.framework.sizes import Binding
 
 _serial = itertools.count()

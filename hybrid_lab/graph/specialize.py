@@ -21,17 +21,17 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.graph.bind_mode import bind_mode
-from hybrid_lab.graph.differentiate import differentiate_present
 from hybrid_lab.graph.dump import Stage, dump, is_dumping, run_pass
-from hybrid_lab.graph.fold_norm import fold_norm
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.hoist import STEADY_ROLES, hoist
-from hybrid_lab.graph.infer import infer
-from hybrid_lab.graph.layout import layout
-from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.graph.node import Value, input_node
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.bind_mode import bind_mode
+from hybrid_lab.graph.passes.differentiate import differentiate_present
+from hybrid_lab.graph.passes.fold_norm import fold_norm
+from hybrid_lab.graph.passes.hoist import STEADY_ROLES, hoist
+from hybrid_lab.graph.passes.infer import infer
+from hybrid_lab.graph.passes.layout import layout
+from hybrid_lab.graph.passes.mixed_precision import mixed_precision
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.graph.specialized import Source, Specialized
 from hybrid_lab.ops.framework.precision import Precision
 from hybrid_lab.ops.framework.sizes import Guards, NeedsNumber, guards_of
@@ -74,7 +74,7 @@ def specialize(
             return joint
 
         joint = _simplified(stages, run_pass(stages, "differentiate", differentiate, start))
-        from hybrid_lab.graph.split import Cutter
+        from hybrid_lab.graph.passes.split import Cutter
 
         cutter = Cutter(joint, len(start.inputs), len(start.outputs))
         parts = run_pass(stages, "split", lambda _: cutter.split(None if guards is None else guards.hints), joint)

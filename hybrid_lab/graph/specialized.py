@@ -15,7 +15,7 @@ from hybrid_lab.ops.framework.sizes import binding_of
 from hybrid_lab.ops.framework.types import Shape
 
 if TYPE_CHECKING:
-    from hybrid_lab.graph.split import Cutter
+    from hybrid_lab.graph.passes.split import Cutter
 
 #: Where an input of a graph comes from: its kind, and its number among those of this kind.
 Source = tuple[str, int]

@@ -29,8 +29,8 @@ from hybrid_lab.hybridize.structure import LEAF, ONE_TENSOR, Spec, flatten
 from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.system import forks
-from hybrid_lab.system.collector import without_collecting
 from hybrid_lab.system.logger import logger
+from hybrid_lab.system.memory import without_collecting
 from hybrid_lab.system.progress import working
 
 if TYPE_CHECKING:

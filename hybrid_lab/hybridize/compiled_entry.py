@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab.graph.mixed_precision import mixed_precision
+from hybrid_lab.graph.passes.mixed_precision import mixed_precision
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ndarray.ndarray import NDArray

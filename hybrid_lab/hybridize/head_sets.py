@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.memory import without_collecting
 
 if TYPE_CHECKING:
     from hybrid_lab.hybridize.compiled_call import CompiledCall

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import AutogradError
-from hybrid_lab.graph.bind_mode import bind_mode
-from hybrid_lab.graph.differentiate import differentiate_present, gradients_add_up
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import infer
-from hybrid_lab.graph.mixed_precision import mixed_precision
+from hybrid_lab.graph.passes.bind_mode import bind_mode
+from hybrid_lab.graph.passes.differentiate import differentiate_present, gradients_add_up
+from hybrid_lab.graph.passes.infer import infer
+from hybrid_lab.graph.passes.mixed_precision import mixed_precision
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.structure import LEAF
 from hybrid_lab.ndarray import tape

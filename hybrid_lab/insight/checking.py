@@ -15,7 +15,7 @@ from hybrid_lab.engines import registry as engines
 from hybrid_lab.graph.custom import is_call_number
 from hybrid_lab.graph.graph import Graph, extract
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.insight.reference import (
     Values,
     changed,

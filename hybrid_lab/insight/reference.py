@@ -9,7 +9,7 @@ import numpy as np
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import FLOATING, is_floating
 from hybrid_lab.ops.framework.operator import find
 from hybrid_lab.ops.framework.run import run_kernel

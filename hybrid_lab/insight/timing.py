@@ -16,7 +16,7 @@ from hybrid_lab.engines import Executable
 from hybrid_lab.engines import registry as engines
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.insight.calls import Compiled, gradients
 from hybrid_lab.insight.checking import alone
 from hybrid_lab.insight.reference import operands_of, region_in

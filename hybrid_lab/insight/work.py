@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from hybrid_lab.graph.composed import ControlFlow
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.loop import Loop
+from hybrid_lab.graph.loops.composed import ControlFlow
+from hybrid_lab.graph.loops.loop import Loop
 from hybrid_lab.graph.node import Input, Node, Value
 
 _MOVES = frozenset({

@@ -24,7 +24,7 @@ from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.models import BlockWork, SummaryReply
 from hybrid_lab.lab.tree import tensor
 from hybrid_lab.ops.framework.dtypes import dtype_of
-from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.memory import without_collecting
 
 Types = Sequence[tuple[tuple[int, ...], Any]]
 """(shape, dtype) of each input."""

@@ -20,8 +20,8 @@ from hybrid_lab.lab.session import Session
 from hybrid_lab.lab.training_runs import runs
 from hybrid_lab.lab.worker_board import board
 from hybrid_lab.system import progress
-from hybrid_lab.system.collector import without_collecting
 from hybrid_lab.system.logger import logger
+from hybrid_lab.system.memory import without_collecting
 from hybrid_lab.system.progress import Work
 
 if TYPE_CHECKING:

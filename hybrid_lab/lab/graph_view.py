@@ -14,7 +14,7 @@ from hybrid_lab.lab.picture import PRINTED, Picture, Program
 from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.programs import Choice, Shown
 from hybrid_lab.lab.whole import Whole, plain_programs
-from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.memory import without_collecting
 
 __all__ = ["chosen", "drawn", "graph_dot", "graph_view", "picture_for", "picture_of", "programs_of"]
 

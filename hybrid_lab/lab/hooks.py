@@ -252,7 +252,7 @@ class Lab:
             from hybrid_lab.gluon.step import boundary
 
             boundary.cell_ended()
-        from hybrid_lab.system.collector import without_collecting
+        from hybrid_lab.system.memory import without_collecting
 
         with without_collecting(collect=False):  # a collection takes longer than all else beside a large model
             self._drop_stale()

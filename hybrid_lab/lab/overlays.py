@@ -23,10 +23,10 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.memory.packing import Block as Memory
+from hybrid_lab.graph.memory.plan import MemoryPlan, plan
 from hybrid_lab.graph.node import Node
-from hybrid_lab.graph.packing import Block as Memory
-from hybrid_lab.graph.plan import MemoryPlan, plan
+from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.hybridize.compiled_call import CompiledCall
 from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.insight.calls import Compiled, running_call
@@ -48,7 +48,7 @@ from hybrid_lab.lab.whole import Part, Whole
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.memory import without_collecting
 
 _M = TypeVar("_M", Moment, StepMoment)
 

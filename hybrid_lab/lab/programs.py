@@ -17,8 +17,8 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Value
+from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.hybridize.compiled_call import CompiledCall
 from hybrid_lab.hybridize.failures import Failure
 from hybrid_lab.hybridize.neutral import NeutralGraph

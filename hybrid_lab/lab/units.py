@@ -10,7 +10,7 @@ from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.engine import Executable
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.insight.reference import region_in
 from hybrid_lab.lab.messages.graphs import BoxKind
 

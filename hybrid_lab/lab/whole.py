@@ -29,7 +29,7 @@ from hybrid_lab.lab.picture import Picture, Program
 from hybrid_lab.lab.places import located
 from hybrid_lab.lab.programs import Choice, Shown, entry, parameter_paths, updates
 from hybrid_lab.lab.tree import tensor
-from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.memory import without_collecting
 
 _REPEATS = 8
 """Calls of one Block, or of one operator of one line, that stand beside one another; more are drawn as one."""

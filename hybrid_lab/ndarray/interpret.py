@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.graph.control_flow import Cond, Foreach, WhileLoop
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import closed
+from hybrid_lab.graph.loops.control_flow import Cond, Foreach, WhileLoop
 from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.passes.infer import closed
 from hybrid_lab.ndarray import control_flow
 from hybrid_lab.ndarray.invoke import converted, invoke
 from hybrid_lab.ndarray.ndarray import NDArray

@@ -14,10 +14,10 @@ import numpy as np
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import DTypeError, EngineUnavailable
 from hybrid_lab.engines.memory import is_tensor, numpy_dtype, to_device
-from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import constant_node, input_node
+from hybrid_lab.graph.passes.bind_mode import bind_mode
 from hybrid_lab.ndarray import invoke as calls
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.context import Context, current_context, device_of, resolve

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 
 _MODULES: dict[str, str] = {
-    "Backend": "hybrid_lab.onnx.backend",
-    "OnnxBlock": "hybrid_lab.onnx.block",
-    "export": "hybrid_lab.onnx.exporting",
+    "Backend": "hybrid_lab.onnx.reading.backend",
+    "OnnxBlock": "hybrid_lab.onnx.reading.block",
+    "export": "hybrid_lab.onnx.writing.exporting",
     "export_model": "hybrid_lab.onnx.symbols",
-    "get_operator_support": "hybrid_lab.onnx.support",
-    "imports": "hybrid_lab.onnx.block",
-    "imports_training": "hybrid_lab.onnx.training",
+    "get_operator_support": "hybrid_lab.onnx.writing.support",
+    "imports": "hybrid_lab.onnx.reading.block",
+    "imports_training": "hybrid_lab.onnx.training_info.reading",
 }
 """Public name -> the module that has it, which is imported when the name is first used. No module has the name of one
 of these: Python would take the module for it once that is imported."""

@@ -25,10 +25,10 @@ from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.formats import strict_json
 from hybrid_lab.formats.mxnet import symbol_json
 from hybrid_lab.formats.mxnet.graph_reader import read_graph
-from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
+from hybrid_lab.graph.passes.bind_mode import bind_mode
+from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.graph.scope import ReadScopes, Scope
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.ops.framework.dtypes import dtype_of
@@ -38,12 +38,12 @@ from hybrid_lab.ops.framework.sizes import Guards, NeedsNumber, SymbolicSize
 from hybrid_lab.system.logger import logger
 
 from . import element_types
-from .emitter import FileEmitter
-from .file import Contents
-from .importers.functions import FIRST_HINT, HINT_STEP, LARGEST_TABLE, ROOM, Size
-from .model_file import OnnxFile
-from .network import Network, Writer
-from .open_sizes import dimension_text
+from .reading.importers.functions import FIRST_HINT, HINT_STEP, LARGEST_TABLE, ROOM, Size
+from .reading.model_file import OnnxFile
+from .writing.emitter import FileEmitter
+from .writing.file import Contents
+from .writing.network import Network, Writer
+from .writing.open_sizes import dimension_text
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -26,10 +26,10 @@ from hybrid_lab.symbol import Symbol
 from hybrid_lab.symbol.predicting import predicting
 from hybrid_lab.system.progress import shows_work
 
-from .block import ImportedGraph, imports
-from .compose import compose
-from .exporting import export
-from .model_file import OnnxFile
+from .reading.block import ImportedGraph, imports
+from .reading.compose import compose
+from .reading.model_file import OnnxFile
+from .writing.exporting import export
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto

@@ -8,10 +8,10 @@ from typing import Any
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.diagnostics.location import capture
-from hybrid_lab.graph.body import Body
-from hybrid_lab.graph.composed import ControlFlow
-from hybrid_lab.graph.control_flow import Cond, Foreach, WhileLoop
 from hybrid_lab.graph.graph import Graph, reachable
+from hybrid_lab.graph.loops.body import Body
+from hybrid_lab.graph.loops.composed import ControlFlow
+from hybrid_lab.graph.loops.control_flow import Cond, Foreach, WhileLoop
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.ndarray import control_flow as eager
 from hybrid_lab.ndarray.nested import flatten, regroup

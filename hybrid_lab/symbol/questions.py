@@ -10,9 +10,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.graph.graph import Graph, reachable
-from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.graph.partial import PartialShapes, PartialTypes, is_complete
+from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ops.framework.dtypes import dtype_of

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
-from hybrid_lab.graph.composed import ControlFlow
-from hybrid_lab.graph.mixed_precision import inside
+from hybrid_lab.graph.loops.composed import ControlFlow
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.graph.partial import is_complete, is_open, located
+from hybrid_lab.graph.passes.mixed_precision import inside
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ops.framework.run import infer
 from hybrid_lab.symbol import tracing

@@ -11,8 +11,8 @@ from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.input_checks import without_checks
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
-from hybrid_lab.onnx.block import ImportedGraph
-from hybrid_lab.onnx.compose import Composed
+from hybrid_lab.onnx.reading.block import ImportedGraph
+from hybrid_lab.onnx.reading.compose import Composed
 from hybrid_lab.system.logger import logger
 from hybrid_lab.system.progress import shows_work
 from hybrid_lab.torch.composing import compose

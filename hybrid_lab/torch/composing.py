@@ -12,7 +12,7 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.scope import Scope
 from hybrid_lab.hybridize.structure import LEAF, Spec, flatten
 from hybrid_lab.ndarray.buffer import Buffer
-from hybrid_lab.onnx.compose import Composed, finished
+from hybrid_lab.onnx.reading.compose import Composed, finished
 from hybrid_lab.ops.framework.sizes import NeedsNumber, SymbolicSize
 from hybrid_lab.system.logger import logger
 from hybrid_lab.torch.errors import TorchError, UnsupportedOperatorError

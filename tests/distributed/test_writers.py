@@ -36,7 +36,7 @@ WRITERS = {
     "lab/save_facts.py": "notes of saves",
     "lab/shared_page.py": "mx.lab.share",
     "ndarray/stubs.py": "type stubs of the checkout",
-    "onnx/file.py": "net.export",
+    "onnx/writing/file.py": "net.export",
     "mxnet/profiler/__init__.py": "profiler.dump",
     "data/recordio.py": "MXRecordIO",
     "system/temporary.py": "the replacing itself",

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from hybrid_lab.system import collector
-from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system import memory as collector
+from hybrid_lab.system.memory import without_collecting
 
 
 @pytest.fixture(autouse=True)

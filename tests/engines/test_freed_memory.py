@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from hybrid_lab.system.freed_memory import keep_freed_memory
+from hybrid_lab.system.memory import keep_freed_memory
 
 SCRIPT = """
 import resource, sys
 import numpy as np
-from hybrid_lab.engines.freed_memory import keep_freed_memory
+from hybrid_lab.system.memory import keep_freed_memory
 
 def arrays():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

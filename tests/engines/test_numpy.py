@@ -14,7 +14,7 @@ from hybrid_lab.engines import get
 from hybrid_lab.engines.planned.arena import FIRST_PIECES, Arena, ArenaPool
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import make_node
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.ops.framework.operator import get as operator
 from tests.graph.building import evaluate, graph_of, uniform
 

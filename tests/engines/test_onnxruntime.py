@@ -13,7 +13,7 @@ from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import make_node
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.framework.operator import get as operator
 from tests.graph.building import evaluate, graph_of, uniform
@@ -227,7 +227,7 @@ def test_gelu_is_written_as_the_pattern_that_onnxruntime_runs_in_one_pass(tmp_pa
     import onnxruntime
 
     from hybrid_lab.engines.onnxruntime.model import build_model
-    from hybrid_lab.graph.partition import region_of
+    from hybrid_lab.graph.passes.partition import region_of
 
     graph = graph_of(lambda F, x: F.LeakyReLU(x, act_type="gelu"), (4, 8))
     model = build_model(region_of(graph.operators, graph.users(), set(graph.roots)))

@@ -11,7 +11,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines import registry
 from hybrid_lab.gluon import nn
 from hybrid_lab.graph import Builder, Graph, input_node
-from hybrid_lab.graph.decompose import is_composite, lower
+from hybrid_lab.graph.passes.decompose import is_composite, lower
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.framework.run import run_kernel
 from tests.engines.graph_cases import Case as GraphCase

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab.diagnostics.errors import EngineError
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.framework.onnx_emit import OnnxNode
 from hybrid_lab.ops.framework.operator import get as operator

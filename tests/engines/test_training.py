@@ -15,7 +15,7 @@ from hybrid_lab.engines.planned.arena import POOL_LIMIT, Arena, ArenaPool, host_
 from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.gluon import nn
 from hybrid_lab.graph import Graph
-from hybrid_lab.graph.joint_plan import JointPlan
+from hybrid_lab.graph.memory.joint_plan import JointPlan
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.hybridize import compiled_call

@@ -21,7 +21,7 @@ from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.run import run_kernel
 from tests.ops.cases import CASES, RNG, close, each_sample

@@ -17,9 +17,9 @@ from hybrid_lab.engines.triton.write.core import reduction
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.ahead import graphs_of
-from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.decompose import decompose
+from hybrid_lab.graph.passes.simplify import simplify
 from tests.engines.test_triton import interpreter  # noqa: F401
 from tests.engines.test_triton_rows import small_tiles
 from tests.graph.building import graph_of

@@ -17,7 +17,7 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.engines import registry
 from hybrid_lab.gluon import nn
 from hybrid_lab.ndarray.random_state import state
-from hybrid_lab.system import collector
+from hybrid_lab.system import memory as collector
 from tests.forking import in_child
 from tests.graph.building import graph_of
 from tests.triton_device import ON_GPU, use_triton

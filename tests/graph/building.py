@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab.graph import Builder, Graph, Input, Value, input_node
 from hybrid_lab.graph.graph import extract
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.framework.signature import Signature

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybrid_lab.graph.algebra import RULES
 from hybrid_lab.graph.node import constant_node
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.algebra import RULES
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.ops import get
 from tests.graph.building import evaluate, graph_of, names, program
 

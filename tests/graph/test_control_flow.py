@@ -9,9 +9,9 @@ from hybrid_lab import engines
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph import Graph
-from hybrid_lab.graph.body import KEPT
-from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.loops.body import KEPT
 from hybrid_lab.graph.partial import PartialShapes
+from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.symbol.symbol import var
 

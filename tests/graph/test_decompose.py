@@ -8,8 +8,8 @@ import pytest
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.graph import Graph, Value, input_node
 from hybrid_lab.graph.builder import make_node
-from hybrid_lab.graph.decompose import PRIMITIVES, decompose, is_composite, lower
-from hybrid_lab.graph.differentiate import differentiate
+from hybrid_lab.graph.passes.decompose import PRIMITIVES, decompose, is_composite, lower
+from hybrid_lab.graph.passes.differentiate import differentiate
 from hybrid_lab.ops import get, records
 from tests.graph.building import evaluate, graph_of, names, program
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hybrid_lab.graph import Graph
-from hybrid_lab.graph.differentiate import differentiate
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.differentiate import differentiate
+from hybrid_lab.graph.passes.simplify import simplify
 from tests.graph.building import evaluate, graph_of, names, program, uniform
 
 

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from hybrid_lab.graph.flow import INFINITE, FlowNetwork
+from hybrid_lab.graph.passes.flow import INFINITE, FlowNetwork
 
 
 def cut(edges, vertices, source=0, sink=1):

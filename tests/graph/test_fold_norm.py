@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hybrid_lab.graph import Graph
-from hybrid_lab.graph.fold_norm import fold_norm
-from hybrid_lab.graph.hoist import hoist
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.fold_norm import fold_norm
+from hybrid_lab.graph.passes.hoist import hoist
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.ops import find
 from tests.graph.building import body, evaluate, graph_of, names, program
 
@@ -170,7 +170,7 @@ def test_numbers_from_the_caller_are_not_folded():
 
 
 def test_training_mode_statistics_stay():
-    from hybrid_lab.graph.bind_mode import bind_mode
+    from hybrid_lab.graph.passes.bind_mode import bind_mode
 
     graph = normed(lambda F, x, w: F.FullyConnected(x, w, num_hidden=4, no_bias=True), (2, 3), (4, 3))
     assert "BatchNorm" in names(fold_norm(bind_mode(graph, True)))

@@ -7,7 +7,7 @@ import numpy as np
 from hybrid_lab import nd
 from hybrid_lab.gluon import HybridBlock, nn
 from hybrid_lab.graph import Graph
-from hybrid_lab.graph.hoist import hoist
+from hybrid_lab.graph.passes.hoist import hoist
 from hybrid_lab.graph.specialize import specialize
 from tests.graph.building import evaluate, graph_of, names, program, uniform
 

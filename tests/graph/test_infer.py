@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
-from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.partial import PartialShapes
+from hybrid_lab.graph.passes.infer import infer
 from tests.graph.building import graph_of, program
 
 

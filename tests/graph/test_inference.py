@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybrid_lab.graph.bind_mode import bind_mode
-from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.passes.bind_mode import bind_mode
+from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.graph.specialize import specialize
 from tests.engines.random_graphs import random_case
 from tests.graph.building import evaluate

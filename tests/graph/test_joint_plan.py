@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hybrid_lab.graph.joint_plan import JointPlan, plan_jointly
+from hybrid_lab.graph.memory.joint_plan import JointPlan, plan_jointly
 from hybrid_lab.graph.specialize import specialize
 from tests.graph.building import graph_of, program
 from tests.graph.test_packing import overlaps

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybrid_lab.graph.layout import layout
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.layout import layout
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.ops import records
 from hybrid_lab.ops.framework.pointwise import Elementwise
 from tests.graph.building import evaluate, graph_of, names, program, uniform

@@ -6,7 +6,7 @@ import numpy as np
 
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.builder import make_node
-from hybrid_lab.graph.decompose import lower_random
+from hybrid_lab.graph.passes.decompose import lower_random
 from hybrid_lab.ops.framework.operator import get
 from tests.graph.building import evaluate, graph_of, program, uniform
 

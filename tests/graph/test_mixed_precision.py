@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hybrid_lab.diagnostics import DTypeError, SettingError
-from hybrid_lab.graph.control_flow import Foreach
-from hybrid_lab.graph.infer import infer
-from hybrid_lab.graph.mixed_precision import mixed_precision
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.loops.control_flow import Foreach
+from hybrid_lab.graph.passes.infer import infer
+from hybrid_lab.graph.passes.mixed_precision import mixed_precision
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.precision import HALF, SINGLE, Precision

@@ -8,12 +8,12 @@ import pytest
 from hybrid_lab import nd
 from hybrid_lab.gluon import HybridBlock, nn
 from hybrid_lab.graph import Graph
-from hybrid_lab.graph.bind_mode import bind_mode
-from hybrid_lab.graph.decompose import decompose, lower_random
-from hybrid_lab.graph.differentiate import differentiate
-from hybrid_lab.graph.infer import infer
-from hybrid_lab.graph.simplify import simplify
-from hybrid_lab.graph.split import split
+from hybrid_lab.graph.passes.bind_mode import bind_mode
+from hybrid_lab.graph.passes.decompose import decompose, lower_random
+from hybrid_lab.graph.passes.differentiate import differentiate
+from hybrid_lab.graph.passes.infer import infer
+from hybrid_lab.graph.passes.simplify import simplify
+from hybrid_lab.graph.passes.split import split
 
 
 class Inner(HybridBlock):

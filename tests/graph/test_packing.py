@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybrid_lab.graph.packing import Block, _place, _place_many, pack, peak
+from hybrid_lab.graph.memory.packing import Block, _place, _place_many, pack, peak
 from tests.graph.building import program
 
 

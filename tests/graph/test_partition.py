@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab.graph import Graph
-from hybrid_lab.graph.partition import contract, partition
+from hybrid_lab.graph.passes.partition import contract, partition
 from tests.graph.building import Group, evaluate, graph_of, names, program, uniform
 
 

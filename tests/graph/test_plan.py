@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hybrid_lab.graph import Graph
-from hybrid_lab.graph.plan import MemoryPlan, plan
+from hybrid_lab.graph.memory.plan import MemoryPlan, plan
 from hybrid_lab.graph.specialize import specialize
 from tests.engines.random_graphs import random_case
 from tests.graph.building import graph_of, program

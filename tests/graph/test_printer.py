@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.graph import Graph
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.simplify import simplify
 from tests.graph.building import graph_of
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.graph import Graph, Input
-from hybrid_lab.graph.bind_mode import bind_mode
-from hybrid_lab.graph.differentiate import differentiate
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.bind_mode import bind_mode
+from hybrid_lab.graph.passes.differentiate import differentiate
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops import get
 from tests.graph.building import evaluate, graph_of, names, program

@@ -16,7 +16,7 @@ from hybrid_lab.graph import specialize as specializations
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, input_node
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.graph.specialize import Specializations, specialize, specialize_call
 from hybrid_lab.graph.symbolic import derived
 from hybrid_lab.hybridize.structure import flatten

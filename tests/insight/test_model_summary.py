@@ -13,7 +13,7 @@ from hybrid_lab.diagnostics import HybridLabError, ShapeError
 from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.gluon.model_zoo import vision
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.insight.work import peak_bytes, work_in
 from hybrid_lab.ops.framework.operator import Operator, registered_names
 

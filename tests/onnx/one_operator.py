@@ -9,11 +9,11 @@ import numpy as np
 
 from hybrid_lab.engines.onnxruntime.session import create_session
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.onnx import file
-from hybrid_lab.onnx.network import Network, Writer
-from hybrid_lab.onnx.open_sizes import Described, OpenSizes
+from hybrid_lab.graph.passes.infer import infer
+from hybrid_lab.onnx.writing import file
+from hybrid_lab.onnx.writing.network import Network, Writer
+from hybrid_lab.onnx.writing.open_sizes import Described, OpenSizes
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 
 

@@ -25,7 +25,7 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.onnx import own_graph
-from hybrid_lab.onnx.model_file import OnnxFile
+from hybrid_lab.onnx.reading.model_file import OnnxFile
 from hybrid_lab.symbol import tracing
 from tests.random_programs.rounding import other_rounding
 from tests.random_programs.run import run_text

@@ -23,7 +23,8 @@ from hybrid_lab.diagnostics.errors import (
     Unmappable,
 )
 from hybrid_lab.gluon import nn, rnn
-from hybrid_lab.onnx import exporting, file, opsets
+from hybrid_lab.onnx import opsets
+from hybrid_lab.onnx.writing import exporting, file
 from hybrid_lab.ops.framework.onnx_emit import OPSET
 
 from .networks import Mixed, SeveralOutputs, assert_equal, call, flat, floats, run

@@ -8,7 +8,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import nd
 from hybrid_lab.gluon import nn
-from hybrid_lab.onnx.equalities import Needed, needed
+from hybrid_lab.onnx.writing.equalities import Needed, needed
 from hybrid_lab.ops.framework.sizes import Guards
 
 from .networks import assert_equal, call, floats

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from hybrid_lab.diagnostics.errors import EngineError, HybridLabError, Unmappable
-from hybrid_lab.graph.decompose import is_composite
+from hybrid_lab.graph.passes.decompose import is_composite
 from hybrid_lab.onnx import opsets
-from hybrid_lab.onnx.detection import FORMS
+from hybrid_lab.onnx.writing.detection import FORMS
 from hybrid_lab.ops.framework.onnx_emit import OPSET
 from hybrid_lab.ops.framework.run import run_kernel
 from tests.ops.cases import CASES, RNG, Case, close

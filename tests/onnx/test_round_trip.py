@@ -16,8 +16,8 @@ import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.gluon.model_zoo import vision
-from hybrid_lab.onnx.block import ImportedGraph
-from hybrid_lab.onnx.compose import compose
+from hybrid_lab.onnx.reading.block import ImportedGraph
+from hybrid_lab.onnx.reading.compose import compose
 
 from .networks import Detector, Encoder, Mixed, SeveralOutputs, Unrolled, WithStates, assert_equal, call, floats
 

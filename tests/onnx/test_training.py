@@ -16,8 +16,8 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError, SettingError, Unmappable
 from hybrid_lab.gluon import nn
-from hybrid_lab.onnx import optimizers as written
 from hybrid_lab.onnx.errors import OnnxError
+from hybrid_lab.onnx.training_info import optimizers as written
 
 DOMAIN = "ai.onnx.preview.training"
 rng = np.random.default_rng(3)

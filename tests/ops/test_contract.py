@@ -9,7 +9,7 @@ import pytest
 
 from hybrid_lab import nd
 from hybrid_lab.diagnostics.errors import DTypeError, RecordError
-from hybrid_lab.graph.differentiate import differentiate
+from hybrid_lab.graph.passes.differentiate import differentiate
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops.framework import operator
 from hybrid_lab.ops.framework.lowering import run_lowering

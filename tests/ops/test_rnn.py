@@ -8,7 +8,7 @@ import pytest
 from hybrid_lab import nd
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.engines.onnxruntime.model import refusal
-from hybrid_lab.graph.bind_mode import bind_mode
+from hybrid_lab.graph.passes.bind_mode import bind_mode
 from hybrid_lab.ops.framework.namespace import F
 from hybrid_lab.ops.framework.run import infer, run_gradient, run_kernel
 from hybrid_lab.ops.rnn.rnn import RNN

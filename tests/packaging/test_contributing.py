@@ -31,7 +31,7 @@ def test_paths_that_are_named_exist():
     [
         ("hybrid_lab/ops/elementwise/activation.py", "class HardSigmoid("),
         ("hybrid_lab/lint/checks/effects.py", "def python_random("),
-        ("hybrid_lab/graph/fold_norm.py", "def fold_norm("),
+        ("hybrid_lab/graph/passes/fold_norm.py", "def fold_norm("),
         ("hybrid_lab/graph/specialize.py", 'run_pass(stages, "fold_norm"'),
         ("hybrid_lab/graph/dump.py", "PASSES = ("),
         ("hybrid_lab/lab/messages/saving.py", "class SaveRequest("),

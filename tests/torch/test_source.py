@@ -8,7 +8,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon, sym
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.torch.source.paths import tree
 from hybrid_lab.torch.source.rules import RULES

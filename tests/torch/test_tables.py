@@ -11,8 +11,8 @@ from torch import nn
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
-from hybrid_lab.onnx.importers import functions as onnx_functions
-from hybrid_lab.onnx.importers import table as onnx_table
+from hybrid_lab.onnx.reading.importers import functions as onnx_functions
+from hybrid_lab.onnx.reading.importers import table as onnx_table
 from hybrid_lab.ops.framework.operator import find
 from hybrid_lab.torch.importers import elementwise, functions, table
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from hybrid_lab.engines.planned.build import PlannedEngine
 from hybrid_lab.engines.report import Report
-from hybrid_lab.graph.body import Run
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.loops.body import Run
 
 
 class NumPyEngine(PlannedEngine):

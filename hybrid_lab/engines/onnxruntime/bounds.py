@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 
 #: Numbers up to this size are far enough from float32's largest (3.4e38) for the order of a sum not to matter.
 SAFE = 1e36

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hybrid_lab.graph.node import Node
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 
 #: Why a region stays in NumPy.
 TOO_SMALL = "too little work for a session of its own"

@@ -17,11 +17,11 @@ from hybrid_lab.engines.onnxruntime.session import BoundSession, trim
 from hybrid_lab.engines.planned.build import PlannedEngine
 from hybrid_lab.engines.regions import RegionOperator, contracted, refuse
 from hybrid_lab.engines.report import Report
-from hybrid_lab.graph.decompose import lower_random
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.partition import Region, partition
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.decompose import lower_random
+from hybrid_lab.graph.passes.partition import Region, partition
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.system.logger import logger
 

@@ -13,7 +13,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.onnxruntime import messages
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import is_bfloat16
 from hybrid_lab.ops.framework.onnx_emit import DATA_TYPES, OnnxEmitter, OnnxNode
 

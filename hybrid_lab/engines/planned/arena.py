@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hybrid_lab.graph.plan import ALIGNMENT
+from hybrid_lab.graph.memory.plan import ALIGNMENT
 from hybrid_lab.system import forks
 
 #: Programs with arenas up to this size keep their own; larger ones borrow, so that many graphs share the same memory.

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import itertools
 import keyword
 import re
 from collections.abc import Callable, Hashable
+from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.engines.engine import Program
 from hybrid_lab.engines.planned.arena import KEEP_BYTES, POOL, Frame, Frames
-from hybrid_lab.engines.planned.source import function_of
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.memory.plan import MemoryPlan
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.plan import MemoryPlan
 from hybrid_lab.graph.printer import Names, format_origin, format_statement
 from hybrid_lab.ops.framework.dtypes import is_bfloat16
 from hybrid_lab.ops.framework.pointwise import Binary, Unary, scalar_as
@@ -407,3 +408,26 @@ class Writer:
 def identifier(name: str) -> str:
     word = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "op"
     return f"_{word}" if word[0].isdigit() else word
+
+
+def function_of(
+    source: str, file: str, bound: dict[str, object], shown: Callable[[], str] | None = None
+) -> FunctionType:
+    """The function that a text defines.
+
+    file : its name in tracebacks; bound : its globals
+    shown : gives the text as people are to see it, which has the same lines; by default it is the text itself
+
+    Tracebacks and debuggers ask `linecache` for lines, which asks the loader that a function's globals name. It skips
+    names in angle brackets, so the file's name ends with ".py".
+    """
+    loader = SimpleNamespace(get_source=lambda name: source if shown is None else shown())
+    # Globals without `__builtins__` fail where C code imports in their name, as torch does under a dispatch mode.
+    bound |= {"__builtins__": builtins, "__name__": file, "__spec__": SimpleNamespace(name=file, loader=loader)}
+    return FunctionType(_code(source).replace(co_filename=f"<{file}>.py"), bound)
+
+
+@functools.lru_cache(maxsize=64)
+def _code(source: str) -> CodeType:
+    """The code of the one function in a text. Programs of one structure have one text, whatever their sizes."""
+    return next(item for item in compile(source, "<program>", "exec").co_consts if isinstance(item, CodeType))

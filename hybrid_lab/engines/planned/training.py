@@ -13,9 +13,9 @@ from hybrid_lab.engines.engine import Executable, ForwardState, Ready, Training
 from hybrid_lab.engines.planned.arena import Arena, Frame
 from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.graph.dump import dump, dump_text
-from hybrid_lab.graph.joint_plan import plan_jointly
+from hybrid_lab.graph.memory.joint_plan import plan_jointly
+from hybrid_lab.graph.memory.plan import MemoryPlan
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.graph.plan import MemoryPlan
 from hybrid_lab.graph.specialized import Source, Split
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.memory.plan import plan
 from hybrid_lab.graph.node import Node
-from hybrid_lab.graph.plan import plan
 from hybrid_lab.system import forks
 
 #: Called after each step: the step's number, and its outputs where they lie (None for what nobody reads). The next step

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from hybrid_lab.graph.partition import Region
+    from hybrid_lab.graph.passes.partition import Region
     from hybrid_lab.ops.framework.operator import Operator
 
 #: An input of a node: a Value, or a number.

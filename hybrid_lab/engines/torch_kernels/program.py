@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hybrid_lab.engines.memory import plain, torch_dtype
-from hybrid_lab.engines.planned.source import function_of
+from hybrid_lab.engines.planned.program import function_of
 from hybrid_lab.engines.torch_kernels.fused import Call, Item, calls_of
 from hybrid_lab.engines.torch_kernels.rules import plain_operator
 from hybrid_lab.graph.node import Constant, Value
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hybrid_lab.engines.engine import Ready
-    from hybrid_lab.graph.partition import Region
+    from hybrid_lab.graph.passes.partition import Region
 
 _serial = itertools.count()
 

@@ -32,7 +32,7 @@ from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.partition import contract
+from hybrid_lab.graph.passes.partition import contract
 from hybrid_lab.graph.specialized import Split
 from hybrid_lab.system.logger import logger
 

@@ -28,7 +28,7 @@ from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.system.provided import Provided
 

@@ -20,11 +20,11 @@ from hybrid_lab.engines.triton.write.kinds import (
 )
 from hybrid_lab.engines.triton.write.words import TYPES
 from hybrid_lab.engines.triton.write.write import write_kernels
-from hybrid_lab.graph.decompose import decompose, lower_random
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.partition import Region
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.decompose import decompose, lower_random
+from hybrid_lab.graph.passes.partition import Region
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.graph.symbolic import with_hints
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.kernel import Pointwise

@@ -35,7 +35,7 @@ from hybrid_lab.engines.triton.write.source import KernelSource, power_of_two
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.system.progress import Progress
 
 #: How far results may lie apart, relative to the largest: sums in another order, by dtype; what tf32 rounds to 10 bits.

@@ -19,7 +19,7 @@ from hybrid_lab.insight.difference import (
     diff_tensors,
 )
 from hybrid_lab.insight.graph_diff import Kind, OperatorDifference, match_graphs
-from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.memory import without_collecting
 from hybrid_lab.system.progress import shows_work
 
 from . import layout, values

@@ -12,8 +12,8 @@ import numpy as np
 from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Value
+from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray

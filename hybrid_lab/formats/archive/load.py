@@ -19,8 +19,8 @@ from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.structure import describe, plain
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.ndarray import NDArray
-from hybrid_lab.system.collector import without_collecting
 from hybrid_lab.system.logger import logger
+from hybrid_lab.system.memory import without_collecting
 from hybrid_lab.system.progress import shows_work
 
 from . import calls, graphs, layout, ledger

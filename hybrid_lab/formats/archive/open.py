@@ -22,8 +22,8 @@ from hybrid_lab.insight.states import class_name
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import name_of
 from hybrid_lab.ops.framework.operator import find
-from hybrid_lab.system.collector import without_collecting
 from hybrid_lab.system.logger import logger
+from hybrid_lab.system.memory import without_collecting
 from hybrid_lab.system.progress import shows_work
 
 from ..singa import is_singa

@@ -24,8 +24,8 @@ from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.symbol import tracing
-from hybrid_lab.system.collector import without_collecting
 from hybrid_lab.system.logger import logger
+from hybrid_lab.system.memory import without_collecting
 from hybrid_lab.system.progress import shows_work
 
 from ..atomic import atomic_write, check_writable, progress_of

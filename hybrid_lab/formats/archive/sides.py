@@ -13,7 +13,7 @@ from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.hybridize.neutral import NOTHING_OBSERVED, NeutralGraph, Observation
 from hybrid_lab.hybridize.structure import Spec, plain
 from hybrid_lab.insight.graph_diff import GraphSide

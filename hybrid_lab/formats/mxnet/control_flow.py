@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hybrid_lab.diagnostics import Unmappable
-from hybrid_lab.graph.body import Body
-from hybrid_lab.graph.composed import ControlFlow
-from hybrid_lab.graph.control_flow import Cond, Foreach, WhileLoop
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.loops.body import Body
+from hybrid_lab.graph.loops.composed import ControlFlow
+from hybrid_lab.graph.loops.control_flow import Cond, Foreach, WhileLoop
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partial import located
 from hybrid_lab.ops.framework.operator import get

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.graph.builder import make_node
-from hybrid_lab.graph.composed import ControlFlow
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.loops.composed import ControlFlow
 from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
 from hybrid_lab.ops.arrays.constant_index import ConstantIndex, read_key
 from hybrid_lab.ops.framework.operator import Operator, get

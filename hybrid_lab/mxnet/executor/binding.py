@@ -10,9 +10,9 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, BindError, HybridLabError, SettingError
 from hybrid_lab.diagnostics.words import check_choice
-from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.partial import is_complete
+from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.mxnet.executor.executor import Executor
 from hybrid_lab.ndarray import creation
 from hybrid_lab.ndarray.context import Context, resolve

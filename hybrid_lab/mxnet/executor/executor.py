@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import BindError, SettingError, ShapeError
-from hybrid_lab.graph.differentiate import led_to
 from hybrid_lab.graph.node import Value
+from hybrid_lab.graph.passes.differentiate import led_to
 from hybrid_lab.mxnet.executor.monitoring import Callback, Monitoring, with_gradient
 from hybrid_lab.mxnet.executor.programs import BoundGraph, Programs
 from hybrid_lab.ndarray import creation, tape

@@ -21,8 +21,8 @@ from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.symbol.symbol import Symbol
 from hybrid_lab.system import forks
-from hybrid_lab.system.collector import without_collecting
 from hybrid_lab.system.logger import logger
+from hybrid_lab.system.memory import without_collecting
 
 
 class BoundGraph:

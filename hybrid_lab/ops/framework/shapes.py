@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import isqrt, prod
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.diagnostics.words import dimensions
@@ -111,3 +112,13 @@ def same_rank_shapes(lhs: PartialShape, rhs: PartialShape) -> tuple[PartialShape
         return (known, known) if known else (lhs, rhs)
     first, second = filled_from_each_other((lhs, rhs))
     return first, second
+
+
+def of_product(left: Shape, right: Shape, result: Shape, batch: int = 1) -> int:
+    """The multiply-adds of matrix products, from shapes alone: m n k for each of `batch` products (m, k) x (k, n),
+    whatever the order of the axes and whichever are transposed.
+
+    The sizes of the three arrays are m k, k n and m n; the root of their product is m n k.
+    """
+    sizes = prod(left) * prod(right) * prod(result)
+    return isqrt(sizes // batch**3) * batch if sizes else 0

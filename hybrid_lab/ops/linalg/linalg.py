@@ -24,9 +24,8 @@ from hybrid_lab.ops.framework import (
     sample,
 )
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Place, Scratch, Tensor, Wanted
-from hybrid_lab.ops.framework.shapes import alike
+from hybrid_lab.ops.framework.shapes import alike, of_product
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
-from hybrid_lab.ops.framework.work import of_product
 from hybrid_lab.ops.kernels import blas
 
 

@@ -12,8 +12,8 @@ from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import Element, Operator, forward_shape, into, sample
 from hybrid_lab.ops.framework.lowering import differentiate_lowering, emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
+from hybrid_lab.ops.framework.shapes import of_product
 from hybrid_lab.ops.framework.types import Array, Shape
-from hybrid_lab.ops.framework.work import of_product
 from hybrid_lab.ops.linalg.linalg import gradients_of_product, rows_before_columns
 
 

@@ -11,9 +11,8 @@ from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import Operator, sample
 from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
-from hybrid_lab.ops.framework.shapes import axis_of, broadcast_shapes
+from hybrid_lab.ops.framework.shapes import axis_of, broadcast_shapes, of_product
 from hybrid_lab.ops.framework.types import Shape
-from hybrid_lab.ops.framework.work import of_product
 from hybrid_lab.ops.linalg.linalg_products import square
 from hybrid_lab.ops.linalg.linalg_solve import Solver
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hybrid_lab.onnx.importers.arrays import padded
+from hybrid_lab.onnx.reading.importers.arrays import padded
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 from hybrid_lab.torch.importers.functions import Axes, Functions, Operand, Result, Size, Tensor, ints
 from hybrid_lab.torch.importers.table import aten, onnx

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hybrid_lab.graph.graph import reachable
-from hybrid_lab.onnx.importers import functions
-from hybrid_lab.onnx.importers.functions import Size as Size
-from hybrid_lab.onnx.importers.functions import Tensor as Tensor
+from hybrid_lab.onnx.reading.importers import functions
+from hybrid_lab.onnx.reading.importers.functions import Size as Size
+from hybrid_lab.onnx.reading.importers.functions import Tensor as Tensor
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 from hybrid_lab.torch.errors import UnsupportedOperatorError
 from hybrid_lab.torch.failures import line_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.onnx.importers.indexing import from_front, size_in_graph, written
+from hybrid_lab.onnx.reading.importers.indexing import from_front, size_in_graph, written
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 from hybrid_lab.torch.importers.functions import Functions, Result, Size, Tensor
 from hybrid_lab.torch.importers.table import aten, onnx

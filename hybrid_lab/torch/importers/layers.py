@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
-from hybrid_lab.onnx.importers.layers import per_channel
-from hybrid_lab.onnx.importers.pooling import max_and_places
+from hybrid_lab.onnx.reading.importers.layers import per_channel
+from hybrid_lab.onnx.reading.importers.pooling import max_and_places
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 from hybrid_lab.torch.importers.functions import Functions, Result, Size, Tensor
 from hybrid_lab.torch.importers.table import MODES, aten, onnx

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.onnx.importers.products import matmul
+from hybrid_lab.onnx.reading.importers.products import matmul
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 from hybrid_lab.torch.importers.functions import Functions, Result, Tensor
 from hybrid_lab.torch.importers.table import aten, onnx

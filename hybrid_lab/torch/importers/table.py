@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from hybrid_lab.onnx.importers import ROWS_LOADED, table
+from hybrid_lab.onnx.reading.importers import ROWS_LOADED, table
 
 assert ROWS_LOADED  # imported so that the functions of ONNX's operators are in their table
 Function = Callable[..., Any]

@@ -12,9 +12,9 @@ from hybrid_lab.formats.atomic import atomic_write
 from hybrid_lab.formats.safetensors import write_safetensors
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.ndarray.tape import Mode
-from hybrid_lab.onnx.asked import asked_of, untouched
+from hybrid_lab.onnx.writing.asked import asked_of, untouched
 from hybrid_lab.symbol import Symbol
 from hybrid_lab.symbol.predicting import predicting
 

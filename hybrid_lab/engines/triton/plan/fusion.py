@@ -31,7 +31,7 @@ from hybrid_lab.engines.triton.write.special.attention import attention_at
 from hybrid_lab.engines.triton.write.special.attention_grad import chained_products
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 
 #: Why the vendor's products share no kernel.
 BY_VENDOR = "the vendor's library computes it"

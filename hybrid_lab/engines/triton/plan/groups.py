@@ -14,7 +14,7 @@ from hybrid_lab.engines.triton.write.kinds import is_product, is_reduction
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 
 #: The kernels of a group: one, or several that run one after the other.
 Kernels = tuple[KernelSource, ...]

@@ -13,7 +13,7 @@ from hybrid_lab.engines.triton.write.core.product import no_prologue
 from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split
 from hybrid_lab.engines.triton.write.kinds import is_product, is_reduction
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 
 #: A kernel has at most so many operators, and so many inputs and outputs together.
 MAX_NODES, MAX_POINTERS = 64, 24

@@ -32,10 +32,10 @@ from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.graph.symbolic import SymbolicConstant, derived, ones
 from hybrid_lab.ops.framework.sizes import Binding, shapes_key
-from hybrid_lab.system.collector import without_collecting
+from hybrid_lab.system.memory import without_collecting
 
 #: Tile choices are repeated for sizes of which each symbol differs by at most this factor.
 NEAR = 4

@@ -28,11 +28,11 @@ from hybrid_lab.engines.triton.write.core.pointwise import BLOCK
 from hybrid_lab.engines.triton.write.kinds import is_pointwise
 from hybrid_lab.engines.triton.write.source import KernelSource, counted, functions_in, kernel_source
 from hybrid_lab.engines.triton.write.words import TYPES
-from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Value, input_node
-from hybrid_lab.graph.partition import Region, region_of
-from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.passes.decompose import decompose
+from hybrid_lab.graph.passes.partition import Region, region_of
+from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.ops.elementwise.cast import Cast
 from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.ops.framework.pointwise import Binary, Unary

@@ -27,7 +27,7 @@ from hybrid_lab.engines.triton.write.kinds import is_product
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 
 if TYPE_CHECKING:
     from types import ModuleType

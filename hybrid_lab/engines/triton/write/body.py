@@ -51,7 +51,7 @@ from hybrid_lab.engines.triton.write.words import (
     wrapped,
 )
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import is_floating, is_narrow
 from hybrid_lab.ops.framework.kernel import Pointwise
 

@@ -17,7 +17,7 @@ from hybrid_lab.engines.triton.write.special.attention import attention_in, writ
 from hybrid_lab.engines.triton.write.special.attention_grad import chained_in, write_chained
 from hybrid_lab.engines.triton.write.special.collect import write_collect
 from hybrid_lab.engines.triton.write.special.recurrence import write_recurrence
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 
 
 def write_kernels(group: Region, run: Writing | None = None, precision: str = "ieee") -> tuple[KernelSource, ...]:

@@ -13,8 +13,8 @@ from hybrid_lab.gluon import HybridBlock, SymbolBlock, access
 from hybrid_lab.gluon.graphs_of_calls import predicting
 from hybrid_lab.gluon.loading import load_parameters
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.graph.node import Node, Value, input_node
+from hybrid_lab.graph.passes.mixed_precision import mixed_precision
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.precision import SINGLE, Precision

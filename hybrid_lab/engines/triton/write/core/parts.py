@@ -44,7 +44,7 @@ from hybrid_lab.engines.triton.write.source import (
 )
 from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 
 #: So many programs share rows with sums down their columns, at most. Each has TILES tiles or more.
 PROGRAMS, TILES = 512, 2

@@ -8,7 +8,7 @@ from hybrid_lab.engines.triton.write.body import Body
 from hybrid_lab.engines.triton.write.source import KernelSource, counted, kernel_name, kernel_source
 from hybrid_lab.engines.triton.write.words import typed
 from hybrid_lab.graph.node import Constant
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 
 #: Elements per program on a GPU, also for small arrays, so that they share the kernel of large ones. A quarter of that
 #: if an element takes more loads than MANY, whose values would not fit into the registers of a thread.

@@ -31,7 +31,7 @@ from hybrid_lab.engines.triton.write.source import (
 )
 from hybrid_lab.engines.triton.write.words import TYPES, short, tensor, wide
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import NARROW
 from hybrid_lab.ops.framework.kernel import Contraction
 

@@ -43,7 +43,7 @@ from hybrid_lab.engines.triton.write.source import (
 )
 from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import is_floating
 
 #: Rows up to this length are one tile; longer ones are read in a loop, COLUMNS elements at a time.

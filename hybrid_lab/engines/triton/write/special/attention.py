@@ -31,7 +31,7 @@ from hybrid_lab.engines.triton.write.source import (
 )
 from hybrid_lab.engines.triton.write.words import TYPES, plain, short, wide
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import NARROW
 
 #: A program holds whole queries and values: they have at most so many numbers.

@@ -23,7 +23,7 @@ from hybrid_lab.engines.triton.write.source import (
 )
 from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.kernel import Entries
 
 #: Elements of the tile of rows, the most rows and columns of one, and numbers that are looked at together.

@@ -1,0 +1,1 @@
+"""Operators that hold graphs: loops, branches, and their gradients."""

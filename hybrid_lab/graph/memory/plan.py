@@ -1,0 +1,239 @@
+"""Plan the memory of a specialized graph: what runs in place, what is a view, and where in one arena the rest lies.
+
+a = x * 2.0        arena 0..96
+b = tanh(a)        arena 0..96 in place of a
+c = Flatten(b)     view of b
+y = exp(c)         output 0: fresh memory, the caller's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.memory.packing import ALIGNMENT as ALIGNMENT
+from hybrid_lab.graph.memory.packing import Block, pack, peak
+from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.printer import Names, format_type
+from hybrid_lab.ops.framework.run import run_kernel
+
+#: How a Value is stored: "input" and "constant" as given; "arena" in a block of the arena; "output" in fresh memory
+#: that becomes a root; "view" on the memory of its operator's first input; "own" in memory that the kernel allocates
+#: itself; "none" for a hidden output nobody reads.
+Kind = Literal["input", "constant", "arena", "output", "view", "own", "none"]
+
+
+class MemoryPlan:
+    """Memory for one run of `graph`: where every Value lies. The blocks of the arena get their offsets from `pack`.
+
+    start : the time of the graph's first step, where several graphs share an arena (see joint_plan)
+    saved : roots that stay in the arena after the run -> the last time that they are read
+    occupied : inputs that lie in blocks of the arena already, C-contiguous, and may be overwritten after their last use
+    contiguous : as for `plan`
+
+    steps : the nodes to run, in order
+    kinds : how every Value is stored; block_of : the block of the arena that it lies in, also as a view of another
+    inplace : Value in the arena -> the input whose memory it takes over
+    position : root -> its first number among the roots
+    needs : node -> one bool per output: whether it is read
+    copies : positions among graph.roots that are copied into fresh memory at the end (inputs, views, repetitions ...)
+    last_use : Value -> the last step that reads it (len(steps) for roots)
+    arena_bytes : size of the arena; ideal_bytes : the most that is alive in it at one step; unshared_bytes : without
+        any sharing
+    """
+
+    arena_bytes: int
+    ideal_bytes: int
+
+    def __init__(
+        self,
+        graph: Graph,
+        start: int = 0,
+        saved: Mapping[Value, int] | None = None,
+        occupied: Mapping[Value, Block] | None = None,
+        contiguous: bool = False,
+    ):
+        self.graph, self.start, self.saved, self.contiguous = graph, start, saved or {}, contiguous
+        self.steps = tuple(node for node in graph.operators if not isinstance(node.op, Constant))
+        self.last_use: dict[Value, int] = {}
+        for index, node in enumerate(self.steps):
+            for value in node.values_in:
+                self.last_use[value] = index
+        for value in graph.roots:
+            self.last_use[value] = len(self.steps)
+        self.position = {
+            value: index for index, value in reversed(list(enumerate(graph.roots))) if value not in self.saved
+        }
+        self.kinds: dict[Value, Kind] = {}
+        self.inplace: dict[Value, Value] = {}
+        self.layouts: dict[Value, np.ndarray] = {}
+        self.block_of: dict[Value, Block] = {}
+        self.blocks: list[Block] = []
+        self.needs: dict[Node, tuple[bool, ...]] = {}
+        for value, block in (occupied or {}).items():
+            self.block_of[value] = block
+            block.last = max(block.last, self._end(value, -1))
+        for node in graph.nodes:
+            if isinstance(node.op, Input):
+                self.kinds[node.outputs[0]] = "input"
+            elif isinstance(node.op, Constant):
+                self.kinds[node.outputs[0]] = "constant"
+        for index, node in enumerate(self.steps):
+            self._visit(index, node)
+        self.copies = frozenset(
+            index for index, value in enumerate(graph.roots) if not self._is_delivered(index, value)
+        )
+
+    @property
+    def unshared_bytes(self) -> int:
+        values = [value for node in self.steps for value in node.outputs]
+        return sum(value.nbytes for value in values if self.kinds[value] in ("arena", "view"))
+
+    @property
+    def fresh_bytes(self) -> int:
+        """The size of the outputs, which get memory of their own in each call."""
+        roots = enumerate(self.graph.roots)
+        return sum(value.nbytes for at, value in roots if at in self.copies or self.kinds[value] != "arena")
+
+    @property
+    def bytes_moved(self) -> int:
+        """What the steps read and write in one call; a region counts as one step."""
+        steps = [node for node in self.steps if self.kinds[node.outputs[0]] != "view"]
+        values = [value for node in steps for value in (*node.values_in, *node.outputs)]
+        return sum(value.nbytes for value in values if value in self.last_use)
+
+    def __str__(self) -> str:
+        return format_plan(self)
+
+    def _is_delivered(self, index: int, value: Value) -> bool:
+        """Whether root number `index` lies where it is handed out from: kept in the arena, else in memory of its own,
+        planned so or promised by its kernel (`fresh`).
+        """
+        if value in self.saved and value in self.block_of:
+            return True
+        if self.kinds[value] == "own":
+            return getattr(value.node.op, "fresh", False) and (value in self.saved or self.position[value] == index)
+        return self.kinds[value] == "output" and self.position[value] == index
+
+    def _end(self, value: Value, otherwise: int) -> int:
+        """When the value is read for the last time."""
+        return max(self.start + self.last_use.get(value, otherwise), self.saved.get(value, 0))
+
+    def _visit(self, index: int, node: Node) -> None:
+        self.needs[node] = tuple(value in self.last_use for value in node.outputs)
+        if self._as_view(index, node):
+            return
+        for value in node.outputs:
+            if value not in self.last_use and "need" in node.op.run_keywords:
+                self.kinds[value] = "none"
+            elif "out" not in node.op.run_keywords:
+                self.kinds[value] = "own"
+            elif value in self.position:
+                self.kinds[value] = "output"
+            else:
+                self._into_arena(index, node, value)
+
+    def _as_view(self, index: int, node: Node) -> bool:
+        """Place the output as a view of the first input, if the kernel really gives one for this memory layout."""
+        value = node.outputs[0]
+        if not node.op.view or value in self.position or not isinstance(node.inputs[0], Value):
+            return False
+        source = node.inputs[0]
+        inputs = [self._layout(item) if isinstance(item, Value) else item for item in node.inputs]
+        result = run_kernel(node.op, inputs)[0]
+        if not (isinstance(result, np.ndarray) and np.may_share_memory(result, inputs[0])):
+            return False
+        if self.contiguous and not result.flags.c_contiguous:
+            return False
+        # NumPy runs other loops backwards than forwards, which round differently; an eager slice is copied, too.
+        if any(stride < 0 for stride in result.strides):
+            return False
+        if value in self.saved and not (source in self.block_of and result.flags.c_contiguous):
+            return False
+        self.layouts[value] = result
+        self.kinds[value] = "view"
+        block = self.block_of.get(source)
+        if block is not None:
+            block.values.append(value)
+            block.last = max(block.last, self._end(value, index))
+            self.block_of[value] = block
+        return True
+
+    def _layout(self, value: Value) -> np.ndarray:
+        """An array with the strides that the Value will have; its memory is never read or written."""
+        if value not in self.layouts:
+            node = value.node
+            self.layouts[value] = node.op.array if isinstance(node.op, Constant) else np.empty(value.shape, value.dtype)
+        return self.layouts[value]
+
+    def _into_arena(self, index: int, node: Node, value: Value) -> None:
+        last = self._end(value, index)
+        source = self._reusable(index, node, value)
+        if source is not None:
+            block = self.block_of[source]
+            block.last = last
+            self.inplace[value] = source
+        else:
+            block = Block(value.nbytes, self.start + index, last)
+            self.blocks.append(block)
+        block.values.append(value)
+        self.block_of[value] = block
+        self.kinds[value] = "arena"
+
+    def _reusable(self, index: int, node: Node, value: Value) -> Value | None:
+        """An input whose memory dies with this step and fits the output exactly."""
+        if not node.op.alias_safe or len(node.outputs) != 1:
+            return None
+        for item in node.values_in:
+            block = self.block_of.get(item)
+            if block is None or block.last != self.start + index:
+                continue
+            if item.shape != value.shape or item.dtype != value.dtype:
+                continue
+            whole = block.nbytes == value.nbytes and (item not in self.layouts or self.layouts[item].flags.c_contiguous)
+            alone = all(other is item or self.block_of.get(other) is not block for other in node.values_in)
+            if whole and alone:
+                return item
+        return None
+
+
+def plan(graph: Graph, contiguous: bool = False) -> MemoryPlan:
+    """Plan an inferred graph. Outputs and new values of effects never lie in the arena.
+
+    contiguous : only views in C order are views; every Value then lies in C order
+    """
+    result = MemoryPlan(graph, contiguous=contiguous)
+    result.arena_bytes, result.ideal_bytes = pack(result.blocks), peak(result.blocks)
+    return result
+
+
+def format_plan(plan: MemoryPlan) -> str:
+    """One line a step: the operator, the type of each output, and where it lies."""
+    name = Names(plan.graph)
+    rows = []
+    for index, node in enumerate(plan.steps):
+        for value in node.outputs:
+            text = f"{index:>4}  {name(value)}: {format_type(value.shape, value.dtype)} = {node.op.name}"
+            rows.append((text, _describe(plan, value, name)))
+    width = min(max((len(text) for text, _ in rows), default=0), 72)
+    sizes = f"arena {plan.arena_bytes:,} bytes for {plan.unshared_bytes:,} bytes of values"
+    lines = [f"plan: {sizes}, at most {plan.ideal_bytes:,} alive at once"]
+    lines += [f"{text:<{width}}  {where}" for text, where in rows]
+    for index, value in enumerate(plan.graph.roots):
+        lines.append(f"      return {name(value)}{' (copied)' if index in plan.copies else ''}")
+    return "\n".join(lines)
+
+
+def _describe(plan: MemoryPlan, value: Value, name: Names) -> str:
+    kind = plan.kinds[value]
+    if kind == "arena":
+        block, before = plan.block_of[value], plan.inplace.get(value)
+        how = f" in place of {name(before)}" if before is not None else ""
+        return f"arena {block.offset}..{block.offset + block.nbytes}{how}, until step {plan.last_use.get(value, '-')}"
+    if kind == "view":
+        return f"view of {name(value.node.values_in[0])}"
+    other = {"own": "allocated by its kernel", "none": "not computed"}
+    return f"output {plan.position[value]}" if kind == "output" else other.get(kind, kind)

@@ -1,0 +1,1 @@
+"""Passes: functions from graph to graph. `graph/specialize.py` runs them in order."""

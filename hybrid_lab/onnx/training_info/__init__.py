@@ -1,0 +1,1 @@
+"""The training information of ONNX files, written and read: initializers, the loss, steps of optimizers."""

@@ -1,0 +1,1 @@
+"""ONNX files, written: networks as nodes, with open sizes and for several opsets."""

@@ -1,0 +1,45 @@
+"""The pages about the code name files and folders that exist, and the picture of the architecture all rooms."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    ROOT / "docs" / "architecture.md",
+    ROOT / "docs" / "glossary.md",
+    *sorted((ROOT / "docs" / "rooms").glob("*.md")),
+]
+FOLDERS = ("hybrid_lab", "extension", "scripts", "tests", "docs", "benchmarks")
+#: Every file and folder with its parents: "hybrid_lab/graph/node.py".
+PATHS = {
+    path.relative_to(ROOT).as_posix()
+    for folder in FOLDERS
+    for path in (ROOT / folder).rglob("*")
+    if "node_modules" not in path.parts and "__pycache__" not in path.parts
+}
+
+
+def exists(path: str) -> bool:
+    """Whether a path, or the end of one as the page of a room names its files, exists."""
+    path = path.strip("/")
+    return path in PATHS or any(each.endswith(f"/{path}") for each in PATHS) or (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_paths_exist(page):
+    named = re.findall(r"`([a-z_0-9][a-z_0-9./]*?(?:\.py|/))`", page.read_text(encoding="utf-8"))
+    older = {"gluon/hybridized/"} if page.stem == "hybridize" else set()  # its paragraph on earlier names
+    assert [path for path in named if path not in older and not exists(path)] == []
+
+
+def test_the_picture_has_every_room():
+    sys.path.insert(0, str(ROOT / "scripts"))
+    spec = importlib.util.spec_from_file_location("draw_architecture", ROOT / "scripts" / "draw_architecture.py")
+    draw = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(draw)
+    named = re.findall(r">([a-z_.]+)</text>", draw.TARGET.read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(draw.edges()), "python scripts/draw_architecture.py draws it again"
