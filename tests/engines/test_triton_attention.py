@@ -216,6 +216,7 @@ def kernels():
         yield Graph([q, k, v], [op("batch_dot", weights, v), *([weights] if stored else [])])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target, most_shared", [("gfx90a", 65536), ("sm80", 99 * 1024)])
 def test_products_and_attention_fit_into_gpus_that_are_not_here(target, most_shared):
     sources = [source for graph in kernels() for source in kernels_of(graph)[2]]

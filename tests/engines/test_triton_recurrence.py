@@ -130,9 +130,9 @@ class Words(gluon.HybridBlock):
     [
         (gluon.rnn.LSTM, {}),
         (gluon.rnn.LSTM, {"dropout": 0.4}),
-        (gluon.rnn.LSTM, {"bidirectional": True}),
+        pytest.param(gluon.rnn.LSTM, {"bidirectional": True}, marks=pytest.mark.long),
         (gluon.rnn.GRU, {"bidirectional": True, "dropout": 0.3}),
-        (gluon.rnn.RNN, {"activation": "tanh"}),
+        pytest.param(gluon.rnn.RNN, {"activation": "tanh"}, marks=pytest.mark.long),
     ],
 )
 def test_a_language_model_is_wholly_in_kernels(layer, keywords):
