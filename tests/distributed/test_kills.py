@@ -7,6 +7,7 @@ pytest.importorskip("torch")
 from benchmarks.workers.kills import campaign
 
 
+@pytest.mark.long
 def test_a_training_that_is_killed_in_a_checkpoint():
     """`problems` are hangs, processes that are left, and other bits at the end."""
     found = campaign(count=1, size=2, steps=10, seed=3, places={"checkpoint": 1.0})

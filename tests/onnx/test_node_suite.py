@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from hybrid_lab.onnx.errors import OnnxError
+from tests import quick
 from tests.failures import Failures
 from tests.seeds import same_random_numbers
 
@@ -14,7 +15,7 @@ pytest.importorskip("onnx")
 
 from tests.onnx import node_suite
 
-EVERY = 4
+EVERY = 4 if quick.ALL else 8
 """One case of so many runs here."""
 
 
