@@ -6,7 +6,7 @@ import dis
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 _PACKAGE = __name__.partition(".")[0]
 _LIMIT = 500
@@ -24,7 +24,7 @@ def code_of(kind: type) -> tuple[CodeType, ...]:
 
 def globals_of(kind: type) -> list[tuple[dict[str, Any], set[str]]]:
     """(global names of a module, those of them that the same code may read or assign), one pair per function."""
-    return [(function.__globals__, set(_names(function.__code__))) for function in functions_of(kind)]
+    return [(function.__globals__, set(facts_of(function.__code__).names)) for function in functions_of(kind)]
 
 
 ANY = "*"
@@ -51,9 +51,9 @@ def _read_by(kind: type) -> Reads:
     ]
     outside = _outside_of_traces(methods)
     followed = [function for function in functions_of(kind) if function.__name__ != "__init__"]
-    names = {function: _loaded(function.__code__, _GLOBALS) for function in followed if function not in outside}
+    names = {function: facts_of(function.__code__).globals for function in followed if function not in outside}
     inside = [function for function in methods if function not in outside]
-    attributes = {name for each in (*inside, *names) for name in _loaded(each.__code__, _ATTRIBUTES)}
+    attributes = {name for each in (*inside, *names) for name in facts_of(each.__code__).attributes}
     if any("getattr" in each or "vars" in each for each in names.values()):
         attributes.add(ANY)
     return frozenset(attributes), names
@@ -69,7 +69,8 @@ _TRACED = ("__call__", "forward", "hybrid_forward")
 
 def _outside_of_traces(methods: list[FunctionType]) -> set[FunctionType]:
     """Methods that train or save, and what calls them: what they read is in no graph, unless forward calls them."""
-    loads = {each: {*_loaded(each.__code__, _ATTRIBUTES), *_loaded(each.__code__, _GLOBALS)} for each in methods}
+    facts = {each: facts_of(each.__code__) for each in methods}
+    loads = {each: {*known.attributes, *known.globals} for each, known in facts.items()}
     outside: set[FunctionType] = set()
     names = set(_NOT_TRACED)
     others = [each for each in methods if each.__name__ not in _TRACED]
@@ -114,7 +115,8 @@ def attributes_of_calls(kind: type) -> frozenset[str]:
         if id(function) in seen:
             continue
         seen.add(id(function))
-        attributes, read = _loaded(function.__code__, _ATTRIBUTES), _loaded(function.__code__, _GLOBALS)
+        facts = facts_of(function.__code__)
+        attributes, read = facts.attributes, facts.globals
         names.update(attributes)
         if {"getattr", "vars"} & {*read} or "__dict__" in attributes:
             names.add(ANY)
@@ -142,44 +144,61 @@ def stored_on_self(kind: type) -> frozenset[str]:
     return frozenset(names)
 
 
-_ATTRIBUTES = "LOAD_ATTR", "LOAD_METHOD"
-_GLOBALS = "LOAD_GLOBAL", "LOAD_NAME"
-_LOADING = {
-    "attribute": (*_ATTRIBUTES, "LOAD_SUPER_ATTR", "IMPORT_FROM"),
-    "global": _GLOBALS,
-    "module": ("IMPORT_NAME",),
-}
-
-
-def loaded_names(code: CodeType, sort: Literal["attribute", "global", "module"]) -> tuple[str, ...]:
-    """Names of attributes, globals or modules that the code, and functions inside of it, load."""
-    return _loaded(code, _LOADING[sort])
-
-
-@lru_cache(maxsize=4096)
-def _loaded(code: CodeType, instructions: tuple[str, ...]) -> tuple[str, ...]:
-    """Names that the code, and functions inside of it, load with these instructions."""
-    found = [each.argval for each in dis.get_instructions(code) if each.opname in instructions]
-    inner = (_loaded(constant, instructions) for constant in code.co_consts if isinstance(constant, CodeType))
-    return tuple(dict.fromkeys((*found, *(name for names in inner for name in names))))
-
-
 #: Name -> the constants in `name[constant]` and `name.get(constant)`; None where the code uses it in another way, too.
 Subscripts = Mapping[str, "frozenset[str | int] | None"]
 
 
+_ATTRIBUTES = "LOAD_ATTR", "LOAD_METHOD"
+_GLOBALS = "LOAD_GLOBAL", "LOAD_NAME"
+
+
+class CodeFacts(NamedTuple):
+    """What a code object names, and the functions inside of it.
+
+    attributes : of objects that it reads; loaded : these, with names from super() and `from module import name`
+    globals, modules : that it reads, and imports; names : all of `co_names`, also those that it assigns
+    strings : its constants; subscripts : how it subscripts globals, attributes and outer variables
+    compares : whether it compares anything
+    """
+
+    attributes: tuple[str, ...]
+    loaded: tuple[str, ...]
+    globals: tuple[str, ...]
+    modules: tuple[str, ...]
+    names: tuple[str, ...]
+    strings: frozenset[str]
+    subscripts: Subscripts
+    compares: bool
+
+
 @lru_cache(maxsize=4096)
-def subscripts_of(code: CodeType) -> Subscripts:
-    """How the code, and functions inside of it, subscript globals, attributes and outer variables."""
-    uses: dict[str, frozenset[str | int] | None] = {}
-    instructions = [each for each in dis.get_instructions(code) if each.opname not in ("CACHE", "PRECALL", "PUSH_NULL")]
-    for number, each in enumerate(instructions):
+def facts_of(code: CodeType) -> CodeFacts:
+    """Read the bytecode once."""
+    instructions = list(dis.get_instructions(code))
+    inner = [facts_of(each) for each in code.co_consts if isinstance(each, CodeType)]
+
+    def named(field: str, *opnames: str) -> tuple[str, ...]:
+        own = (each.argval for each in instructions if each.opname in opnames)
+        return tuple(dict.fromkeys((*own, *(name for other in inner for name in getattr(other, field)))))
+
+    plain = [each for each in instructions if each.opname not in ("CACHE", "PRECALL", "PUSH_NULL")]
+    subscripts: dict[str, frozenset[str | int] | None] = {}
+    for number, each in enumerate(plain):
         if each.opname in (*_GLOBALS, *_ATTRIBUTES, "LOAD_DEREF", "LOAD_SUPER_ATTR"):
-            merge_subscripts(uses, {each.argval: _constant_key(instructions[number + 1 : number + 4])})
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            merge_subscripts(uses, subscripts_of(constant))
-    return uses
+            merge_subscripts(subscripts, {each.argval: _constant_key(plain[number + 1 : number + 4])})
+    for other in inner:
+        merge_subscripts(subscripts, other.subscripts)
+    strings = frozenset(each for each in code.co_consts if isinstance(each, str))
+    return CodeFacts(
+        named("attributes", *_ATTRIBUTES),
+        named("loaded", *_ATTRIBUTES, "LOAD_SUPER_ATTR", "IMPORT_FROM"),
+        named("globals", *_GLOBALS),
+        named("modules", "IMPORT_NAME"),
+        (*code.co_names, *(name for other in inner for name in other.names)),
+        strings.union(*(other.strings for other in inner)),
+        subscripts,
+        any(each.opname == "COMPARE_OP" for each in instructions) or any(other.compares for other in inner),
+    )
 
 
 def merge_subscripts(uses: dict[str, frozenset[str | int] | None], more: Subscripts) -> None:
@@ -223,7 +242,7 @@ def functions_of(kind: type) -> list[FunctionType]:
         function = pending.pop()
         if id(function) not in functions and of_user(function.__module__):
             functions[id(function)] = function
-            names = _names(function.__code__)
+            names = facts_of(function.__code__).names
             pending += [item for name in names if isinstance(item := function.__globals__.get(name), FunctionType)]
     return list(functions.values())
 
@@ -259,12 +278,3 @@ def cell_content(cell: CellType) -> object:
         return cell.cell_contents
     except ValueError:
         return None
-
-
-def _names(code: CodeType) -> list[str]:
-    """Global names that the code, and functions inside of it, may read."""
-    names = list(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names += _names(constant)
-    return names

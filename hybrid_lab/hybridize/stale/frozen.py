@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
-from hybrid_lab.hybridize.stale.code import cell_content, code_of, functions_of, loaded_names, of_user
+from hybrid_lab.hybridize.stale.code import cell_content, code_of, facts_of, functions_of, of_user
 from hybrid_lab.hybridize.stale.user_state import Name, UserState
 from hybrid_lab.system.logger import logger
 from hybrid_lab.system.provided import Provided
@@ -186,23 +186,19 @@ def any_sign(functions: Iterable[FunctionType]) -> bool:
     functions = list(functions)
     if any(_shows_sign(each.__code__) or _names_changing(each) for each in functions):
         return True
-    codes = [each.__code__ for each in functions]
-    return any(_COMPARED & {*_names(code)} for code in codes) and any(map(_compares, codes))
-
-
-def _names(code: CodeType) -> tuple[str, ...]:
-    return *loaded_names(code, "attribute"), *loaded_names(code, "global")
+    facts = [facts_of(each.__code__) for each in functions]
+    return any(_COMPARED & {*each.loaded, *each.globals} for each in facts) and any(each.compares for each in facts)
 
 
 def _names_changing(function: FunctionType) -> bool:
     """Whether a global of the function is a module whose results change, or comes from one; whether it compares with a
     module, as in `F == nd`.
     """
-    code = function.__code__
-    if _CHANGING.intersection(name.partition(".")[0] for name in loaded_names(code, "module")):
+    facts = facts_of(function.__code__)
+    if _CHANGING.intersection(name.partition(".")[0] for name in facts.modules):
         return True
-    compares = _compares(code)
-    values = [function.__globals__.get(name) for name in loaded_names(code, "global")]
+    compares = facts.compares
+    values = [function.__globals__.get(name) for name in facts.globals]
     for value in (*values, *map(cell_content, function.__closure__ or ())):
         if isinstance(value, ModuleType):
             if value.__name__.partition(".")[0] in _CHANGING or value.__name__.startswith("numpy.random") or compares:
@@ -216,18 +212,10 @@ def _names_changing(function: FunctionType) -> bool:
     return False
 
 
-def _inner(code: CodeType) -> list[CodeType]:
-    return [each for each in code.co_consts if isinstance(each, CodeType)]
-
-
-@lru_cache(maxsize=4096)
-def _compares(code: CodeType) -> bool:
-    return any(each.opname == "COMPARE_OP" for each in dis.get_instructions(code)) or any(map(_compares, _inner(code)))
-
-
 @lru_cache(maxsize=4096)
 def _shows_sign(code: CodeType) -> bool:
-    names = {*_names(code)}
+    facts = facts_of(code)
+    names = {*facts.loaded, *facts.globals}
     if names & _CHANGING_NAMES or names & _QUESTIONS or "setattr" in names:
         return True
     before: dis.Instruction | None = None
@@ -240,4 +228,4 @@ def _shows_sign(code: CodeType) -> bool:
         if each.argval in _GROWING and before is not None and not before.opname.startswith("LOAD_FAST"):
             return True
         before = each
-    return any(map(_shows_sign, _inner(code)))
+    return any(_shows_sign(each) for each in code.co_consts if isinstance(each, CodeType))

@@ -10,16 +10,15 @@ import re
 import sys
 from collections.abc import Iterable
 from functools import lru_cache
-from types import CodeType, FunctionType
+from types import FunctionType
 
 from hybrid_lab.hybridize.stale.code import (
     bases_of_user,
+    facts_of,
     function_in,
     functions_in,
-    loaded_names,
     merge_subscripts,
     of_user,
-    subscripts_of,
 )
 
 _LIMIT = 500
@@ -52,7 +51,7 @@ class Reached:
     """Functions that a trace of Blocks of some classes can run.
 
     functions : the user's, in the order in which they were found; names : of all attributes that they read
-    strings : constants in them; subscripts : see `subscripts_of`
+    strings : constants in them; subscripts : see `CodeFacts`
     texts : names in these constants that the code may read attributes or globals by
     any_name : whether they make names of attributes at run time
     asked : names of attributes that they look for where there may be none, as in `getattr(x, "rate", 1)`
@@ -121,20 +120,19 @@ class Reached:
                 continue
             self._seen.add(id(function))
             self.functions.append(function)
-            code = function.__code__
-            globals_read = loaded_names(code, "global")
-            names = set(loaded_names(code, "attribute"))
-            loaded = names | {*globals_read}
+            facts = facts_of(function.__code__)
+            names = set(facts.loaded)
+            loaded = names | {*facts.globals}
             self.any_name |= not loaded.isdisjoint(_BY_ANY_TEXT)
             self._reads_by_text |= self.any_name or "hasattr" in loaded
             self._runs_texts |= not loaded.isdisjoint(_RUNS_TEXTS)
-            self.strings.update(_strings(code))
+            self.strings.update(facts.strings)
             if self._reads_by_text:
                 self.asked |= self.texts
                 names |= self.texts
             if not loaded.isdisjoint(_MISSING):
                 self.asked |= names
-            merge_subscripts(self.subscripts, subscripts_of(code))
+            merge_subscripts(self.subscripts, facts.subscripts)
             pending += [each for name in names - self.names for each in self._methods.get(name, ())]
             self.names |= names
             held = (function.__globals__.get(name) for name in self.globals_of(function))
@@ -158,17 +156,18 @@ class Reached:
 
     def globals_of(self, function: FunctionType) -> tuple[str, ...]:
         """Names of globals that a function reads."""
-        read = loaded_names(function.__code__, "global")
+        read = facts_of(function.__code__).globals
         if "globals" in read or not _RUNS_TEXTS.isdisjoint(read):
             return tuple(dict.fromkeys((*read, *sorted(self.texts))))
         return read
 
     def modules_of(self, function: FunctionType) -> tuple[str, ...]:
         """Names of modules that a function imports when it runs."""
-        code = function.__code__
-        named = {*loaded_names(code, "global"), *loaded_names(code, "attribute")}
-        texts = () if named.isdisjoint(_IMPORTS) else sorted(_strings(code) & sys.modules.keys())
-        return (*loaded_names(code, "module"), *texts)
+        facts = facts_of(function.__code__)
+        texts = (
+            () if _IMPORTS.isdisjoint((*facts.globals, *facts.loaded)) else sorted(facts.strings & sys.modules.keys())
+        )
+        return (*facts.modules, *texts)
 
     def names_of(self, kind: type) -> set[str]:
         """Names of attributes that are read from Blocks of a class: the methods of a base in this package count too."""
@@ -186,7 +185,7 @@ def names_in_package(kind: type) -> frozenset[str]:
         if name != "__init__"
     )
     codes = [each.__code__ for each in functions if each is not None]
-    return frozenset(name for code in codes for name in loaded_names(code, "attribute"))
+    return frozenset(name for code in codes for name in facts_of(code).loaded)
 
 
 def _replaced(base: type, names: Iterable[str]) -> list[tuple[str, object]]:
@@ -197,9 +196,3 @@ def _replaced(base: type, names: Iterable[str]) -> list[tuple[str, object]]:
 
 def _has_no_values(module: str) -> bool:
     return str(module).partition(".")[0] in _WITHOUT_VALUES
-
-
-@lru_cache(maxsize=4096)
-def _strings(code: CodeType) -> frozenset[str]:
-    inner = [_strings(each) for each in code.co_consts if isinstance(each, CodeType)]
-    return frozenset(each for each in code.co_consts if isinstance(each, str)).union(*inner)

@@ -32,7 +32,7 @@ import numpy as np
 
 from hybrid_lab.context import current_context
 from hybrid_lab.hybridize.block import AnyBlock, AnyParameter
-from hybrid_lab.hybridize.stale.code import bases_of_user, loaded_names, of_user
+from hybrid_lab.hybridize.stale.code import bases_of_user, facts_of, of_user
 from hybrid_lab.hybridize.stale.reached import Reached, names_in_package
 from hybrid_lab.hybridize.stale.read_values import OWN, by_value
 from hybrid_lab.hybridize.stale.value_guard import PLAIN, Numbers, ValueGuard
@@ -239,7 +239,7 @@ class _Walk:
                 self._item(_BUILTINS, name, _BUILTINS[name], name)
             if getattr(names.get(name), "__module__", None) == "decimal":
                 self._call(_decimal_context, (), "decimal.getcontext()")
-        for name in _STATES.keys() & {*read, *loaded_names(function.__code__, "attribute")}:
+        for name in _STATES.keys() & {*read, *facts_of(function.__code__).loaded}:
             self._call(_STATES[name], (), f"{name}()")
         self._absent(names, read, f"the globals of {function.__module__}")
         for name in self.reached.modules_of(function):
