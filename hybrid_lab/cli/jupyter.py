@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from argparse import Namespace
@@ -108,9 +110,24 @@ def open_lab(options: list[str], folder: Path | None = None) -> int:
     places = filter(None, (os.environ.get("JUPYTER_CONFIG_PATH"), str(SETTINGS)))
     environment = os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(places)}
     process = subprocess.Popen([sys.executable, "-m", "jupyterlab", *QUIET, *options], cwd=folder, env=environment)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            # The terminal sent the interrupt to JupyterLab as well, which asks before it stops.
-            continue
+    with _handing_on_signals(process):
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                # The terminal sent the interrupt to JupyterLab as well, which asks before it stops.
+                continue
+
+
+@contextlib.contextmanager
+def _handing_on_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Who ends this command, or closes its terminal, means JupyterLab."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {
+        number: signal.signal(number, lambda *_, number=number: process.send_signal(number)) for number in numbers
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,6 +1,9 @@
 """`hybrid-lab tutorial` copies without destroying a user's work, and hands other options to JupyterLab."""
 
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -90,6 +93,25 @@ class Ended:
 
     def wait(self):
         return 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_the_command_ends_jupyterlab(tmp_path, name):
+    (tmp_path / "jupyterlab").mkdir()
+    (tmp_path / "jupyterlab" / "__init__.py").touch()
+    (tmp_path / "jupyterlab" / "__main__.py").write_text("import time; print('up', flush=True); time.sleep(600)")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = subprocess.Popen(
+        [sys.executable, "-m", "hybrid_lab", "lab"],
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+    )
+    with command:
+        assert command.stdout.readline() == b"up\n"
+        command.send_signal(getattr(signal, name))
+        assert command.stdout.read() == b""  # ends when no process holds it open any more
+    assert command.returncode != 0
 
 
 def test_target_that_is_a_file_is_refused(shipped, tmp_path, opened, capsys):
