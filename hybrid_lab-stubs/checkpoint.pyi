@@ -1,0 +1,1 @@
+from hybrid_lab.formats.checkpoint import *

@@ -1,0 +1,1 @@
+from hybrid_lab.mxnet.engine import *

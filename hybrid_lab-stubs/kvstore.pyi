@@ -1,0 +1,1 @@
+from hybrid_lab.distributed.kvstore import *

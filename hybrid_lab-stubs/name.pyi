@@ -1,0 +1,1 @@
+from hybrid_lab.symbol.name import *
