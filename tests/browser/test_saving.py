@@ -91,6 +91,7 @@ def test_what_changed_since_the_last_save(open_cells):
 @IN_ONE_FRONT_END
 def test_the_toolbar_saves_every_model_and_writes_nothing_into_a_running_cell(open_cells):
     notebook = open_cells([MODEL, CLASS, RUN, TRAIN])
+    notebook.needs_answers_of_busy_kernels()
     notebook.show_panel()
     for file in notebook.server.folder.glob("*.hlab"):
         file.unlink()  # of an earlier test
