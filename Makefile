@@ -49,7 +49,7 @@ help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
 	@echo 'make check       lint, types, TypeScript, unit tests, one sample of each operator on NumPy (4 minutes on two cores)'
 	@echo 'make check-python  the Python tests of make check alone'
-	@echo 'make test        TypeScript, browser, wheel, Python: 15 minutes on two cores  (ARGS for pytest)'
+	@echo 'make test        TypeScript, browser, wheel, Python: some 25 minutes on two cores  (ARGS for pytest)'
 	@echo '     test-python | test-ts | test-browser | test-wheel | test-processors-short'
 	@echo 'make test-all    the same with every combination and the long tests, before a release (an hour)'
 	@echo 'make test-processors  all numeric tests as other processors run them (ARGS=--list shows which; an hour)'

@@ -383,7 +383,14 @@ def attending(kind, engine, products, dtype="float16"):
     return [*found, *(each.asnumpy() for each in (y if kind == "kept" else [y]))], net
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("times", "float16"), ("over", "bfloat16"), ("plain", "float16")])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        ("times", "float16"),
+        pytest.param("over", "bfloat16", marks=pytest.mark.long),
+        pytest.param("plain", "float16", marks=pytest.mark.long),
+    ],
+)
 def test_attention_whose_weights_nobody_reads(kind, dtype, library):
     expected, _ = attending(kind, "numpy", None, dtype)
     found, net = attending(kind, "triton", "vendor", dtype)
@@ -623,6 +630,7 @@ def trained(products, **flags):
     return [*found, net(x).asnumpy()], net
 
 
+@pytest.mark.long
 def test_training_equals_training_by_our_own_kernels(library):
     (expected, _), (found, net) = trained("own"), trained("vendor")
     for one, other in zip(found, expected, strict=True):
