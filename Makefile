@@ -33,7 +33,7 @@ STAMPS := .stamps/$(subst /,_,$(VENV))
 SHARE  := $(VENV)/share/jupyter/labextensions/hybrid-lab
 
 FRONT_END := $(shell find extension -type f -not -path 'extension/lib/*' -not -path 'extension/lib-test/*' 2>/dev/null)
-PACKAGE   := $(shell find hybrid_lab notebooks/*.ipynb -type f -not -path '*/__pycache__/*' -not -path '*/.ipynb_checkpoints/*' \
+PACKAGE   := $(shell find hybrid_lab hybrid_lab-stubs notebooks/*.ipynb -type f -not -path '*/__pycache__/*' -not -path '*/.ipynb_checkpoints/*' \
                -not -path 'hybrid_lab/labextension/*' -not -path 'hybrid_lab/lab/static/*.js' 2>/dev/null)
 
 # node (when it comes from PyPI), jlpm and jupyter-builder are found in the environment.
