@@ -34,12 +34,13 @@ _MOST_CALLS = 50
 def diagnostic(finding: Finding, located: bool, cell_ids: Mapping[str, str] = {}) -> Diagnostic:
     """A finding as the protocol's Diagnostic.
 
-    located : give the place in the user's files too (findings of a model), not only within the cell
+    located : give the place in the user's files too (findings of a model, whose lines are as Python counts them), not
+        only within the cell
     cell_ids : the notebook's ids of the cells that are checked, by the names of their sources
     """
     fix = finding.fix
+    location = place(finding.file, finding.line, finding.col, finding.end_line, finding.end_col) if located else None
     edits: list[Edit] = [] if fix is None else [cast(Edit, asdict(edit)) for edit in fix.edits]
-    span = finding.line, finding.col, finding.end_line, finding.end_col
     data: Diagnostic = {
         "code": finding.code,
         "name": finding.name,
@@ -49,11 +50,11 @@ def diagnostic(finding: Finding, located: bool, cell_ids: Mapping[str, str] = {}
         "rewrite": finding.rewrite or "",
         "tensor": finding.tensor or "",
         "block": finding.block or "",
-        "line": finding.line,
+        "line": finding.line if location is None else location["line"],
         "col": finding.col,
-        "end_line": finding.end_line,
+        "end_line": finding.end_line if location is None else location["end_line"],
         "end_col": finding.end_col,
-        "location": place(finding.file, *span) if located else None,
+        "location": location,
         "fix": None if fix is None else {"title": fix.title, "safe": fix.safe, "edits": edits},
     }
     if finding.calls:

@@ -40,12 +40,15 @@ def location_data(location: source.Location | None) -> Location | None:
 
 def located(location: source.Location) -> Location:
     """The protocol's Location of a place that is known."""
-    first, last = (source.cell_line(location.file, line) for line in (location.line, location.end_line))
-    return place(location.file, first, location.col, last, location.end_col)
+    return place(location.file, location.line, location.col, location.end_line, location.end_col)
 
 
 def place(file: str, line: int, col: int, end_line: int, end_col: int) -> Location:
-    """The protocol's Location of a span; lines from 1, columns in characters from 0."""
+    """The protocol's Location of a span; lines from 1, columns in characters from 0.
+
+    line, end_line : as Python counts them. The Location has those of the cell
+    """
+    line, end_line = source.cell_line(file, line), source.cell_line(file, end_line)
     return {
         "file": file,
         "label": f"{display_file(file)}, line {line}",

@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("ipykernel")
 
+from hybrid_lab.lab.messages.connection import PROTOCOL  # noqa: E402
 from tests.lab.kernel import Kernel  # noqa: E402
 
 SETUP = "import logging, numpy as np\nimport hybrid_lab as mx\nfrom hybrid_lab import gluon, nd\nx = nd.ones((2, 2))"
@@ -62,6 +63,12 @@ def test_lines_are_those_of_the_cell(kernel, head):
         "try:\n    wrong(x)\nexcept mx.HybridizeError as error:\n    print(located(error.location)['line'])"
     )
     assert printed.strip().endswith(str(branch))
+    page = kernel.page()
+    page.ok("hello", front_end="0", protocol=PROTOCOL, notebook="")
+    model = next(each["id"] for each in page.ok("models")["models"] if each["name"] == "wrong")
+    (finding,) = page.ok("findings", model=model)["findings"]
+    assert (finding["line"], finding["location"]["line"]) == (branch, branch)
+    assert finding["location"]["label"] == f"cell {number}, line {branch}"
 
 
 def test_a_call_by_a_magic_is_called_at_the_cell_s_line(kernel):
