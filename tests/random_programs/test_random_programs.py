@@ -144,6 +144,7 @@ def test_programs_have_every_feature(have):
     assert {name: counts[name] for name in FEATURES if counts[name] < 3} == {}
 
 
+@pytest.mark.long
 def test_programs_have_features_together(have):
     assert [pair for pair in PAIRS if not any(features.issuperset(pair) for features in have)] == []
 
