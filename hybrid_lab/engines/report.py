@@ -62,7 +62,7 @@ class Report:
     units : (engine, region, operators to list) of each region; refused : (operator, engine, reason) of each operator
         that runs on another engine than the one asked for. `regions` and `fallbacks` are these in words
     shared_arena : a forward and its backward have one arena, which both reports tell
-    memory : the graph.plan.MemoryPlan, which `plan` prints; written : gives the text of the generated program
+    memory : the graph.memory.plan.MemoryPlan, which `plan` prints; written : gives the text of the generated program
     bodies : the graph.body.Body objects of loops and branches; each compiles a program per shapes while it runs
     seconds : compile time
     choice : the engine that the policy chose, and why; "" where an engine was asked for by name

@@ -1,4 +1,4 @@
-"""The programs of a forward and its backward over one arena (see graph.joint_plan)."""
+"""The programs of a forward and its backward over one arena (see graph.memory.joint_plan)."""
 
 from __future__ import annotations
 
