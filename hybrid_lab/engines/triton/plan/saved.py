@@ -1,7 +1,7 @@
 """Save values instead of their views: a kernel that saves a view for the backward writes a copy of it.
 
-A kernel reads through a view at no cost. `graph.passes.split` counts bytes only, and to it three views of a product weigh as
-much as the product. Here the backward gets the product, and views it as the forward does:
+A kernel reads through a view at no cost. `graph.passes.split` counts bytes only, and to it three views of a product
+weigh as much as the product. Here the backward gets the product, and views it as the forward does:
 
     forward     h = dense(x);  q = transpose(h[..., :256]);  saves q        h = dense(x);  saves h
     backward    ... dot(%q, g)                                              ... dot(transpose(%h[..., :256]), g)
