@@ -104,4 +104,5 @@ class Finding:
 
 
 def _place(file: str, cell: int | None, line: int, col: int) -> str:
-    return f"{display_file(file)}:{f'cell {cell}:' if cell is not None else ''}{line}:{col}"
+    # Terminals and editors count columns from 1.
+    return f"{display_file(file)}:{f'cell {cell}:' if cell is not None else ''}{line}:{col + 1}"

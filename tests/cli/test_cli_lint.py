@@ -34,7 +34,7 @@ def notebook(*cells: str) -> str:
 
 def test_error_gives_its_place_and_status_1(here, capsys):
     assert main(["lint", "net.py"]) == 1
-    assert capsys.readouterr().out.startswith("net.py:5:26: HL101 ")
+    assert capsys.readouterr().out.startswith("net.py:5:27: HL101 ")
 
 
 def test_clean_file_gives_status_0(here, capsys):
@@ -53,7 +53,7 @@ def test_folder_is_searched_but_not_its_checkpoints(here, capsys):
 def test_notebook_findings_name_their_cell(here, capsys):
     (here / "net.ipynb").write_text(notebook("%matplotlib inline", READS_SHAPE))
     assert main(["lint", "net.ipynb"]) == 1
-    assert "net.ipynb:cell 2:5:26: HL101" in capsys.readouterr().out
+    assert "net.ipynb:cell 2:5:27: HL101" in capsys.readouterr().out
 
 
 def test_sarif_can_be_parsed(here, capsys):

@@ -68,7 +68,7 @@ def test_the_fields(raised):
 def test_the_finding(raised):
     finding = raised.finding
     assert (
-        str(finding) == "cell 4:3:11: HL121 `if` on the tensor `score` cannot become part of a graph. (block net.head)"
+        str(finding) == "cell 4:3:12: HL121 `if` on the tensor `score` cannot become part of a graph. (block net.head)"
     )
     assert (finding.severity, finding.end_col) == (Severity.ERROR, 28)
     assert finding.to_json()["severity"] == "error"

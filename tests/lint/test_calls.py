@@ -97,7 +97,7 @@ def test_reports_show_the_calls_below_their_finding():
     findings = lint.check(source, file="net.py")
     message = "`asnumpy()` of the tensor `t` reads numbers that do not exist while a graph is made."
     assert lint.text(findings).splitlines() == [
-        f"net.py:9:15: HL111 {message}",
+        f"net.py:9:16: HL111 {message}",
         "    net.py:29:15: calls `scale`",
         "1 error",
     ]

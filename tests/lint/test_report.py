@@ -15,9 +15,9 @@ SOURCE = net("print(x)\nreturn x.reshape((x.shape[0], -1))")
 def test_text():
     lines = lint.text(lint.check(SOURCE, file="net.py")).splitlines()
     assert lines == [
-        "net.py:19:35: HL197 the input `y` is never used.",
-        "net.py:20:8: HL171 `print` of the tensor `x` happens once, when the graph is made, and shows a Symbol.",
-        "net.py:21:26: HL101 `.shape` of the tensor `x` cannot be read while a graph is made.",
+        "net.py:19:36: HL197 the input `y` is never used.",
+        "net.py:20:9: HL171 `print` of the tensor `x` happens once, when the graph is made, and shows a Symbol.",
+        "net.py:21:27: HL101 `.shape` of the tensor `x` cannot be read while a graph is made.",
         "1 error, 2 warnings",
     ]
     assert lint.text([]) == "nothing found"

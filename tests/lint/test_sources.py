@@ -88,7 +88,7 @@ def test_a_path(tmp_path):
     file = tmp_path / "net.py"
     file.write_text("from mxnet import gluon\n" + NET)
     assert [str(finding) for finding in lint.check(file)] == [
-        f"{file}:4:15: HL101 `.shape` of the tensor `x` cannot be read while a graph is made."
+        f"{file}:4:16: HL101 `.shape` of the tensor `x` cannot be read while a graph is made."
     ]
     assert lint.check(str(file)) == lint.check(file)
 
@@ -109,7 +109,7 @@ def test_columns_count_characters():
 def test_a_notebook_counts_code_cells():
     findings = lint.check(notebook("from mxnet import gluon", NET, "%matplotlib inline\n" + NET))
     assert [(finding.code, finding.cell, finding.line) for finding in findings] == [("HL101", 2, 3), ("HL101", 3, 4)]
-    assert str(findings[0]).startswith("<notebook>:cell 2:3:15: HL101 ")
+    assert str(findings[0]).startswith("<notebook>:cell 2:3:16: HL101 ")
 
 
 def test_a_notebook_file(tmp_path):

@@ -70,7 +70,11 @@ class Rule:
     def _filled(self, template: str, tensor: str | None, facts: Mapping[str, object]) -> str:
         given = {name: fact for name, fact in facts.items() if fact is not None}
         named = {"tensor": f"the tensor `{tensor}`" if tensor else "a tensor", "x": tensor or "x"}
-        return template.format_map({**self.defaults, **given, **named})
+        try:
+            return template.format_map({**self.defaults, **given, **named})
+        except KeyError as missing:
+            message = f"{self.code}.md: {missing} is in a message, and neither the mark nor `defaults` has it"
+            raise ValueError(message) from None
 
 
 @cache

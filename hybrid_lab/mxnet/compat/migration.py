@@ -217,9 +217,7 @@ def _order(tree: ast.AST) -> list[str]:
     found = []
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            kinds = (
-                ["compat"] if "hybrid_lab.mxnet.compat" in _imported(node) else ["mxnet"] if _is_of_mxnet(node) else []
-            )
+            kinds = ["compat"] if "hybrid_lab.compat" in _imported(node) else ["mxnet"] if _is_of_mxnet(node) else []
             found += [((node.lineno, node.col_offset), kind) for kind in kinds]
     return [kind for _, kind in sorted(found)]
 
