@@ -2,7 +2,7 @@
 // for a worker.
 
 import { build } from 'esbuild';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -16,6 +16,7 @@ const common = {
   target: 'es2022',
   charset: 'utf8',
   legalComments: 'none',
+  metafile: true,
   logLevel: 'warning'
 };
 
@@ -33,14 +34,14 @@ const lumino = {
 };
 
 await mkdir(out, { recursive: true });
-await build({
+const view = await build({
   ...common,
   entryPoints: [join(here, 'src/widgets/view.ts')],
   outfile: join(out, 'view.js'),
   loader: { '.css': 'text' },
   plugins: [lumino]
 });
-await build({
+const page = await build({
   ...common,
   format: 'iife',
   entryPoints: [join(here, 'src/widgets/page.ts')],
@@ -48,7 +49,7 @@ await build({
   loader: { '.css': 'text' },
   plugins: [lumino]
 });
-await build({
+const engine = await build({
   ...common,
   entryPoints: [join(here, 'src/graph/engine.ts')],
   outfile: join(out, 'graphviz.js')
@@ -58,3 +59,24 @@ await build({
 const graphviz = await readFile(join(out, 'graphviz.js'), 'utf8');
 await mkdir(join(here, 'lib/graph'), { recursive: true });
 await writeFile(join(here, 'lib/graph/source.js'), `export default ${JSON.stringify(graphviz)};\n`);
+
+// The licences of what the three files contain. JupyterLab's bundle has a list of its own, without Graphviz.
+const MORE = {
+  '@hpcc-js/wasm-graphviz':
+    'It contains Graphviz, compiled to WebAssembly, under the Eclipse Public License: https://graphviz.org/license/\n' +
+    'Its source code: https://gitlab.com/graphviz/graphviz'
+};
+const inputs = [view, page, engine].flatMap(({ metafile }) => Object.keys(metafile.inputs));
+const folders = new Set(
+  inputs.flatMap(path => /^(?:[a-z]+:)?(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? [])
+);
+const notices = [];
+for (const folder of [...folders].sort()) {
+  const { name, version, license } = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'));
+  const files = (await readdir(folder)).filter(file => /^licen[cs]e/i.test(file)).sort();
+  const texts = await Promise.all(files.map(file => readFile(join(folder, file), 'utf8')));
+  notices.push(
+    [`${name} ${version}: ${license}`, ...(MORE[name] ? [MORE[name]] : []), ...texts].join('\n\n').trim()
+  );
+}
+await writeFile(join(out, 'licenses.txt'), `${notices.join(`\n\n${'-'.repeat(80)}\n\n`)}\n`);

@@ -90,6 +90,23 @@ def test_wheel_carries_everything_once(wheel):
     assert len(members) == len(set(members))
 
 
+def test_wheel_has_the_licences_of_what_it_bundles(wheel):
+    archive = zipfile.ZipFile(wheel)
+    text = archive.read("hybrid_lab/lab/static/licenses.txt").decode()
+    for name in ("@hpcc-js/wasm-graphviz", "@lumino/widgets", "dompurify"):
+        assert re.search(rf"^{name} \d+\.\d+\.\d+: \S", text, re.MULTILINE), name
+    assert "Eclipse Public License" in text and "https://gitlab.com/graphviz/graphviz" in text
+    (bundled,) = (name for name in archive.namelist() if name.endswith("static/third-party-licenses.json"))
+    packages = {each["name"] for each in json.loads(archive.read(bundled))["packages"]}
+    assert {"dompurify", "@codemirror/lint"} <= packages
+
+
+def test_a_package_index_takes_the_files(wheel):
+    """Their metadata and the README as a package index shows it."""
+    checked = run([sys.executable, "-m", "twine", "check", "--strict", wheel], cwd=wheel.parent, env=os.environ)
+    assert "PASSED" in plain(checked)
+
+
 def test_package_comes_from_the_wheel_and_needs_no_node(environment):
     assert not (environment.bin / "node").exists()
     where = environment.run([environment.bin / "python", "-c", "import hybrid_lab; print(hybrid_lab.__file__)"])
