@@ -2,7 +2,7 @@
 
 A lock that another thread held at the fork would stay locked in the child for ever. So locks are made here, and a child
 finds them open. Python's own locks of modules that another thread was importing are opened, too: the child imports such
-modules anew.
+modules anew, into the same module objects: a package gets its modules as attributes at their first import alone.
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _with_threads: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -59,16 +64,63 @@ def _begin() -> None:
 def _open_imports() -> None:
     """An import of a module waits for the lock of that module, which Python does not open in a child."""
     half_imported.clear()
+    halves: dict[str, ModuleType] = {}
     locks: dict[str, Any] = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
     for name, reference in list(locks.items()):
         owner = getattr(reference(), "owner", None)
         if owner is None or owner == threading.get_ident():
             continue
         del locks[name]
-        spec = getattr(sys.modules.get(name), "__spec__", None)
-        if getattr(spec, "_initializing", False):
-            del sys.modules[name]
+        module = sys.modules.get(name)
+        if getattr(getattr(module, "__spec__", None), "_initializing", False):
+            halves[name] = sys.modules.pop(name)
             half_imported.add(name)
+    if halves:
+        finder: Any = _Again(halves)
+        sys.meta_path.insert(0, finder)
+
+
+class _Again:
+    """A finder that lets the source of modules run again in the module objects that they had.
+
+    halves : the modules, by name; each is found once
+    """
+
+    def __init__(self, halves: dict[str, ModuleType]) -> None:
+        self._halves = halves
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of a module that was imported in half, with its object."""
+        module = self._halves.pop(fullname, None)
+        if module is None:
+            return None
+        import importlib.util
+
+        spec = importlib.util.find_spec(fullname)
+        source = getattr(sys.modules.get("_frozen_importlib_external"), "SourceFileLoader", None)
+        if spec is not None and spec.loader is not None and type(spec.loader) is source:
+            loader: Any = _InPlace(module, spec.loader)
+            spec.loader = loader
+        return spec
+
+
+class _InPlace:
+    """A loader that runs the source of a module in an object that is there already."""
+
+    def __init__(self, module: ModuleType, loader: Loader) -> None:
+        self._module, self._loader = module, loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The object."""
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the source."""
+        assert module.__spec__ is not None
+        module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
 
 
 if hasattr(os, "register_at_fork"):

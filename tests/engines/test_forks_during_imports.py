@@ -153,6 +153,26 @@ def test_a_child_imports_anew_what_the_fork_did_not_wait_for(events, begin, monk
 
 
 @pytest.mark.parametrize("begin", [*OURS, by_a_thread_of_the_user])
+def test_a_child_has_the_modules_of_a_package_that_were_imported_whole(events, begin, monkeypatch):
+    """Python makes them attributes of their package when it imports them, and not again when the package is."""
+    folder = Path(importlib.util.find_spec("slow_library").origin).parent
+    code = "from .first import *\nfrom .part import *\nvalues = first.values + part.values"
+    (folder / "__init__.py").write_text(code)
+    (folder / "first.py").write_text("values = ['first']")
+    importlib.invalidate_caches()
+    monkeypatch.setattr(libraries, "LONGEST_WAIT", 0)
+    begin()
+    assert events.begun.wait(SECONDS)
+
+    def what_is_there():
+        events.go_on.set()
+        library = importlib.import_module("slow_library")
+        return library.values, library.__spec__.loader == library.__loader__, sorted(forks.half_imported)
+
+    assert in_child(what_is_there) == (["first", "whole"], True, ["slow_library", "slow_library.part"])
+
+
+@pytest.mark.parametrize("begin", [*OURS, by_a_thread_of_the_user])
 def test_a_library_of_native_code_is_not_imported_twice(events, begin, monkeypatch):
     def failure():
         events.go_on.set()
