@@ -121,8 +121,9 @@ def open_lab(options: list[str], folder: Path | None = None) -> int:
 
 @contextlib.contextmanager
 def _handing_on_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Who ends this command, or closes its terminal, means JupyterLab."""
+    """Who ends this command, or closes its terminal, means JupyterLab. A signal that is ignored (nohup) stays so."""
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    numbers = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
     before = {
         number: signal.signal(number, lambda *_, number=number: process.send_signal(number)) for number in numbers
     }

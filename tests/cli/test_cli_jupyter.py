@@ -106,6 +106,7 @@ def test_a_signal_that_ends_the_command_ends_jupyterlab(tmp_path, name):
         [sys.executable, "-m", "hybrid_lab", "lab"],
         env=os.environ | {"PYTHONPATH": path},
         stdout=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # the tests may run under nohup
     )
     with command:
         assert command.stdout.readline() == b"up\n"

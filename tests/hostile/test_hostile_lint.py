@@ -117,7 +117,7 @@ def test_a_file_is_checked_or_named(name, suffix, tmp_path, monkeypatch, capfd):
     (tmp_path / f"odd{suffix}").write_bytes(content.encode("utf-8", "surrogatepass"))
     (tmp_path / "z.py").write_text(HEAD + FOUND)
     assert main(["lint", "."]) in (1, 2)
-    assert "z.py:5:15: HL101" in capfd.readouterr().out
+    assert "z.py:5:16: HL101" in capfd.readouterr().out
     try:
         lint.check(f"odd{suffix}")
     except HybridLabError as error:
@@ -134,7 +134,7 @@ def test_a_file_in_another_encoding_takes_no_finding_of_another(content, tmp_pat
     (tmp_path / "a.py").write_bytes(content)
     (tmp_path / "z.py").write_text(HEAD + FOUND)
     assert main(["lint", "."]) in (1, 2)
-    assert "z.py:5:15: HL101" in capfd.readouterr().out
+    assert "z.py:5:16: HL101" in capfd.readouterr().out
 
 
 def test_a_file_may_name_its_encoding(tmp_path):

@@ -88,7 +88,7 @@ def test_a_call_in_another_cell():
     cells = ["from mxnet import gluon", "def scale(t):\n    return t.asnumpy()", net("return scale(x)")]
     cells[0] += "\nBase = gluon.HybridBlock"
     _, (finding,), none = lint.check_cells(cells)
-    assert [call.place for call in finding.calls] == ["<cell 3>:4:15"]
+    assert [call.place for call in finding.calls] == ["<cell 3>:4:16"]
     assert none == []
 
 
@@ -98,7 +98,7 @@ def test_reports_show_the_calls_below_their_finding():
     message = "`asnumpy()` of the tensor `t` reads numbers that do not exist while a graph is made."
     assert lint.text(findings).splitlines() == [
         f"net.py:9:16: HL111 {message}",
-        "    net.py:29:15: calls `scale`",
+        "    net.py:29:16: calls `scale`",
         "1 error",
     ]
     (call,) = json.loads(lint.to_json(findings))[0]["calls"]
