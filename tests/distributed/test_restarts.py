@@ -64,6 +64,7 @@ def _result(folder: Path, rank: int, size: int):
     return pickle.loads((folder / f"result.{rank}.{size}.pickle").read_bytes())
 
 
+@pytest.mark.long
 def test_torchrun_starts_the_workers_again(tmp_path):
     """A worker is killed; the second attempt continues from the newest checkpoint, and ends as if nothing had been."""
     script = _script(tmp_path, body(tmp_path / "points", stop=8, lost=1))
@@ -79,6 +80,7 @@ def test_torchrun_starts_the_workers_again(tmp_path):
         assert 0 < len(seen) < 12  # the second attempt only
 
 
+@pytest.mark.long  # test_launchers has what MPI tells its workers
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="Open MPI is not installed")
 def test_mpirun(tmp_path):
     script = _script(
