@@ -201,7 +201,7 @@ class NotebookPage:
     def needs_answers_of_busy_kernels(self) -> None:
         """Skip the test where a page's requests wait for the running cell."""
         if self.version < (4, 4):
-            pytest.skip("JupyterLab asks a kernel's other threads from 4.4 on")
+            pytest.skip("before JupyterLab 4.4 a request waits until the running cell has ended")
 
     # -- the panel ---------------------------------------------------------------------------------------------------
 
