@@ -4,8 +4,8 @@
 
 In each round, blocks of some dozens of milliseconds alternate: steps with the curves, then steps without. The medians
 of two neighbouring blocks are compared, since another load of the machine changes from second to second. All steps of
-each kind are added up, so that rare work, such as a drawing, counts in full. The clock of the curves stands still
-during the steps without them.
+each kind are added up, so that rare work, such as a drawing, counts in full; it is due later by the time of the steps
+without the curves.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
@@ -29,25 +30,30 @@ from hybrid_lab import autograd, gluon  # noqa: E402
 from hybrid_lab.gluon import nn  # noqa: E402
 from hybrid_lab.lab.messages.connection import PROTOCOL  # noqa: E402
 
+if TYPE_CHECKING:
+    from hybrid_lab.lab.run import Run
+
 CHUNK, SECONDS = 0.04, 3.0
 """Seconds of steps of one kind in a row, and in a round."""
 KINDS = {"progress": "mx.lab.progress and mx.log", "trainer": "a Trainer alone"}
 
 
-class Clock:
-    """Seconds since it was made, without those between `stop()` and `go()`."""
+class Pause:
+    """Makes a run wait with its drawings and norms for as long as the steps without it took."""
 
     def __init__(self) -> None:
-        self._begin, self._stopped = time.perf_counter(), 0.0
+        self._begun = 0.0
 
-    def __call__(self) -> float:
-        return time.perf_counter() - self._begin
+    def begin(self) -> None:
+        """Steps without the run follow."""
+        self._begun = time.perf_counter()
 
-    def stop(self) -> None:
-        self._stopped = time.perf_counter()
-
-    def go(self) -> None:
-        self._begin += time.perf_counter() - self._stopped
+    def end(self, run: Run) -> None:
+        """Steps with the run follow."""
+        seconds = time.perf_counter() - self._begun
+        run._draw.due += seconds
+        run._norm.due += seconds
+        run.due += seconds
 
 
 def mlp() -> tuple[gluon.Block, tuple[int, ...]]:
@@ -118,17 +124,15 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
     time of all threads. The last four are shares of the time without.
     """
     from hybrid_lab.gluon.step import boundary
-    from hybrid_lab.lab import loop, run
     from hybrid_lab.lab.training_runs import runs
 
-    clock = Clock()
-    loop.perf_counter = run.perf_counter = clock  # type: ignore[attr-defined]
+    pause = Pause()
     step = training(name)
     if kind == "trainer" and not boundary.listeners:
         return {}  # nobody sees the panel: nothing is done
     shown = steps_of(kind, step)
     shown()
-    clock.stop()
+    pause.begin()
     listeners, now = boundary.listeners, time.perf_counter
     found: dict[str, list[float]] = {"ms": [], "step": [], "all": [], "processor": []}
     spent: list[tuple[float, float]] = []
@@ -142,7 +146,7 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
                 body, taken, before_block = shown if with_lab else step, times[with_lab], len(times[with_lab])
                 boundary.listeners = listeners if with_lab else []
                 if with_lab:
-                    clock.go()
+                    pause.end(runs.current)
                 processor[with_lab] -= time.process_time()
                 start = last = now()
                 while last - start < CHUNK:
@@ -151,7 +155,8 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
                     taken.append(end - last)
                     last = end
                 processor[with_lab] += time.process_time()
-                clock.stop()
+                if with_lab:
+                    pause.begin()
                 medians[with_lab].append(statistics.median(taken[before_block:]))
         plain = sum(times[False]) / len(times[False])
         found["ms"].append(1e3 * plain)
