@@ -110,7 +110,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "explain": ("hybrid_lab.insight", "explain"),
     "load_cached_graphs": ("hybrid_lab.formats.archive", "load_cached_graphs"),
     "load_ipython_extension": ("hybrid_lab.lab", "load_ipython_extension"),
-    "log": ("hybrid_lab.lab.training_runs", "log"),
+    "log": ("hybrid_lab.lab.training.current", "log"),
     "is_np_array": ("hybrid_lab.mxnet.util", "is_np_array"),
     "is_np_shape": ("hybrid_lab.mxnet.util", "is_np_shape"),
     "np_array": ("hybrid_lab.mxnet.util", "np_array"),
@@ -136,7 +136,7 @@ _provided.register({
     "archive_arguments": ("hybrid_lab.formats.archive.open", "archive_arguments"),
     "array_html": ("hybrid_lab.insight.facets", "array_html"),
     "bind_symbol": ("hybrid_lab.mxnet.executor.binding", "bind"),
-    "block_html": ("hybrid_lab.lab.static_html", "block_html"),
+    "block_html": ("hybrid_lab.lab.views.static_html", "block_html"),
     "distributed_join": ("hybrid_lab.gluon.joined", "join"),
     "joined_workers": ("hybrid_lab.distributed.worker_group", "joined_workers"),
     "sum_over_workers": ("hybrid_lab.distributed.totals", "summed"),
@@ -152,8 +152,8 @@ _provided.register({
     "compose_while_loop": ("hybrid_lab.symbol.nd_calls", "compose_while_loop"),
     "export_outermost": ("hybrid_lab.formats.archive.exporting", "export_outermost"),
     "feed_forward_class": ("hybrid_lab.mxnet.module.feed_forward", "feed_forward_class"),
-    "graph_dot": ("hybrid_lab.lab.graph_view", "graph_dot"),
-    "graph_svg": ("hybrid_lab.lab.static_picture", "graph_svg"),
+    "graph_dot": ("hybrid_lab.lab.picture.graph_view", "graph_dot"),
+    "graph_svg": ("hybrid_lab.lab.views.static_picture", "graph_svg"),
     "findings_of": ("hybrid_lab.lint.runner", "findings_of"),
     "onnx_export_model": ("hybrid_lab.onnx.symbols", "export_model"),
     "onnx_get_model_metadata": ("hybrid_lab.onnx.symbols", "get_model_metadata"),
@@ -212,6 +212,6 @@ def __dir__() -> list[str]:
 
 if "IPython" in sys.modules:
     # Under a running IPython the lab's hooks are registered once; HYBRID_LAB_NO_HOOKS=1 opts out.
-    from hybrid_lab.lab.hooks import register_when_interactive
+    from hybrid_lab.lab.kernel.hooks import register_when_interactive
 
     register_when_interactive()

@@ -83,7 +83,7 @@ def test_a_trainer_of_one_parameter(scaled):
 
 
 def test_the_panel_counts_operators(scaled):
-    from hybrid_lab.lab.session import Session
+    from hybrid_lab.lab.kernel.session import Session
 
     session = Session(lambda: {"net": scaled})
     (model,) = session.models()["models"]

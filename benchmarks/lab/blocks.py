@@ -25,9 +25,9 @@ from traitlets.config import Config
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab import hooks
-from hybrid_lab.lab.comm import envelope
-from hybrid_lab.lab.session import Session
+from hybrid_lab.lab.kernel import hooks
+from hybrid_lab.lab.kernel.comm import envelope
+from hybrid_lab.lab.kernel.session import Session
 
 
 class Group(gluon.HybridBlock):

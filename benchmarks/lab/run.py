@@ -29,8 +29,8 @@ from lab import blocks, training  # noqa: E402
 from lab.networks import NETWORKS  # noqa: E402
 from playwright.sync_api import Page, sync_playwright  # noqa: E402
 
-from hybrid_lab.lab.comm import envelope, handle  # noqa: E402
-from hybrid_lab.lab.session import Session  # noqa: E402
+from hybrid_lab.lab.kernel.comm import envelope, handle  # noqa: E402
+from hybrid_lab.lab.kernel.session import Session  # noqa: E402
 from tests.browser.jupyter import launch  # noqa: E402
 
 #: Boxes of one network that are opened, one after the other.

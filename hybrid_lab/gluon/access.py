@@ -51,7 +51,7 @@ def structure_version(block: Block) -> int:
 
 
 def last_change(block: Block) -> int:
-    """The number of the last change of the Block that the lab shows, see `lab/looks.py`."""
+    """The number of the last change of the Block that the lab shows, see `lab/models/revisions.py`."""
     return block._last_change
 
 

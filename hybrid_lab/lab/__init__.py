@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from hybrid_lab.gluon.block import Block
-    from hybrid_lab.lab.autosaves import autosave as autosave
-    from hybrid_lab.lab.every import reload_all as reload_all
-    from hybrid_lab.lab.every import save_all as save_all
-    from hybrid_lab.lab.loop import progress as progress
-    from hybrid_lab.lab.notebook_workers import workers as workers
-    from hybrid_lab.lab.run_keeper import keep_runs as keep_runs
-    from hybrid_lab.lab.run_list import runs as runs
-    from hybrid_lab.lab.save_list import saves as saves
-    from hybrid_lab.lab.sharing import share as share
-    from hybrid_lab.lab.tracebacks import short_tracebacks as short_tracebacks
-    from hybrid_lab.lab.training_runs import new_run as new_run
-    from hybrid_lab.lab.training_runs import note as note
-    from hybrid_lab.lab.widget import View
+    from hybrid_lab.lab.distributed.workers import workers as workers
+    from hybrid_lab.lab.kernel.tracebacks import short_tracebacks as short_tracebacks
+    from hybrid_lab.lab.saving.all_models import reload_all as reload_all
+    from hybrid_lab.lab.saving.all_models import save_all as save_all
+    from hybrid_lab.lab.saving.autosaves import autosave as autosave
+    from hybrid_lab.lab.saving.save_list import saves as saves
+    from hybrid_lab.lab.training.comparison import runs as runs
+    from hybrid_lab.lab.training.current import new_run as new_run
+    from hybrid_lab.lab.training.current import note as note
+    from hybrid_lab.lab.training.keeper import keep_runs as keep_runs
+    from hybrid_lab.lab.training.progress import progress as progress
+    from hybrid_lab.lab.views.sharing import share as share
+    from hybrid_lab.lab.views.widget import View
 
 
 __all__ = [
@@ -32,18 +32,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    "autosave": "hybrid_lab.lab.autosaves",
-    "keep_runs": "hybrid_lab.lab.run_keeper",
-    "new_run": "hybrid_lab.lab.training_runs",
-    "note": "hybrid_lab.lab.training_runs",
-    "progress": "hybrid_lab.lab.loop",
-    "reload_all": "hybrid_lab.lab.every",
-    "runs": "hybrid_lab.lab.run_list",
-    "save_all": "hybrid_lab.lab.every",
-    "saves": "hybrid_lab.lab.save_list",
-    "share": "hybrid_lab.lab.sharing",
-    "short_tracebacks": "hybrid_lab.lab.tracebacks",
-    "workers": "hybrid_lab.lab.notebook_workers",
+    "autosave": "hybrid_lab.lab.saving.autosaves",
+    "keep_runs": "hybrid_lab.lab.training.keeper",
+    "new_run": "hybrid_lab.lab.training.current",
+    "note": "hybrid_lab.lab.training.current",
+    "progress": "hybrid_lab.lab.training.progress",
+    "reload_all": "hybrid_lab.lab.saving.all_models",
+    "runs": "hybrid_lab.lab.training.comparison",
+    "save_all": "hybrid_lab.lab.saving.all_models",
+    "saves": "hybrid_lab.lab.saving.save_list",
+    "share": "hybrid_lab.lab.views.sharing",
+    "short_tracebacks": "hybrid_lab.lab.kernel.tracebacks",
+    "workers": "hybrid_lab.lab.distributed.workers",
 }
 """Public name -> the module that has it, which is imported when the name is first used."""
 
@@ -66,8 +66,8 @@ def view(net: Block, name: str | None = None) -> View:
     The view does not keep a model alive that is bound to a variable. Raises HybridLabError if `net` is no Block, or
     where the widget's parts are not installed.
     """
-    from hybrid_lab.lab.hooks import lab_of, register
-    from hybrid_lab.lab.session import Session
+    from hybrid_lab.lab.kernel.hooks import lab_of, register
+    from hybrid_lab.lab.kernel.session import Session
 
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
@@ -86,7 +86,7 @@ def _view_module() -> ModuleType:
     from hybrid_lab.diagnostics.errors import HybridLabError
 
     try:
-        from hybrid_lab.lab import widget
+        from hybrid_lab.lab.views import widget
     except ModuleNotFoundError as error:
         raise HybridLabError(
             f"mx.view needs {error.name}, which is not installed: pip install 'hybrid-lab[lab]'"
@@ -101,7 +101,7 @@ def _view_module() -> ModuleType:
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """`%load_ext hybrid_lab`: connects as `import hybrid_lab` does under IPython, and prints so."""
     from hybrid_lab._version import __version__
-    from hybrid_lab.lab.hooks import register
+    from hybrid_lab.lab.kernel.hooks import register
 
     register(shell)
     print(f"hybrid_lab {__version__} is connected to this notebook: open the Hybrid Lab panel at the left")
@@ -109,6 +109,6 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 def unload_ipython_extension(shell: object) -> None:
     """`%unload_ext hybrid_lab`: removes the hooks, the magics and the connections of the panel."""
-    from hybrid_lab.lab.hooks import unregister
+    from hybrid_lab.lab.kernel.hooks import unregister
 
     unregister(shell)

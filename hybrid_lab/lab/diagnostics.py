@@ -16,8 +16,8 @@ from hybrid_lab.hybridize.failures import Failure
 from hybrid_lab.hybridize.stale.code import code_of
 from hybrid_lab.lab.messages.common import Location
 from hybrid_lab.lab.messages.findings import Diagnostic, Edit, LintRequest
+from hybrid_lab.lab.models.rows import Row
 from hybrid_lab.lab.places import place
-from hybrid_lab.lab.rows import Row
 from hybrid_lab.lint.report import help_text
 from hybrid_lab.lint.runner import check_blocks, check_cells, ordered
 from hybrid_lab.system.logger import logger

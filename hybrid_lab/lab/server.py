@@ -15,7 +15,7 @@ from jupyter_server.base.handlers import APIHandler
 from jupyter_server.utils import ApiPath, ensure_async, to_os_path, url_path_join
 from tornado import web
 
-from hybrid_lab.lab.document_server import Workers
+from hybrid_lab.lab.documents.pool import Workers
 from hybrid_lab.lab.errors import RequestError
 
 if TYPE_CHECKING:

@@ -113,7 +113,7 @@ def test_many_workers_leave_the_graph_its_place(open_cells):
     graph = panel.locator(".hl-graph-pane")
     before = graph.bounding_box()
     notebook.kernel(
-        "from hybrid_lab.lab.worker_board import board\n"
+        "from hybrid_lab.lab.distributed.board import board\n"
         "row = {'host': 'a-machine-with-a-long-name.' * 4, 'process': 1, 'device': 'gpu(0)', 'state': 'failed',\n"
         "       'step': 123456, 'loss': '0.5', 'rate': '1,000', 'memory': '2,000 MiB', 'problem': 'a story ' * 30}\n"
         "board.show({'headline': '18 workers', 'note': 'a note', 'curves': [],\n"

@@ -30,11 +30,11 @@ WRITERS = {
     "formats/singa.py": "save_states of SINGA",
     "gluon/downloading.py": "downloads",
     "distributed/kvstore/kvstore.py": "save_optimizer_states, Trainer.save_states",
-    "lab/history.py": "before a save of the lab",
-    "lab/kept_runs.py": "runs",
-    "lab/run_export.py": "mx.lab.runs",
-    "lab/save_facts.py": "notes of saves",
-    "lab/shared_page.py": "mx.lab.share",
+    "lab/saving/history.py": "before a save of the lab",
+    "lab/training/kept_runs.py": "runs",
+    "lab/training/export.py": "mx.lab.runs",
+    "lab/saving/save_facts.py": "notes of saves",
+    "lab/views/shared_page.py": "mx.lab.share",
     "ndarray/stubs.py": "type stubs of the checkout",
     "onnx/writing/file.py": "net.export",
     "mxnet/profiler/__init__.py": "profiler.dump",
@@ -129,7 +129,7 @@ for step in range(3):
     manager.save(step)
 found["autosave"] = names("auto"), saver.saves, saver.problem
 saver.stop()
-from hybrid_lab.lab.training_runs import runs
+from hybrid_lab.lab.training.current import runs
 runs.finish()
 found["runs"] = names(".hybrid_lab_runs")
 found["points"] = sorted(os.listdir("points")) if os.path.isdir("points") else []

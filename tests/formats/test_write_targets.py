@@ -22,7 +22,7 @@ from hybrid_lab.diagnostics import FileError, HybridLabError
 from hybrid_lab.engines.store import Store
 from hybrid_lab.formats import atomic
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab import history
+from hybrid_lab.lab.saving import history
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="FIFOs, devices and permissions are POSIX's")
@@ -441,7 +441,7 @@ OPENS = {
     "hybrid_lab/formats/atomic.py": "itself",
     "hybrid_lab/data/recordio.py": "check_writable",
     "hybrid_lab/engines/store.py": "a new name, in a folder of this user alone",
-    "hybrid_lab/lab/history.py": "new names, and .gitignore in a new folder",
+    "hybrid_lab/lab/saving/history.py": "new names, and .gitignore in a new folder",
     "hybrid_lab/cli/jupyter.py": "is_file",
     "hybrid_lab/mxnet/test_utils/running.py": "output to the null device",
     "hybrid_lab/ndarray/stubs.py": "files of this checkout, for developers",

@@ -9,7 +9,7 @@ import pytest
 from hybrid_lab import nd
 from hybrid_lab.gluon import HybridBlock, nn
 from hybrid_lab.hybridize.stale import watch
-from hybrid_lab.lab.lifecycle import drop_stale
+from hybrid_lab.lab.kernel.lifecycle import drop_stale
 
 GLOBAL = 2
 UNREAD = {"x": 1}

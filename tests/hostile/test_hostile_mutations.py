@@ -16,7 +16,7 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.formats.archive import Container, diff
 from hybrid_lab.formats.archive.container import ContainerWriter
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab.archives import graphs_in
+from hybrid_lab.lab.saving.archives import graphs_in
 
 VALUES = [None, True, 0, 1, -1, 2**31, 2**63, 1e308, 0.5, "", "x", "1.p", "(1,2", "nan", [], [1], {}, {"a": 1}, [[0]]]
 NUMBERS = [0, 1, -1, 2**7, 2**15, 2**31 - 1, 2**31, 2**62, 2**63 - 1]

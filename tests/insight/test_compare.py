@@ -16,7 +16,7 @@ from hybrid_lab.hybridize.stale import watch
 from hybrid_lab.insight import checking
 from hybrid_lab.insight.calls import compile_call, outer_calls, unchanged
 from hybrid_lab.insight.reference import unlike
-from hybrid_lab.lab.lifecycle import drop_stale
+from hybrid_lab.lab.kernel.lifecycle import drop_stale
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.framework.kernel import Pointwise
 from hybrid_lab.ops.framework.operator import get

@@ -177,7 +177,7 @@ def test_everybody_says_the_same_word():
     """Each state in the explanation and in the static HTML of a model."""
     from hybrid_lab.insight.states import STATES, State
     from hybrid_lab.lab.messages.models import State as LabState
-    from hybrid_lab.lab.static_html import block_html
+    from hybrid_lab.lab.views.static_html import block_html
 
     assert set(STATES) == set(State.__args__) == set(LabState.__args__)
     plain = nn.Sequential()

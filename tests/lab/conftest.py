@@ -8,11 +8,11 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab import hooks
-from hybrid_lab.lab.comm import handle
+from hybrid_lab.lab.kernel import hooks
+from hybrid_lab.lab.kernel.comm import handle
+from hybrid_lab.lab.kernel.session import Session
 from hybrid_lab.lab.messages.connection import PROTOCOL
-from hybrid_lab.lab.session import Session
-from hybrid_lab.lab.training_runs import runs
+from hybrid_lab.lab.training.current import runs
 
 
 class Net(gluon.HybridBlock):

@@ -1,6 +1,6 @@
 """What holds for every picture of a graph."""
 
-from hybrid_lab.lab.boxes import LARGEST
+from hybrid_lab.lab.picture.boxes import LARGEST
 
 
 def operators(reply):

@@ -284,7 +284,7 @@ def test_all_differences_at_once(page, namespace):
 
 def test_an_interrupted_reload_is_rolled_back(page, namespace, monkeypatch):
     from hybrid_lab.gluon.parameter import Parameter
-    from hybrid_lab.lab import actions
+    from hybrid_lab.lab.saving import actions
 
     net = namespace["net"] = make_net()
     page.ok("save", model="m1", file="", overwrite=False)

@@ -7,7 +7,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.saved import last_file
-from hybrid_lab.lab.training_runs import runs
+from hybrid_lab.lab.training.current import runs
 from tests.lab.conftest import inputs, make_net
 
 

@@ -12,11 +12,11 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.formats.archive.container import Container
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.call_record import last_record
-from hybrid_lab.lab import whole
-from hybrid_lab.lab.documents import Document
+from hybrid_lab.lab.documents.contents import Document
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.graph_view import graph_view
-from hybrid_lab.lab.overlays import Data, overlay
+from hybrid_lab.lab.picture import plain_block
+from hybrid_lab.lab.picture.graph_view import graph_view
+from hybrid_lab.lab.picture.overlays import Data, overlay
 from tests.hostile.test_hostile_archive import rewritten
 
 X = nd.ones((2, 3))
@@ -341,7 +341,7 @@ def test_a_saved_call_that_failed_is_drawn_as_failed(tmp_path):
 
 
 def test_calls_that_call_many_others_are_drawn_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr(whole, "_DRAWN", 40)
+    monkeypatch.setattr(plain_block, "_DRAWN", 40)
     net = mlp(3)
     for _ in range(8):
         net = Plain(lambda self, x: self.b(self.a(x)), a=net, b=Plain(lambda self, x: self.a(x), a=net))
@@ -556,7 +556,7 @@ def test_a_call_of_its_own_and_an_interrupt():
 
 def test_a_lying_record_in_a_file_is_drawn_up_to_a_limit(tmp_path, monkeypatch):
     """Places that do not exist have no arrow; of Blocks that call others twice, and so on, some are drawn."""
-    monkeypatch.setattr(whole, "_DRAWN", 300)
+    monkeypatch.setattr(plain_block, "_DRAWN", 300)
     pairs = 20
     net = ready(Plain(lambda self, x: x, **{f"p{number}": Plain(lambda self, x: x) for number in range(2 * pairs)}))
     net.save(tmp_path / "net.hlab")

@@ -13,11 +13,11 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab.formats.safetensors import write_safetensors
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab import document_server
-from hybrid_lab.lab.comm import finite
-from hybrid_lab.lab.document_server import Worker, Workers
-from hybrid_lab.lab.documents import Document, figures
+from hybrid_lab.lab.documents import pool
+from hybrid_lab.lab.documents.contents import Document, figures
+from hybrid_lab.lab.documents.pool import Worker, Workers
 from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.kernel.comm import finite
 from hybrid_lab.lab.messages.graphs import GraphRequest
 from hybrid_lab.lab.messages.models import BlockNode
 
@@ -116,7 +116,7 @@ def test_tensors_and_digests(folder):
 
 
 def test_a_reply_ends_when_its_time_is_up(folder, monkeypatch):
-    monkeypatch.setattr("hybrid_lab.lab.documents.BUDGET", -1.0)
+    monkeypatch.setattr("hybrid_lab.lab.documents.contents.BUDGET", -1.0)
     reply = asked(folder / "net.hlab", "contents", start=0)
     assert len(reply["parts"]) == 1 and reply["next"] == 1
     assert len(parts(folder / "net.hlab")) == asked(folder / "net.hlab", "document")["parts"]
@@ -302,7 +302,7 @@ def test_a_process_answers_as_the_document_does(folder):
 
 def test_a_process_that_takes_too_long_or_dies_is_a_clear_error(folder, monkeypatch):
     path = str(folder / "net.hlab")
-    monkeypatch.setattr(document_server, "PATIENCE", 0.01)
+    monkeypatch.setattr(pool, "PATIENCE", 0.01)
     with pytest.raises(RequestError, match="more than"):
         Worker(path).ask("document", {})
     worker = Worker(path)
@@ -336,14 +336,14 @@ def test_a_module_beside_the_files_is_not_imported(folder, tmp_path):
     for name in ("json", "numpy", "hybrid_lab"):
         (tmp_path / f"{name}.py").write_text("open('ran', 'w')")
     ask = f"Worker({str(tmp_path / 'net.hlab')!r}).ask('document', {{}})"
-    code = f"from hybrid_lab.lab.document_server import Worker; {ask}"
+    code = f"from hybrid_lab.lab.documents.pool import Worker; {ask}"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, env=environment, check=True, timeout=120)
     assert not (tmp_path / "ran").exists()
 
 
 def test_only_so_many_processes_run(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(document_server, "MOST", 1)
+    monkeypatch.setattr(pool, "MOST", 1)
     workers = Workers()
     try:
         workers.ask(str(folder / "net.params"), "document", {})

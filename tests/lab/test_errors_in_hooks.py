@@ -10,8 +10,10 @@ import pytest
 
 from hybrid_lab import gluon
 from hybrid_lab.cli import environment
-from hybrid_lab.lab import archives, diagnostics, hooks
-from hybrid_lab.lab.rows import Rows
+from hybrid_lab.lab import diagnostics
+from hybrid_lab.lab.kernel import hooks
+from hybrid_lab.lab.models.rows import Rows
+from hybrid_lab.lab.saving import archives
 from hybrid_lab.system import logger
 from tests.lab.conftest import make_net
 

@@ -5,8 +5,8 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab.documents import Document
-from hybrid_lab.lab.session import Session
+from hybrid_lab.lab.documents.contents import Document
+from hybrid_lab.lab.kernel.session import Session
 from tests.lab.conftest import Page
 
 WIDTH = 6

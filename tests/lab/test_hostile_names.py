@@ -10,9 +10,9 @@ import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.diagnostics.words import visible, visible_lines
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab.graph_view import graph_view
-from hybrid_lab.lab.static_html import block_html
-from hybrid_lab.lab.tree import block_tree
+from hybrid_lab.lab.models.tree import block_tree
+from hybrid_lab.lab.picture.graph_view import graph_view
+from hybrid_lab.lab.views.static_html import block_html
 
 INVISIBLE = [chr(code) for code in (0, 7, 27, 0x7F, 0x9B, 0x200B, 0x200F, 0x2028, 0x202E, 0x2066, 0xFEFF, 0xE0041)]
 HARMLESS = "weight_0 größe 数据 🙂 a\u00a0b"

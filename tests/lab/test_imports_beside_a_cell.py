@@ -11,7 +11,7 @@ pytest.importorskip("IPython")
 BESIDE = """
 import sys, threading, time
 from IPython.core.interactiveshell import InteractiveShell
-from hybrid_lab.lab.hooks import Lab
+from hybrid_lab.lab.kernel.hooks import Lab
 
 lab, inside, errors = Lab(InteractiveShell.instance()), threading.Event(), []
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from hybrid_lab.lab import hooks
+from hybrid_lab.lab.kernel import hooks
 from tests.lab.conftest import CLASS, IMPORTS, MAKE
 
 FRESH = """

@@ -17,13 +17,13 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab.diagnostics.errors import InputError
-from hybrid_lab.lab import run_export, run_keeper
-from hybrid_lab.lab.curves import run_data
-from hybrid_lab.lab.kept_runs import FILE, KeptRun, RunsFile, RunsFileError
 from hybrid_lab.lab.messages.connection import PROTOCOL
-from hybrid_lab.lab.run_export import MissingPackageError, values_by_step
-from hybrid_lab.lab.run_keeper import keepers, setting
-from hybrid_lab.lab.training_runs import runs
+from hybrid_lab.lab.training import export, keeper
+from hybrid_lab.lab.training.current import runs
+from hybrid_lab.lab.training.curves import run_data
+from hybrid_lab.lab.training.export import MissingPackageError, values_by_step
+from hybrid_lab.lab.training.keeper import keepers, setting
+from hybrid_lab.lab.training.kept_runs import FILE, KeptRun, RunsFile, RunsFileError
 from tests.lab.kernel import Kernel
 from tests.lab.test_training import small_training
 
@@ -158,8 +158,8 @@ def test_one_setting_switches_it_off(kept, monkeypatch, chosen, variable, is_kep
 
 
 def test_a_run_that_is_under_way_is_written_and_is_lost_with_its_kernel(kept, monkeypatch):
-    monkeypatch.setattr(run_keeper, "FIRST", 0.0)
-    monkeypatch.setattr("hybrid_lab.lab.run.DRAW", 0.0)
+    monkeypatch.setattr(keeper, "FIRST", 0.0)
+    monkeypatch.setattr("hybrid_lab.lab.training.run.DRAW", 0.0)
     for number in range(200):
         mx.log(loss=number)
         time.sleep(0.001)
@@ -185,7 +185,7 @@ def test_parameters_of_any_kind_become_data(kept):
 
 
 def test_many_threads_and_processes_write_at_once(kept):
-    code = "import time, sys\nfrom hybrid_lab.lab.kept_runs import *\n"
+    code = "import time, sys\nfrom hybrid_lab.lab.training.kept_runs import *\n"
     code += f"for n in range(20): RunsFile({FILE!r}).write(KeptRun(sys.argv[1] + str(n), time.time()))"
     processes = [subprocess.Popen([sys.executable, "-c", code, str(number)]) for number in range(3)]
 
@@ -278,7 +278,7 @@ def test_a_damaged_run_is_named_and_can_be_deleted(kept, change):
 
 def test_a_locked_file_does_not_hold_up_a_training(kept, monkeypatch):
     train(3)
-    monkeypatch.setattr(run_keeper, "PATIENCE", 0.2)
+    monkeypatch.setattr(keeper, "PATIENCE", 0.2)
     with sqlite3.connect(FILE, isolation_level=None) as file:
         file.execute("BEGIN EXCLUSIVE")
         run = runs.under_way()
@@ -410,7 +410,7 @@ def test_tensorboard_gets_every_bucket(kept, monkeypatch):
     train(5, bad=(2,), width=3)
     seen = Written()
     writer = SimpleNamespace(SummaryWriter=lambda folder: seen.append(("folder", folder, {})) or seen)
-    monkeypatch.setattr(run_export, "_writer_module", lambda: writer)
+    monkeypatch.setattr(export, "_writer_module", lambda: writer)
     (folder,) = mx.lab.runs().to_tensorboard("logs")
     assert folder.endswith("run1") and seen[-1][0] == "close"
     scalars = [values for name, values, _ in seen if name == "add_scalar" and values[0] == "loss"]

@@ -9,8 +9,8 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab import hooks
-from hybrid_lab.lab.lifecycle import drop_stale
+from hybrid_lab.lab.kernel import hooks
+from hybrid_lab.lab.kernel.lifecycle import drop_stale
 from tests.lab.conftest import CLASS, IMPORTS, MAKE, Net, inputs, make_net
 
 

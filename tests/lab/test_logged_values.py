@@ -14,15 +14,15 @@ import torch
 import hybrid_lab as mx
 from hybrid_lab import autograd
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.lab import logged
-from hybrid_lab.lab import run as runs_of_cells
-from hybrid_lab.lab.curves import run_data
-from hybrid_lab.lab.logged import RING
 from hybrid_lab.lab.messages.connection import PROTOCOL
-from hybrid_lab.lab.run import MORE_NAMES, NAMES, WAITING
-from hybrid_lab.lab.series import LIMIT, SPANS, Series
-from hybrid_lab.lab.training_html import run_html
-from hybrid_lab.lab.training_runs import runs
+from hybrid_lab.lab.training import logged
+from hybrid_lab.lab.training import run as runs_of_cells
+from hybrid_lab.lab.training.current import runs
+from hybrid_lab.lab.training.curves import run_data
+from hybrid_lab.lab.training.html import run_html
+from hybrid_lab.lab.training.logged import RING
+from hybrid_lab.lab.training.run import MORE_NAMES, NAMES, WAITING
+from hybrid_lab.lab.training.series import LIMIT, SPANS, Series
 from tests.lab.kernel import Kernel
 from tests.lab.test_training import small_training
 

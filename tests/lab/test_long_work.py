@@ -13,8 +13,8 @@ import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab.comm import Comms
-from hybrid_lab.lab.session import Session
+from hybrid_lab.lab.kernel.comm import Comms
+from hybrid_lab.lab.kernel.session import Session
 from hybrid_lab.system import progress
 
 

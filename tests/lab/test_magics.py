@@ -5,7 +5,7 @@ they say when they cannot.
 import pytest
 from IPython.core.error import UsageError
 
-from hybrid_lab.lab.magics import CellFailed
+from hybrid_lab.lab.kernel.magics import CellFailed
 from tests.lab.conftest import CLASS, IMPORTS, MAKE
 
 

@@ -7,9 +7,9 @@ from typing import get_type_hints
 
 import pytest
 
-from hybrid_lab.lab import widget
+from hybrid_lab.lab.kernel.session import Session
 from hybrid_lab.lab.messages import connection, requests
-from hybrid_lab.lab.session import Session
+from hybrid_lab.lab.views import widget
 
 ROOT = Path(__file__).resolve().parents[2]
 

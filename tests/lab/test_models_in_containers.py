@@ -7,9 +7,9 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab import hooks
-from hybrid_lab.lab.graph_view import graph_view
-from hybrid_lab.lab.registry import Registry
+from hybrid_lab.lab.kernel import hooks
+from hybrid_lab.lab.models.registry import Registry
+from hybrid_lab.lab.picture.graph_view import graph_view
 from tests.lab.conftest import IMPORTS
 
 MLP = """

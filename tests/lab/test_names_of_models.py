@@ -5,9 +5,9 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import nd
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab import hooks
-from hybrid_lab.lab.registry import Registry
-from hybrid_lab.lab.variables import is_leftover
+from hybrid_lab.lab.kernel import hooks
+from hybrid_lab.lab.models.registry import Registry
+from hybrid_lab.lab.models.variables import is_leftover
 from tests.lab.conftest import IMPORTS
 
 MLP = """

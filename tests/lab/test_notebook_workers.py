@@ -10,7 +10,7 @@ import time
 import pytest
 
 from hybrid_lab.diagnostics.errors import SettingError
-from hybrid_lab.lab import notebook_workers
+from hybrid_lab.lab.distributed import workers
 
 from .kernel import Kernel
 
@@ -72,34 +72,34 @@ def test_cells_of_workers(tmp_path):
     ("text", "ranks"), [("", None), ("0", [0]), (" 0, 2 ", [0, 2]), ("1-3", [1, 2, 3]), ("0,2-3,2", [0, 2, 3])]
 )
 def test_ranks(text, ranks):
-    assert notebook_workers._ranks(text) == ranks
+    assert workers._ranks(text) == ranks
 
 
 @pytest.mark.parametrize("text", ["x", "1-", "-1", "1,,2", "0;1", "1.5"])
 def test_wrong_ranks(text):
     with pytest.raises(SettingError, match="%%workers takes ranks"):
-        notebook_workers._ranks(text)
+        workers._ranks(text)
 
 
 @pytest.mark.parametrize("ranks", [[0], [0, 1], [0, 1, 3], [2, 4, 5, 6]])
 def test_ranks_are_named_as_they_are_given(ranks):
-    named = notebook_workers._named(ranks)
-    assert notebook_workers._ranks(named.split(" ", 1)[1]) == ranks
+    named = workers._named(ranks)
+    assert workers._ranks(named.split(" ", 1)[1]) == ranks
 
 
 @pytest.mark.parametrize("arguments", [{}, {"count": 0}, {"count": True}, {"count": 2.0}, {"count": 2, "profile": "x"}])
 def test_wrong_arguments(arguments):
     with pytest.raises(SettingError):
-        notebook_workers.workers(**arguments)
+        workers.workers(**arguments)
 
 
 def test_a_worker_is_told_when_there_are_none():
-    with pytest.raises(notebook_workers.WorkersError, match=r"mx.lab.workers\(2\)"):
-        notebook_workers._cell("", "print(1)")
+    with pytest.raises(workers.WorkersError, match=r"mx.lab.workers\(2\)"):
+        workers._cell("", "print(1)")
 
 
 def test_output_is_labelled(capsys):
-    output = notebook_workers._Output([0, 1, 2])
+    output = workers._Output([0, 1, 2])
     output.take(0, "same\nown 0\nhalf", "")
     output.show()
     assert capsys.readouterr().out == ""

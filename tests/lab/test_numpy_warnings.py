@@ -7,7 +7,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab.numpy_warnings import UserLines
+from hybrid_lab.lab.kernel.numpy_warnings import UserLines
 
 
 class Ratio(nn.HybridBlock):

@@ -12,8 +12,8 @@ from hybrid_lab.diagnostics import NonFiniteError
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight.capture import capture
-from hybrid_lab.lab import overlays
-from hybrid_lab.lab.session import Session
+from hybrid_lab.lab.kernel.session import Session
+from hybrid_lab.lab.picture import overlays
 from hybrid_lab.ndarray.random_state import state
 from tests.lab.conftest import Page, make_net, same, weights
 

@@ -8,9 +8,9 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab import history
-from hybrid_lab.lab.session import Session
-from hybrid_lab.lab.training_runs import runs
+from hybrid_lab.lab.kernel.session import Session
+from hybrid_lab.lab.saving import history
+from hybrid_lab.lab.training.current import runs
 from tests.lab.conftest import Net, Page, inputs, make_net, same, weights
 from tests.lab.test_actions import spoil
 from tests.lab.test_saving import files_in

@@ -7,8 +7,8 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab.graph_view import graph_view, picture_of
-from hybrid_lab.lab.registry import Registry
+from hybrid_lab.lab.models.registry import Registry
+from hybrid_lab.lab.picture.graph_view import graph_view, picture_of
 from tests.lab.pictures import boxes_around, check_picture, operators
 from tests.triton_device import use_triton
 

@@ -8,9 +8,9 @@ import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.lab import schema
-from hybrid_lab.lab.comm import Comms, finite, handle
+from hybrid_lab.lab.kernel.comm import Comms, finite, handle
+from hybrid_lab.lab.kernel.session import Session
 from hybrid_lab.lab.messages.connection import PROTOCOL
-from hybrid_lab.lab.session import Session
 from tests.lab.conftest import Net, Stubborn, inputs, make_net
 
 HELLO = {"front_end": "9.9", "protocol": PROTOCOL, "notebook": "a.ipynb"}
@@ -351,7 +351,7 @@ def test_a_call_in_another_cell_leads_to_a_finding(page):
 
 
 def test_classes_are_checked_once_and_traces_do_not_change_that(page, namespace, monkeypatch):
-    from hybrid_lab.lab import session
+    from hybrid_lab.lab.kernel import session
 
     checked = []
     real = session.lint_rows

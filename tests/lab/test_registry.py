@@ -6,10 +6,10 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.gluon import access, nn
-from hybrid_lab.lab.looks import looks_count
-from hybrid_lab.lab.registry import Registry
-from hybrid_lab.lab.rows import Rows
-from hybrid_lab.lab.tree import block_tree
+from hybrid_lab.lab.models.registry import Registry
+from hybrid_lab.lab.models.revisions import looks_count
+from hybrid_lab.lab.models.rows import Rows
+from hybrid_lab.lab.models.tree import block_tree
 from tests.lab.conftest import Net, Stubborn, inputs
 
 

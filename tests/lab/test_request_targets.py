@@ -4,9 +4,9 @@ it does the right thing, or nothing with a typed error.
 
 import pytest
 
+from hybrid_lab.lab.kernel.session import Session
 from hybrid_lab.lab.messages.connection import PROTOCOL
 from hybrid_lab.lab.messages.requests import REQUESTS
-from hybrid_lab.lab.session import Session
 from tests.lab.conftest import Page, make_net, weights
 from tests.lab.test_saving import files_in
 

@@ -11,8 +11,8 @@ import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab import hooks
-from hybrid_lab.lab.every import PartlyDoneError
+from hybrid_lab.lab.kernel import hooks
+from hybrid_lab.lab.saving.all_models import PartlyDoneError
 from tests.lab.conftest import CLASS, IMPORTS, MAKE, inputs, make_net, same, weights
 from tests.lab.test_actions import spoil
 

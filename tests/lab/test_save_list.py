@@ -14,8 +14,8 @@ from hybrid_lab.diagnostics.errors import InputError
 from hybrid_lab.diagnostics.file_errors import FileError
 from hybrid_lab.formats.archive import Container, layout
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab import history, saving
-from hybrid_lab.lab.save_facts import SaveFacts
+from hybrid_lab.lab.saving import history, one_save
+from hybrid_lab.lab.saving.save_facts import SaveFacts
 from tests.formats.test_archive_histograms import rewritten
 from tests.lab.conftest import inputs, make_net
 
@@ -40,7 +40,7 @@ def net(tmp_path, monkeypatch):
     for step, note in enumerate(("first", "second"), start=1):
         train(net)
         mx.lab.save_all(models={"net": net})
-        saving.set_facts(tmp_path / "net.hlab", SaveFacts(step, 0.5 / step, "loss", note))
+        one_save.set_facts(tmp_path / "net.hlab", SaveFacts(step, 0.5 / step, "loss", note))
     return net
 
 

@@ -20,7 +20,7 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.formats.archive import Container, inspect
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.lab import autosaves, history
+from hybrid_lab.lab.saving import autosaves, history
 from hybrid_lab.system.logger import logger
 from tests.lab.conftest import Net, inputs, make_net, same, weights
 from tests.lab.test_actions import graph_state, spoil

@@ -16,8 +16,8 @@ import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab.session import Session
-from hybrid_lab.lab.shared_page import page_file
+from hybrid_lab.lab.kernel.session import Session
+from hybrid_lab.lab.views.shared_page import page_file
 
 STATIC = Path(mx.__file__).parent / "lab" / "static"
 pytestmark = pytest.mark.skipif(not (STATIC / "page.js").exists(), reason="the front end is not built")

@@ -9,8 +9,8 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab.static_html import block_html
-from hybrid_lab.lab.tree import block_tree
+from hybrid_lab.lab.models.tree import block_tree
+from hybrid_lab.lab.views.static_html import block_html
 from tests.lab.conftest import CLASS, IMPORTS, MAKE, Net, Stubborn, inputs, make_net
 
 

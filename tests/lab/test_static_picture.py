@@ -10,9 +10,9 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab import static_picture
-from hybrid_lab.lab.graph_view import graph_view
-from hybrid_lab.lab.static_picture import picture_html, picture_svg
+from hybrid_lab.lab.picture.graph_view import graph_view
+from hybrid_lab.lab.views import static_picture
+from hybrid_lab.lab.views.static_picture import picture_html, picture_svg
 
 
 class Residual(gluon.HybridBlock):
@@ -207,8 +207,8 @@ def test_an_executed_notebook_shows_tree_and_picture_without_kernel_and_script(t
 
 def test_a_page_gets_the_widget_with_its_html(namespace):
     pytest.importorskip("anywidget")
-    from hybrid_lab.lab.session import Session
-    from hybrid_lab.lab.widget import OUTPUT, WIDGET, make_view
+    from hybrid_lab.lab.kernel.session import Session
+    from hybrid_lab.lab.views.widget import OUTPUT, WIDGET, make_view
     from tests.lab.conftest import Page, inputs, make_net
 
     session = Session(lambda: namespace)
@@ -228,8 +228,8 @@ def test_a_page_gets_the_widget_with_its_html(namespace):
 
 def test_a_picture_of_an_older_graph_is_dropped(namespace):
     pytest.importorskip("anywidget")
-    from hybrid_lab.lab.session import Session
-    from hybrid_lab.lab.widget import make_view
+    from hybrid_lab.lab.kernel.session import Session
+    from hybrid_lab.lab.views.widget import make_view
     from tests.lab.conftest import inputs, make_net
 
     net = namespace["net"] = make_net()

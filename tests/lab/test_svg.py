@@ -9,8 +9,8 @@ import re
 import pytest
 
 pytest.importorskip("nh3")
-from hybrid_lab.lab import svg  # noqa: E402
-from hybrid_lab.lab.svg import clean_svg  # noqa: E402
+from hybrid_lab.lab.views import svg  # noqa: E402
+from hybrid_lab.lab.views.svg import clean_svg  # noqa: E402
 
 #: Attributes whose values CSS reads.
 CSS_ATTRIBUTES = sorted(svg._ATTRIBUTES - svg._TEXTS)

@@ -7,7 +7,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd
 from hybrid_lab.gluon.model_zoo import vision
-from hybrid_lab.lab.graph_view import graph_view
+from hybrid_lab.lab.picture.graph_view import graph_view
 from tests.lab.conftest import Net, inputs, make_net
 
 STATEMENT = re.compile(r"^ {2}%\S+: .* = (\w+)\(")

@@ -3,7 +3,7 @@
 import pytest
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.lab import tracebacks
+from hybrid_lab.lab.kernel import tracebacks
 from hybrid_lab.lab.messages.errors import ERROR
 from tests.lab.kernel import Kernel
 

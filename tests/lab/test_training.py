@@ -13,11 +13,11 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.lab import run as runs_of_cells
-from hybrid_lab.lab.curves import run_data
-from hybrid_lab.lab.run import Loop
-from hybrid_lab.lab.training_html import run_html, run_text
-from hybrid_lab.lab.training_runs import KEPT, Runs, runs
+from hybrid_lab.lab.training import run as runs_of_cells
+from hybrid_lab.lab.training.current import KEPT, Runs, runs
+from hybrid_lab.lab.training.curves import run_data
+from hybrid_lab.lab.training.html import run_html, run_text
+from hybrid_lab.lab.training.run import Loop
 
 
 @pytest.fixture(autouse=True)

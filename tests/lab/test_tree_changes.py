@@ -9,7 +9,7 @@ import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.gluon import access, nn
-from hybrid_lab.lab.rows import Rows
+from hybrid_lab.lab.models.rows import Rows
 from tests.lab.conftest import Stubborn, make_net
 
 

@@ -5,9 +5,9 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab.block_work import parsed
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.session import Session
+from hybrid_lab.lab.kernel.session import Session
+from hybrid_lab.lab.models.block_work import parsed
 
 
 def ask(variables, name, busy=False, **asked):

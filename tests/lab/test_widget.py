@@ -7,12 +7,12 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
+from hybrid_lab.lab.kernel.session import Session
 from hybrid_lab.lab.messages.connection import PROTOCOL
-from hybrid_lab.lab.session import Session
 from tests.lab.conftest import CLASS, IMPORTS, MAKE, Stubborn, inputs, make_net
 
 pytest.importorskip("anywidget")
-widget = pytest.importorskip("hybrid_lab.lab.widget")
+widget = pytest.importorskip("hybrid_lab.lab.views.widget")
 
 if not (widget.resources("hybrid_lab.lab") / "static" / "view.js").is_file():
     pytest.skip("the widget's front end is not built: make build", allow_module_level=True)

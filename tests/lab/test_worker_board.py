@@ -4,9 +4,9 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab.gluon import nn
+from hybrid_lab.lab.distributed.board import board
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.session import Session
-from hybrid_lab.lab.worker_board import board
+from hybrid_lab.lab.kernel.session import Session
 
 
 class First:

@@ -4,7 +4,7 @@ import torch
 
 import hybrid_lab as mx
 from hybrid_lab.insight.states import block_state, walk
-from hybrid_lab.lab.graph_view import graph_view
+from hybrid_lab.lab.picture.graph_view import graph_view
 
 
 def test_imported_modules_are_from_no_file(tmp_path):

@@ -5,7 +5,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { Widget } from '@lumino/widgets';
 import { h } from '../view/dom';
 
-/** The type of the view's output, see hybrid_lab/lab/widget.py; and the widget's and the HTML's beside it. */
+/** The type of the view's output, see hybrid_lab/lab/views/widget.py; and the widget's and the HTML's beside it. */
 export const OUTPUT = 'application/vnd.hybrid-lab.view+json';
 const WIDGET = 'application/vnd.jupyter.widget-view+json';
 const HTML = 'text/html';

@@ -1,5 +1,5 @@
 // A shared page: the live view of one model in one HTML file, which asks no kernel. What the kernel would answer is in
-// the file; see hybrid_lab/lab/shared_page.py.
+// the file; see hybrid_lab/lab/views/shared_page.py.
 
 import styles from '../../style/base.css';
 import graphStyles from '../../style/graph.css';

@@ -1,0 +1,1 @@
+"""Model files as documents in JupyterLab, read without a kernel."""

@@ -1,0 +1,193 @@
+"""Models that no variable holds itself: Blocks in lists, dicts and objects of the user's, as one model each."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MemberDescriptorType
+from typing import Any
+
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.call_record import Item, Record, Records, Source, cell, last_record
+from hybrid_lab.gluon.loss import Loss
+from hybrid_lab.hybridize.stale.code import of_user
+from hybrid_lab.lab.models import revisions
+
+_LOOKED_AT = 64
+"""Items of a list or dict, and attributes of an object, that are looked at."""
+_DEPTH = 2
+"""Lists in lists, and in attributes, that are looked at."""
+_LIBRARIES = os.path.dirname(os.__file__)
+_OF_IPYTHON = frozenset({"In", "Out", "exit", "quit", "get_ipython"})
+
+
+class Group(Block):
+    """Several Blocks that one variable of the user's holds, as the children of a plain Block. It holds them weakly.
+
+    kind : the class of what holds them. Its last call is what the code of a cell called of them last
+    """
+
+    archived_class: str
+    _members: Mapping[str, weakref.ref[Block]]  # declared, so that an archive leaves them out as this package's own
+    _versions: int
+
+    def __init__(self, name: str, kind: str):
+        self.__dict__["_members"] = {}
+        self.__dict__["_versions"] = 0
+        super().__init__(prefix=f"{name}_")
+        self.__dict__["archived_class"] = f"group.{kind}"
+
+    @property
+    def _children(self) -> OrderedDict[str, Block]:  # type: ignore[override]
+        members: Mapping[str, weakref.ref[Block]] = self.__dict__["_members"]
+        return OrderedDict((name, block) for name, held in members.items() if (block := held()) is not None)
+
+    @property
+    def _structure_version(self) -> int:
+        own: int = self.__dict__["_versions"]
+        return own + sum(map(access.structure_version, self._children.values()))
+
+    @_structure_version.setter
+    def _structure_version(self, version: int) -> None:
+        self.__dict__["_versions"] += 1
+
+    def is_of(self, kind: str) -> bool:
+        """Whether it stands for an object of a class of this name."""
+        return self.archived_class == f"group.{kind}"
+
+    def hold(self, members: Mapping[str, Block]) -> None:
+        """Have these children from now on."""
+        before = self._children
+        if [*before.items()] != [*members.items()]:
+            self.__dict__["_versions"] += 1 + sum(map(access.structure_version, before.values()))
+            self.__dict__["_members"] = {name: weakref.ref(block) for name, block in members.items()}
+            revisions.changed(self)
+
+    def follow(self) -> None:
+        """Take over what the latest cell called, if it called one of them."""
+        record = cell.last
+        if record is None:
+            return
+        seen = _reduced(record, {*map(id, self._children.values())})
+        if seen.items and not _alike(seen, last_record(self)):
+            records = self.__dict__["_calls_noted"] = Records(self)
+            records.last = seen
+            revisions.changed(self)
+
+    def forward(self, *args: object) -> Any:  # noqa: ANN401 - as every Block's
+        """Raises NotImplementedError."""
+        raise NotImplementedError("a list, dict or object of Blocks is not called itself")
+
+
+def held_blocks(name: str, item: object) -> tuple[str, dict[str, Block]]:
+    """(class, Blocks by name) that a variable of the user's holds in a list, a dict, or an object of a class of theirs;
+    those that are parts of others are left out.
+    """
+    if name.startswith("_") or name in _OF_IPYTHON:
+        return "", {}
+    found: dict[str, Block] = {}
+    seen: set[int] = set()
+    for key, block in _blocks_in(item, "", _DEPTH):
+        if id(block) not in seen and not access.parents(block):
+            seen.add(id(block))
+            key = key.replace(".", "_") or "0"
+            while key in found:
+                key += "_"
+            found[key] = block
+    return type(item).__name__, found if any(not isinstance(block, Loss) for block in found.values()) else {}
+
+
+def _blocks_in(item: object, key: str, depth: int) -> Iterator[tuple[str, Block]]:
+    # type(), not isinstance: a lazy proxy in a variable may do anything when it is asked for its class.
+    kind = type(item)
+    if issubclass(kind, Block):
+        assert isinstance(item, Block)
+        if key:
+            yield key, item
+        return
+    parts: Sequence[tuple[str, object]] = ()
+    if issubclass(kind, (list, tuple)):
+        parts = [(str(number), part) for number, part in enumerate(item[:_LOOKED_AT])]  # type: ignore[index]
+    elif issubclass(kind, dict):
+        parts = [(str(name), part) for name, part in [*item.items()][:_LOOKED_AT]]  # type: ignore[attr-defined]
+    elif not key and of_user(kind.__module__) and _is_users(kind.__module__):
+        parts = [*_attributes(item)][:_LOOKED_AT]
+    for name, part in parts if depth else ():
+        yield from _blocks_in(part, f"{key}_{name}" if key else name, depth - 1)
+
+
+def _is_users(module: str) -> bool:
+    """Whether a module is the notebook's or a file of the user's, not part of Python or of an installed package."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return module == "__main__" or (file != "" and not file.startswith(_LIBRARIES) and "site-packages" not in file)
+
+
+def _attributes(item: object) -> Iterator[tuple[str, object]]:
+    """The attributes of an object, without running code of its class."""
+    try:
+        own = object.__getattribute__(item, "__dict__")
+    except AttributeError:
+        own = {}
+    yield from [*own.items()] if type(own) is dict else []
+    for kind in type(item).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            member = vars(kind).get(slot)
+            if isinstance(member, MemberDescriptorType):
+                try:
+                    yield slot, member.__get__(item)
+                except AttributeError:
+                    continue
+
+
+# -- what a cell called ------------------------------------------------------------------------------------------------
+
+
+def _reduced(record: Record, members: set[int]) -> Record:
+    """The calls of these Blocks alone. What flowed through others and operators joins them; calls that are alike, as
+    those of the steps of a loop, are one.
+    """
+    sources: list[list[tuple[Source, ...]]] = []  # per item of the record and output: where its numbers come from
+    items: list[Item] = []
+    known: dict[object, int] = {}
+    for item in record.items:
+        given: list[tuple[Source, ...]] = []
+        for source in item.inputs:
+            found = () if source is None or source.item < 0 else _at(sources, source)
+            given.append(found)
+        block = None if item.block is None else item.block()
+        outputs = len(item.gives or ())
+        if block is None or id(block) not in members:
+            through = tuple(dict.fromkeys(each for found in given for each in found))
+            sources.append([through] * outputs)
+            continue
+        key = id(block), tuple(given), item.takes, item.training, item.gives is None
+        if key in known:
+            number = known[key]
+            items[number] = replace(items[number], times=items[number].times + 1, inside=item.inside)
+        else:
+            number = known[key] = len(items)
+            firsts = tuple(found[0] if len(found) == 1 else None for found in given)
+            items.append(replace(item, inputs=firsts, joined=tuple(given)))
+        sources.append([(Source(number, output),) for output in range(outputs)])
+    error = "the call raised" if any(item.gives is None for item in items) else ""
+    return replace(record, items=items, error=error)
+
+
+def _at(sources: list[list[tuple[Source, ...]]], source: Source) -> tuple[Source, ...]:
+    found = sources[source.item] if source.item < len(sources) else []
+    return found[source.output] if source.output < len(found) else ()
+
+
+def _alike(one: Record, other: Record | None) -> bool:
+    if other is None:
+        return False
+    look: Callable[[Record], object] = lambda record: [
+        (item.block, item.joined, item.takes, item.times, item.gives is None) for item in record.items
+    ]
+    return look(one) == look(other)

@@ -1,0 +1,404 @@
+"""The models that are alive in the kernel: top-level Blocks of the user's namespace, held by weak references."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypedDict
+
+from hybrid_lab.diagnostics.finding import Finding
+from hybrid_lab.diagnostics.words import count, visible
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.loss import Loss
+from hybrid_lab.insight.states import block_state, blocks_below, class_name
+from hybrid_lab.lab.diagnostics import LintKey, failures, kinds_of
+from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.messages.findings import Diagnostic
+from hybrid_lab.lab.messages.models import FailedBlock, Model, Saving
+from hybrid_lab.lab.models.groups import Group
+from hybrid_lab.lab.models.naming import Names, also, names_in
+from hybrid_lab.lab.models.revisions import looks_count
+from hybrid_lab.lab.models.rows import Rows
+from hybrid_lab.lab.models.unbound import Unbound
+from hybrid_lab.lab.saving import file_names
+from hybrid_lab.lab.saving.autosaves import autosave_data
+from hybrid_lab.lab.saving.undo import Undo
+
+IN_A_FUNCTION = "in a function"
+IN_A_VIEW = "in a view"
+_OF_OTHERS = "its Blocks have variables of their own"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model of the namespace. name, held, also, saved_with : see LiveModel"""
+
+    name: str
+    block: Block
+    held: str = ""
+    also: str = ""
+    saved_with: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of all Blocks of a model. left_out : see `Saving`; kinds : their classes; failures : findings of failed traces"""
+
+    shown: ModelFacts
+    left_out: str
+    kinds: list[type]
+    failures: list[Finding]
+
+
+_UNDO_SAVES = 5
+"""Saves of one model that can be undone."""
+
+
+class LiveModel:
+    """One model.
+
+    id : stable while the kernel lives; name : the variable's name, else the Block's; rows : of its tree
+    held : what holds it where that is no variable of its own, in words; also : its other names, in words
+    saved_with : the other model with which its Blocks are saved, in words, or ""
+    shown : a view of it is open; file : the archive that it was last saved to or loaded from
+    is_in_use : tells whether a Block belongs to any model of the notebook
+    undos : what can be undone, the latest last; findings : as last sent; lint, lint_key : the linter's, and of what
+    """
+
+    def __init__(self, identity: str, block: Block, name: str, is_in_use: Callable[[Block], bool] = lambda block: True):
+        self.id = identity
+        self.is_in_use = is_in_use
+        self.reference = weakref.ref(block)
+        self.name = name
+        self.rows = Rows()
+        self.facts: Facts
+        self.held = self.also = self.saved_with = ""
+        self._shown_name = ""
+        self._changes: Hashable = None
+        self.shown = False
+        self.undos: list[Undo] = []
+        self.findings: list[Diagnostic] = []
+        self.lint: list[Finding] = []
+        self.lint_key: LintKey | None = None
+        self.file: Path | None = None
+
+    @property
+    def block(self) -> Block:
+        """The model. Raises RequestError `unknown-model` if it was deleted."""
+        block = self.reference()
+        if block is None:
+            raise RequestError(
+                "unknown-model", f"the model {self.name!r} is gone: its variable was deleted or assigned anew"
+            )
+        return block
+
+    @property
+    def is_unbound(self) -> bool:
+        """Whether no public variable holds the model, not even in a list."""
+        return self.held == IN_A_FUNCTION
+
+    @property
+    def left_out(self) -> str:
+        """Why "Save every model" leaves it out unless asked, "" if it does not."""
+        held = self.held if self.held in (IN_A_FUNCTION, _OF_OTHERS) else ""
+        return self.facts.left_out or held or self.saved_with
+
+    @property
+    def is_saved_elsewhere(self) -> bool:
+        """Whether every Block of it is a part of other models that are listed."""
+        return self.held == _OF_OTHERS or self.saved_with != ""
+
+    @property
+    def revision(self) -> int:
+        """Grows when tree, graphs or findings change."""
+        return self.rows.revision
+
+    def look(self, block: Block) -> None:
+        """Bring rows and facts up to date, where something that the lab shows of any Block changed."""
+        changes = looks_count()
+        if (self.name, changes) == (self._shown_name, self._changes):
+            return
+        revision = self.rows.revision
+        self.rows.look(block)
+        if self.name != self._shown_name:
+            self.rows.mark([""])
+        self._shown_name, self._changes = self.name, changes
+        if self.rows.revision != revision:
+            self.facts = _facts(self.rows, self.name)
+
+    @property
+    def undo(self) -> Undo | None:
+        """What can be undone next."""
+        return self.undos[-1] if self.undos else None
+
+    def can_undo(self, step: Undo) -> None:
+        """Keep what undoes the latest action: of the reloads the last one, whose values take memory, and some saves."""
+        others = [each for each in self.undos if each.kind != step.kind or step.kind == "save"]
+        saves = [each for each in others if each.kind == "save"]
+        if step.kind == "save" and len(saves) >= _UNDO_SAVES:
+            others.remove(saves[0])
+        self.undos = [*others, step]
+
+    @property
+    def proposed_file(self) -> str:
+        """The archive name that Save proposes: of the last save or load, where the kernel is still in that folder."""
+        own = file_names.name_for(self.name)
+        if self.file is None:
+            return own
+        try:
+            name = file_names.shown(self.file)
+        except OSError:  # the kernel's folder is gone
+            return own
+        return own if os.path.isabs(name) else name
+
+
+class Registry:
+    """Finds models in a namespace and keeps their ids stable. Any thread may ask.
+
+    kernel : the id of the kernel, which is a part of every model's: no other kernel has a model of the same id
+    """
+
+    def __init__(self, namespace: Callable[[], dict[str, object]], kernel: str = ""):
+        self._namespace, self._kernel = namespace, kernel
+        self._entries: dict[str, LiveModel] = {}
+        self._groups: dict[str, Group] = {}
+        self._unbound = Unbound()
+        self._bound: dict[int, weakref.ref[Block]] = {}  # what was bound to a variable at some time
+        self._numbers = itertools.count(1)
+        self.lock = threading.RLock()
+
+    def refresh(self, look: bool = True) -> list[LiveModel]:
+        """The current models, in the order in which they appeared; known Blocks keep their ids.
+
+        look : bring their revisions up to date
+        """
+        with self.lock:
+            found = self._found()
+            names = {each.name for each in found.values()}
+            entries: dict[str, LiveModel] = {}
+            known: set[int] = set()
+            for entry in self._entries.values():
+                block = entry.reference()
+                if block is None or not (id(block) in found or entry.shown):
+                    continue
+                known.add(id(block))
+                entries[entry.id] = entry
+                if id(block) not in found:
+                    # Its variable may hold another model by now, whose file is not this one's.
+                    anew = f"{entry.name} is another model now" if entry.name in names else ""
+                    found[id(block)] = Found(entry.name, block, IN_A_VIEW, saved_with=anew)
+            for key, each in found.items():
+                if key not in known:
+                    new = LiveModel(self._new_id(), each.block, each.name, self.is_bound)
+                    entries[new.id] = new
+            self._entries = entries
+            for entry in entries.values():
+                each = found[id(entry.reference())]
+                entry.name, entry.held, entry.also, entry.saved_with = each.name, each.held, each.also, each.saved_with
+            for entry in entries.values() if look else ():
+                if (block := entry.reference()) is not None:
+                    entry.look(block)
+            return list(entries.values())
+
+    def _new_id(self) -> str:
+        number = f"m{next(self._numbers)}"
+        return f"{number}.{self._kernel}" if self._kernel else number
+
+    def _found(self) -> dict[int, Found]:
+        """What is known of each model, by id of the Block: of those that variables hold, and of those in functions."""
+        names = names_in(self._namespace(), _is_below)
+        for key, (_, block) in (names.models | names.leftovers).items():
+            if key not in self._bound:
+                self._bound[key] = weakref.ref(block, lambda _, key=key: self._bound.pop(key, None))  # type: ignore[misc]
+        found = self._held(names)
+        inside = {id(block) for group in self._groups.values() for block in access.children(group).values()}
+        tops = {key: each.block for key, each in found.items()}
+        listed = inside | {*tops} | {*self._bound}
+        for block in self._unbound.blocks(
+            id(self._namespace()), lambda block: id(block) in listed or _is_below(block, tops)
+        ):
+            found[id(block)] = Found(block.name, block, IN_A_FUNCTION)
+        return found
+
+    def _held(self, names: Names) -> dict[int, Found]:
+        """What is known of the models that variables hold, maybe in lists, dicts and objects; each is saved once."""
+        found = {key: Found(own[0], block, also=also(own[1:])) for key, (own, block) in names.models.items()}
+        groups: dict[str, Group] = {}
+        for container in names.containers:
+            name, members = container.name, container.members
+            new = [block for block in members.values() if id(block) not in names.models]
+            left = {
+                variable: container.path(block)
+                for block in members.values()
+                for variable in names.leftovers.get(id(block), ([], block))[0]
+            }
+            if len(members) == 1:
+                ((attribute, block),) = members.items()
+                others = [f"{each}.{attribute}" for each in container.others]
+                if id(block) not in found:
+                    held = f"in the {container.kind} {name}"
+                    found[id(block)] = Found(f"{name}.{attribute}", block, held, also([*left, *others]))
+                elif id(block) in names.models:
+                    every = [*names.models[id(block)][0][1:], f"{name}.{attribute}", *others]
+                    found[id(block)] = replace(found[id(block)], also=also(every))
+                continue
+            group = self._groups.get(name)
+            if group is None or not group.is_of(container.kind):
+                group = Group(name, container.kind)
+            groups[name] = group
+            group.hold(members)
+            group.follow()
+            words = [also(container.others), *(f"{variable} is {path}" for variable, path in left.items())]
+            found[id(group)] = Found(name, group, "" if new else _OF_OTHERS, ", ".join(filter(None, words)))
+        self._groups = groups
+        _save_once(found, names, {name: id(group) for name, group in groups.items()})
+        return found
+
+    def show(self, block: Block, name: str | None = None) -> LiveModel:
+        """The entry of a Block that a view shows, whether it is bound to a variable or not."""
+        with self.lock:
+            entry = next((entry for entry in self.refresh() if entry.reference() is block), None)
+            if entry is None:
+                entry = LiveModel(self._new_id(), block, name or block.name, self.is_bound)
+                self._entries[entry.id] = entry
+                entry.look(block)
+            entry.shown = True
+            return entry
+
+    def is_bound(self, block: Block) -> bool:
+        """Whether a variable of the user holds this Block or one that it is part of, maybe in a list or the like."""
+        held = self._held(names_in(self._namespace(), _is_below)).values()
+        return any(inner is block for each in held for _, inner in blocks_below(each.block))
+
+    def get(self, identity: str) -> LiveModel:
+        """The entry with this id. Raises RequestError `unknown-model`."""
+        entry = next((entry for entry in self.refresh() if entry.id == identity), None)
+        if entry is None:
+            raise RequestError(
+                "unknown-model", f"there is no model {identity!r} in this kernel", "Refresh the list of models."
+            )
+        return entry
+
+
+def _save_once(found: dict[int, Found], names: Names, groups: Mapping[str, int]) -> None:
+    """Note of variables and lists, whose Blocks are parts of a list that is saved, with which one they are saved.
+
+    groups : name -> key in `found` of the lists, dicts and objects
+    """
+    saved = [each for each in names.containers if each.name in groups and not found[groups[each.name]].held]
+    for container in names.containers:
+        for other in saved:
+            own, more = ({*map(id, each.members.values())} for each in (container, other))
+            if container.name in groups and own < more:
+                key = groups[container.name]
+                found[key] = replace(found[key], saved_with=f"its Blocks are saved with {other.name}")
+    for key, (own_names, block) in names.models.items():
+        for other in saved:
+            if other.holds(block):
+                words = also([*own_names[1:], other.path(block)])
+                found[key] = replace(found[key], also=words, saved_with=f"saved with {other.name}")
+
+
+of_notebook: Registry | None = None
+"""The one of the notebook that this process runs, once there is one."""
+
+
+def _is_below(block: Block, named: Mapping[int, object]) -> bool:
+    """Whether a Block is part of one of these (by id), which may be itself where Blocks form a circle."""
+    pending, seen = [block], set()
+    while pending:
+        child = pending.pop()
+        for parent in access.parents(child):
+            if id(parent) in named:
+                return True
+            if id(parent) not in seen:
+                seen.add(id(parent))
+                pending.append(parent)
+    return False
+
+
+class ModelFacts(TypedDict):
+    """What the protocol's Model says of all Blocks of a model together."""
+
+    hybridized: bool
+    blocks: int
+    graphs: int
+    parameters: int | None
+    engine: str
+    summary: str
+    failed: FailedBlock | None
+
+
+def model_data(entry: LiveModel, findings: int) -> Model:
+    """The protocol's Model."""
+    net = entry.block
+    return {
+        "id": entry.id,
+        "name": entry.name,
+        "block": visible(net.name),
+        "class": visible(class_name(net)),
+        "hybrid": isinstance(net, HybridBlock),
+        "findings": findings,
+        "file": entry.proposed_file,
+        "undo": "" if entry.undo is None else entry.undo.token,
+        "undoes": "" if entry.undo is None else entry.undo.what,
+        "revision": entry.revision,
+        "held": entry.held,
+        "also": entry.also,
+        **entry.facts.shown,
+    }
+
+
+def _facts(rows: Rows, name: str) -> Facts:
+    blocks = rows.blocks()
+    hybrid = [block for _, block in blocks if isinstance(block, HybridBlock)]
+    caches = list(map(access.calls, hybrid))
+    graphs = sum([row.graphs for row in rows if row.before is None])
+    compiled = [tuple(cache.compilations) for cache in caches if cache.compiled.used and cache.compilations]
+    last = compiled[-1][-1] if compiled else None
+    summary = ""
+    if last is not None:
+        operators = sum(len(compilations[0].neutral.graph.operators) for compilations in compiled)
+        seconds = sum(item.seconds for compilations in compiled for item in compilations)
+        summary = f"{count(len(compiled), 'graph')}, {count(operators, 'operator')}, "
+        summary += f"{last.where}, compiled in {seconds:.1f} s"
+    left_out = "" if graphs or any(cache.graphs.calls for cache in caches) else "no graph yet"
+    return Facts(
+        {
+            "hybridized": any(map(access.is_active, hybrid)),
+            "blocks": len(blocks),
+            "graphs": graphs,
+            "parameters": rows.elements,
+            "engine": last.runs_on if last is not None else "",
+            "summary": summary,
+            "failed": _failed(blocks),
+        },
+        "a loss function" if isinstance(blocks[0][1], Loss) else left_out,
+        kinds_of(blocks),
+        failures(blocks, name) if any(cache.failures.failure is not None for cache in caches) else [],
+    )
+
+
+def _failed(blocks: list[tuple[str, Block]]) -> FailedBlock | None:
+    """The first Block whose own code failed, else the first that failed; None where none did."""
+    states = [
+        (path, state.why)
+        for path, block in blocks
+        if isinstance(block, HybridBlock)
+        and access.calls(block).failures.failure is not None
+        and (state := block_state(block)).state == "failed"
+    ]
+    own = [pair for pair in states if not pair[1].startswith("its graph failed in ")] or states
+    return {"path": own[0][0], "why": visible(own[0][1]), "count": len(own)} if own else None
+
+
+def saving_data(entry: LiveModel) -> Saving:
+    """The protocol's Saving: whether "Save every model" leaves a model out unless asked, and its autosave."""
+    return {"left_out": entry.left_out, "autosave": autosave_data(entry.block)}

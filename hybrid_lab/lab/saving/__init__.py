@@ -1,0 +1,1 @@
+"""Saves and loads of the lab: actions of the buttons, earlier saves, undo, autosaves."""

@@ -1,0 +1,233 @@
+"""Line charts as script-free inline SVG: readable on a light and on a dark page, in a notebook without a kernel."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from hybrid_lab.lab.messages.training import Curve, NotFinite
+from hybrid_lab.lab.training.words import not_finite, short
+
+COLORS = ("#2f7ed8", "#c76b15", "#2e9b57", "#a259d9")
+"""Of the lines of one chart: each stands out from white and from a dark grey by 3 to 1."""
+MANY_COLORS = (*COLORS, "#d0496b", "#1f9a9a", "#94861a", "#7f7f8c")
+"""Of the runs of a comparison; beyond them lines are dashed."""
+_DASHES = ("none", "6 3", "2 2", "8 2 2 2")
+WIDTH, HEIGHT = 300, 150
+_WIDE, _HIGH, _ROW, _LEGEND = 560, 250, 16, 96
+"""Of a comparison: its size without the legend, the height of a row of the legend, and the characters of one."""
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 20, 18
+_EARLIER_POINTS = 60
+"""Most points of the line of an earlier run."""
+_RARE, _FAR = 50, 30
+"""One bucket in so many may be left outside, where the range of all values is so many times that of the others."""
+_OUTSIDE = 1000
+"""Pixels beyond the border at which a line goes on where it leaves the chart."""
+_LARGEST, _SMALLEST = 7e307, 1e-300
+"""Between these, differences and quotients of values are numbers."""
+
+
+def charts(curves: Sequence[Curve], earlier: Sequence[Sequence[Curve]] = ()) -> str:
+    """One chart for each group of curves. earlier : curves of runs before; those of the same names are faint lines"""
+    parts = []
+    for group in grouped(curves):
+        names = {curve["name"] for curve in group}
+        faint = [[curve for curve in run if curve["name"] in names] for run in earlier]
+        parts.append(_chart(group, [curve for run in faint for curve in run]))
+    return "".join(parts)
+
+
+def comparison(name: str, lines: Sequence[tuple[str, Curve]]) -> str:
+    """One chart of the curves of several runs, each with a label. Its legend has the last value of each."""
+    curves = [curve for _, curve in lines]
+    low, high = value_range(curves)
+    first = min((curve["starts"][0] for curve in curves if curve["starts"]), default=0)
+    last = max([curve["last_step"] for curve in curves] + [first + 1])
+    across, up = _WIDE - _LEFT - _RIGHT, _HIGH - _TOP - _BOTTOM
+
+    x, y = _places(first, last, low, high, across, up)
+
+    marks = [(y(tick), short(tick)) for tick in ticks(low, high)]
+    parts = [_axes(marks, str(first), str(last), _WIDE, _HIGH)]
+    parts.append(f'<svg x="{_LEFT}" y="{_TOP}" width="{across}" height="{up}" viewBox="{_LEFT} {_TOP} {across} {up}">')
+    legend = []
+    for place, (label, curve) in enumerate(lines):
+        color, dash = MANY_COLORS[place % len(MANY_COLORS)], _DASHES[place // len(MANY_COLORS) % len(_DASHES)]
+        stroke = f'stroke="{color}" stroke-width="1.6" stroke-dasharray="{dash}"'
+        points = [(x(step), y(value)) for step, value in zip(curve["steps"], curve["means"], strict=True)]
+        if curve["highs"] != curve["lows"]:
+            band = [(x(step), y(value)) for step, value in zip(curve["steps"], curve["highs"], strict=True)]
+            band += [(x(step), y(value)) for step, value in zip(curve["steps"], curve["lows"], strict=True)][::-1]
+            parts.append(f'<path d="{_path(band)}Z" fill="{color}" fill-opacity=".12"/>')
+        if len(points) == 1:
+            parts.append(f'<circle cx="{points[0][0]}" cy="{points[0][1]}" r="2.5" fill="{color}"/>')
+        parts.append(f'<path d="{_path(points)}" fill="none" {stroke}/>')
+        for span in curve["bad"]:
+            title = f"<title>{html.escape(f'{label}: {not_finite([span], 0)}')}</title>"
+            place_of = f"M{x(span['first'])} {_TOP}V{_TOP + up}"
+            parts.append(f'<path d="{place_of}" stroke="{color}" stroke-dasharray="2 3">{title}</path>')
+        row = _HIGH + 6 + _ROW * place
+        bad = f", {bad_in_short(curve)}" if curve["bad"] else ""
+        text = f"{label}: {curve['latest']} at step {curve['last_step']}{bad}"
+        text = text if len(text) <= _LEGEND else text[: _LEGEND - 1] + "\N{HORIZONTAL ELLIPSIS}"
+        legend.append(
+            f'<path d="M{_LEFT} {row}h22" {stroke}/><text x="{_LEFT + 28}" y="{row + 4}">{html.escape(text)}</text>'
+        )
+    parts.append("</svg>")
+    height = _HIGH + 8 + _ROW * len(lines)
+    label = html.escape(f"{name}: " + "; ".join(f"{label}, {curve['text']}" for label, curve in lines), quote=True)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" width="{_WIDE}" height="{height}" '
+        f'viewBox="0 0 {_WIDE} {height}" font-family="system-ui,sans-serif" font-size="11" fill="currentColor" '
+        f'style="max-width:100%"><text x="4" y="13" font-weight="bold">{html.escape(name)}</text>'
+        f"{''.join(parts)}{''.join(legend)}</svg>"
+    )
+
+
+def _places(
+    first: float, last: float, low: float, high: float, across: float, up: float
+) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """(where a step is across, where a value is up), in pixels."""
+    wide, tall = across / (last - first), up / (high - low)
+    top, bottom = _TOP - _OUTSIDE, _TOP + up + _OUTSIDE
+
+    def x(step: float) -> float:
+        return round(_LEFT + (step - first) * wide, 1)
+
+    def y(value: float) -> float:
+        place = _TOP + (high - value) * tall
+        return round(place, 1) if top < place < bottom else top if place < bottom else bottom
+
+    return x, y
+
+
+def grouped(curves: Iterable[Curve]) -> list[list[Curve]]:
+    """Curves that share a chart: those whose names end with the same word, such as `loss` and `val_loss`."""
+    groups: dict[str, list[Curve]] = {}
+    for curve in curves:
+        word = re.split(r"[_/.-]+", curve["name"].strip())[-1].lower()
+        key = word if word and not curve["unit"] and " " not in curve["name"] else curve["name"]
+        groups.setdefault(key, []).append(curve)
+    return list(groups.values())
+
+
+def _chart(curves: list[Curve], earlier: list[Curve]) -> str:
+    low, high = value_range(curves)
+    first = min((curve["starts"][0] for curve in curves if curve["starts"]), default=0)
+    last = max([curve["last_step"] for curve in curves] + [first + 1])
+    across, up = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+
+    x, y = _places(first, last, low, high, across, up)
+    parts = [_axes([(y(tick), short(tick)) for tick in ticks(low, high)], str(first), str(last))]
+    # A nested svg cuts off what an earlier run has outside of this one's range.
+    parts.append(f'<svg x="{_LEFT}" y="{_TOP}" width="{across}" height="{up}" viewBox="{_LEFT} {_TOP} {across} {up}">')
+    for curve in earlier:
+        thin = max(1, -(-len(curve["steps"]) // _EARLIER_POINTS))
+        kept = list(zip(curve["steps"], curve["means"], strict=True))[::-thin][::-1]
+        path = _path((x(step), y(value)) for step, value in kept)
+        parts.append(f'<path d="{path}" fill="none" stroke="currentColor" stroke-opacity=".28"/>')
+    for color, curve in zip(_colors(curves), curves, strict=True):
+        places = [x(step) for step in curve["steps"]]
+        if curve["highs"] != curve["lows"]:
+            band = list(zip(places, map(y, curve["highs"]), strict=True))
+            band += list(zip(places, map(y, curve["lows"]), strict=True))[::-1]
+            stroke = f'stroke="{color}" stroke-opacity=".35" stroke-width=".7"'
+            parts.append(f'<path d="{_path(band)}Z" fill="{color}" fill-opacity=".2" {stroke}/>')
+        points = list(zip(places, map(y, curve["means"]), strict=True))
+        if len(points) == 1:
+            parts.append(f'<circle cx="{points[0][0]}" cy="{points[0][1]}" r="2.5" fill="{color}"/>')
+        parts.append(f'<path d="{_path(points)}" fill="none" stroke="{color}" stroke-width="1.6"/>')
+        for place, low_of, high_of in zip(places, curve["lows"], curve["highs"], strict=True):
+            if high_of > high:
+                parts.append(f'<path d="M{place - 3:g} {_TOP + 5}h6l-3 -5Z" fill="{color}"/>')
+            if low_of < low:
+                parts.append(f'<path d="M{place - 3:g} {_TOP + up - 5}h6l-3 5Z" fill="{color}"/>')
+    parts += [_not_finite(span, x(span["first"]), x(span["last"]), up) for curve in curves for span in curve["bad"]]
+    parts.append("</svg>")
+    title = "  ".join(
+        f'<tspan fill="{color}" font-weight="bold">{html.escape(curve["name"])}</tspan> {html.escape(curve["latest"])}'
+        for color, curve in zip(_colors(curves), curves, strict=True)
+    )
+    label = html.escape("; ".join(curve["text"] for curve in curves), quote=True)
+    below = "; ".join(filter(None, (bad_in_short(curve) or curve["note"] for curve in curves)))
+    middle = (_LEFT + WIDTH - _RIGHT) / 2
+    parts.append(
+        f'<text x="{middle + 8}" y="{HEIGHT - _BOTTOM + 12}" text-anchor="middle" font-size="10" '
+        f'fill-opacity=".8">{html.escape(below)}</text>'
+        if below
+        else ""
+    )
+    return (
+        f'<svg role="img" aria-label="{label}" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'font-family="system-ui,sans-serif" font-size="11" fill="currentColor" style="max-width:100%">'
+        f'<text x="4" y="13" xml:space="preserve">{title}</text>{"".join(parts)}</svg>'
+    )
+
+
+def _not_finite(span: NotFinite, left: float, right: float, up: int) -> str:
+    """A dashed line where a value was not finite; a band from the first to the last one where there are more."""
+    line = f'<path d="M{left} {_TOP}V{_TOP + up}" stroke="#d33" stroke-width="1.5" stroke-dasharray="3 2"/>'
+    if right > left:
+        line += f'<path d="M{left} {_TOP}H{right}V{_TOP + up}H{left}Z" fill="#d33" fill-opacity=".15"/>'
+    return f"<g><title>{html.escape(not_finite([span], 0))}</title>{line}</g>"
+
+
+def bad_in_short(curve: Curve) -> str:
+    """`NaN at step 57 to 59`, or `5 not finite, first at step 57`; "" where all values are finite."""
+    if len(curve["bad"]) > 1:
+        return f"{curve['bad_count']:,} not finite, first at step {curve['bad'][0]['first']}"
+    return curve["bad_text"]
+
+
+def _axes(marks: list[tuple[float, str]], first: str, last: str, width: int = WIDTH, height: int = HEIGHT) -> str:
+    bottom, right = height - _BOTTOM, width - _RIGHT
+    lines = "".join(f"M{_LEFT} {place}H{right}" for place, _ in marks)
+    texts = "".join(f'<text x="{_LEFT - 4}" y="{place + 3.5}" text-anchor="end">{text}</text>' for place, text in marks)
+    return (
+        f'<path d="{lines}" stroke="currentColor" stroke-opacity=".18"/>'
+        f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="currentColor" stroke-opacity=".5"/>'
+        f'<g font-size="10" fill-opacity=".8">{texts}<text x="{_LEFT}" y="{bottom + 12}">step {first}</text>'
+        f'<text x="{right}" y="{bottom + 12}" text-anchor="end">{last}</text></g>'
+    )
+
+
+def _colors(curves: Sequence[Curve]) -> list[str]:
+    return [COLORS[place % len(COLORS)] for place in range(len(curves))]
+
+
+def _path(points: Iterable[tuple[float, float]]) -> str:
+    return "M" * bool(text := "L".join([f"{x:g} {y:g}" for x, y in points])) + text
+
+
+def value_range(curves: Sequence[Curve]) -> tuple[float, float]:
+    """The values that the chart spans. A few values far away from all others do not press the rest into a line: they
+    are marked at the border.
+    """
+    lows = sorted(value for curve in curves for value in curve["lows"])
+    highs = sorted(value for curve in curves for value in curve["highs"])
+    if not lows:
+        return _padded(0.0, 1.0)
+    low, high = lows[0], highs[-1]
+    rare = len(lows) // _RARE
+    inner_low, inner_high = lows[rare], highs[-1 - rare]
+    room = inner_high - inner_low
+    if 0 < room < (high - low) / _FAR:
+        low, high = max(low, inner_low - room), min(high, inner_high + room)
+    return _padded(low, high)
+
+
+def _padded(low: float, high: float) -> tuple[float, float]:
+    """A range that is not empty, with some room at both ends."""
+    low, high = (min(max(each, -_LARGEST), _LARGEST) for each in (low, high))
+    room = max((high - low) * 0.04 or abs(high) * 0.1 or 1.0, _SMALLEST)
+    return low - room, high + room
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Two to five round numbers within a range."""
+    rough = (high - low) / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    return [place * step for place in range(math.ceil(low / step), math.floor(high / step) + 1)]

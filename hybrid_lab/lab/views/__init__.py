@@ -1,0 +1,1 @@
+"""Models as HTML: the widget, script-free HTML, and one file for people without a kernel."""
