@@ -31,7 +31,7 @@ from hybrid_lab.gluon import nn  # noqa: E402
 from hybrid_lab.lab.messages.connection import PROTOCOL  # noqa: E402
 
 if TYPE_CHECKING:
-    from hybrid_lab.lab.run import Run
+    from hybrid_lab.lab.training.run import Run
 
 CHUNK, SECONDS = 0.04, 3.0
 """Seconds of steps of one kind in a row, and in a round."""
@@ -124,7 +124,7 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
     time of all threads. The last four are shares of the time without.
     """
     from hybrid_lab.gluon.step import boundary
-    from hybrid_lab.lab.training_runs import runs
+    from hybrid_lab.lab.training.current import runs
 
     pause = Pause()
     step = training(name)
@@ -175,7 +175,7 @@ def calls() -> dict[str, float]:
     the shortest of many runs of 256 calls, which another load of the machine does not change.
     """
     from hybrid_lab.gluon.step import boundary
-    from hybrid_lab.lab import run, training_runs
+    from hybrid_lab.lab.training import current, run
 
     run.NORM_SHARE = 10**12  # the norm has a pace of its own, see `account`
     seen: list[gluon.Trainer] = []
@@ -188,7 +188,7 @@ def calls() -> dict[str, float]:
         "nothing": lambda: None,
         "mx.log of an array": lambda: mx.log(loss=loss),
         "mx.log of a number": lambda: mx.log(loss=0.5),
-        "Trainer": lambda: training_runs._stepped(seen[0]),
+        "Trainer": lambda: current._stepped(seen[0]),
         "mx.lab.progress": lambda: next(bar),
     }
     found = {}
