@@ -22,11 +22,12 @@ def add_commands(commands: Commands) -> None:
     """Register `convert`."""
     convert = commands.add_parser(
         "convert",
-        help="convert models and weights: .hlab, MXNet's -symbol.json with .params, .onnx, .safetensors, PyTorch's .py",
+        help="convert models and weights: .hlab, MXNet's -symbol.json with .params, .onnx, .safetensors, source",
         description="The endings of SOURCE and TARGET decide. A model: NAME-symbol.json, with its .params beside it, "
-        "-> .onnx, .hlab, or .py, the source of a PyTorch module; .hlab -> NAME-symbol.json, .onnx, .py; .onnx -> "
-        ".hlab. Weights only: all of them -> .params, .safetensors. Labels and losses of a -symbol.json are left out, "
-        "and the .onnx or .py is run beside this package on random inputs. No code of the source is run.",
+        "-> .onnx, .hlab, or .py, the source of a PyTorch module or a Gluon Block (--style); .hlab -> "
+        "NAME-symbol.json, .onnx, .py; .onnx -> .hlab. Weights only: all of them -> .params, .safetensors. Labels and "
+        "losses of a -symbol.json are left out, and the .onnx or .py is run beside this package on random inputs. No "
+        "code of the source is run.",
         allow_abbrev=False,
     )
     convert.add_argument("source", type=Path)
@@ -36,6 +37,12 @@ def add_commands(commands: Commands) -> None:
     convert.add_argument("--epoch", type=int, help="number in the name of the .params file; default: the last, or 0")
     convert.add_argument("--opset", type=int, help="of the .onnx file, from 13 on; default: the newest that runs")
     convert.add_argument("--flat", action="store_true", help="without functions for the blocks in the .onnx file")
+    convert.add_argument(
+        "--style",
+        choices=list(convert_model.STYLES),
+        default="torch",
+        help="of a .py: a PyTorch module, which is the default, or a HybridBlock of gluon.nn",
+    )
     convert.add_argument("--force", action="store_true", help="overwrite the target")
     convert.set_defaults(run=run_convert)
 
@@ -138,12 +145,12 @@ def _archive_to_onnx(arguments: Namespace) -> list[str]:
 
 
 def _archive_to_source(arguments: Namespace) -> list[str]:
-    """One block's network as the source of a PyTorch module, with its weights."""
+    """One block's network as the source of a PyTorch module or a Gluon Block, with its weights."""
     from hybrid_lab.torch.source.write import write_source
 
     block = _hybrid_block(arguments)
-    title = f"{arguments.source.name} as a PyTorch module, written by hybrid-lab."
-    return [f"{file} written" for file in write_source(block, arguments.target, title=title)]
+    title, style = convert_model.title_of(arguments), arguments.style
+    return [f"{file} written" for file in write_source(block, arguments.target, title=title, style=style)]
 
 
 def _onnx_to_archive(arguments: Namespace) -> list[str]:

@@ -51,16 +51,24 @@ def symbol_to_onnx(arguments: Namespace) -> list[str]:
     ]
 
 
+STYLES = {"torch": "a PyTorch module", "gluon": "a Gluon Block"}
+
+
 def symbol_to_source(arguments: Namespace) -> list[str]:
-    """A PyTorch module as source, and its weights; compared in torch where it is installed."""
+    """A PyTorch module or a Gluon Block as source, and its weights; compared where torch is installed, or in Gluon."""
     from hybrid_lab.torch.source.write import write_source
 
     block, shapes, lines = _model(arguments, needs_shapes=True)
     inputs = _inputs(block, shapes, arguments.dtype)
-    source = arguments.source.name
-    files = write_source(block, arguments.target, inputs, title=f"{source} as a PyTorch module, written by hybrid-lab.")
+    files = write_source(block, arguments.target, inputs, title=title_of(arguments), style=arguments.style)
     lines += [f"{file} written" for file in files]
-    return [*lines, _compared(arguments.target, "torch", _run(block, inputs), _in_torch, files[0], inputs)]
+    where, run = ("torch", _in_torch) if arguments.style == "torch" else ("a fresh Block", _in_gluon)
+    return [*lines, _compared(arguments.target, where, _run(block, inputs), run, files[0], inputs)]
+
+
+def title_of(arguments: Namespace) -> str:
+    """The first line of a file of source."""
+    return f"{arguments.source.name} as {STYLES[arguments.style]}, written by hybrid-lab."
 
 
 def symbol_to_archive(arguments: Namespace) -> list[str]:
@@ -239,26 +247,38 @@ def _in_onnxruntime(path: str, inputs: Sequence[Any]) -> list[Any]:
     return list(session.run(None, {name: array.asnumpy() for name, array in zip(names, inputs, strict=True)}))
 
 
-def _in_torch(path: str, inputs: Sequence[Any]) -> list[Any]:
+def _written(path: str) -> Any:  # noqa: ANN401 - a module of the target's own
+    """The file that was written, as a module."""
     import importlib.util
 
-    from hybrid_lab.engines.libraries import import_library
-
-    torch = import_library("torch")
     spec = importlib.util.spec_from_file_location("_converted", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def _in_torch(path: str, inputs: Sequence[Any]) -> list[Any]:
+    from hybrid_lab.engines.libraries import import_library
+
+    torch = import_library("torch")
+    model = _written(path).load(str(Path(path).with_suffix(".safetensors")))
     with torch.no_grad():
-        made = module.load(str(Path(path).with_suffix(".safetensors")))(*(torch.tensor(x.asnumpy()) for x in inputs))
+        made = model(*(torch.tensor(x.asnumpy()) for x in inputs))
     return [tensor.detach().numpy() for tensor in (made if isinstance(made, (list, tuple)) else [made])]
+
+
+def _in_gluon(path: str, inputs: Sequence[Any]) -> list[Any]:
+    net = _written(path).load()
+    net.hybridize()
+    return _run(net, inputs)
 
 
 def _compared(target: Path, name: str, wanted: Sequence[Any], run: Any, path: str, inputs: Sequence[Any]) -> str:  # noqa: ANN401
     """A line with the largest difference. Raises CommandError, status 1, where it is larger than CLOSE."""
     import numpy as np
 
-    needed = {"ONNX Runtime": ["onnxruntime"], "torch": ["torch", "safetensors"]}[name]
+    needed = {"ONNX Runtime": ["onnxruntime"], "torch": ["torch", "safetensors"]}.get(name, [])
     missing = [package for package in needed if not has_module(package)]
     if missing:
         extra = {"ONNX Runtime": "onnx", "torch": "torch"}[name]

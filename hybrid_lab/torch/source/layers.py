@@ -208,7 +208,7 @@ def _recurrent(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str
     stem = path.removeprefix("self.")
     for place in key:
         writer.state.pop(f"{stem}.{place}", None)
-    for name, array in _unpacked(flat, op, size).items():
+    for name, array in unpacked(flat, op, size).items():
         writer.state[f"{stem}.{name}"] = array
     states = inputs[2 : 4 if op.mode == "lstm" else 3]
     begun = node.inputs[2 : 2 + len(states)]
@@ -223,7 +223,7 @@ def _recurrent(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str
     return call
 
 
-def _unpacked(flat: np.ndarray, op: AnyOperator, inputs: int) -> dict[str, np.ndarray]:
+def unpacked(flat: np.ndarray, op: AnyOperator, inputs: int) -> dict[str, np.ndarray]:
     """The packed vector as torch's parameters: first all weights, then all biases, for each layer and direction."""
     gates = {"lstm": 4, "gru": 3}.get(op.mode, 1) * op.state_size
     ways = ("", "_reverse")[: 1 + op.bidirectional]

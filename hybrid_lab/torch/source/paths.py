@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 #: Attributes of torch.nn.Module that a layer's name would hide, and those that `torch.nn.Module` refuses.
-_OF_MODULES = frozenset({
+OF_MODULES = frozenset({
     "T_destination", "add_module", "apply", "bfloat16", "buffers", "call_super_init", "children", "compile", "cpu",
     "cuda", "double", "dump_patches", "eval", "extra_repr", "float", "forward", "get_buffer", "get_extra_state",
     "get_parameter", "get_submodule", "half", "ipu", "load_state_dict", "modules", "mtia", "named_buffers",
@@ -48,11 +48,11 @@ _MOST_PARTS = 30
 """A name of more parts stays one."""
 
 
-def tree(names: Iterable[str]) -> dict[str, str]:
+def tree(names: Iterable[str], members: Collection[str] = OF_MODULES) -> dict[str, str]:
     """A path for each name: "resnet0_stage1_conv0" -> "stage1.conv0".
 
     What all names begin with is left out. A part that ends in a digit groups the names that follow it, if there are
-    several and none is the name of a layer itself.
+    several and none is the name of a layer itself. members : names that a layer cannot have
     """
     whole = dict.fromkeys(names)
     common = os.path.commonprefix(list(whole)) if len(whole) > 1 else ""
@@ -61,10 +61,12 @@ def tree(names: Iterable[str]) -> dict[str, str]:
     alike = Counter("_".join(each[:count]) for each in parts.values() for count in range(1, len(each)))
     layers = {name[start:] for name in whole}
     free = Names()
-    return {name: free.new(".".join(_path(each, alike, layers))) for name, each in parts.items()}
+    return {name: free.new(".".join(_path(each, alike, layers, members))) for name, each in parts.items()}
 
 
-def _path(parts: Sequence[str], alike: Mapping[str, int], layers: Collection[str]) -> Iterator[str]:
+def _path(
+    parts: Sequence[str], alike: Mapping[str, int], layers: Collection[str], members: Collection[str]
+) -> Iterator[str]:
     """The attributes that lead to a layer. alike : how many names begin with some parts"""
     kept: list[str] = []
     for place, part in enumerate(parts):
@@ -72,12 +74,12 @@ def _path(parts: Sequence[str], alike: Mapping[str, int], layers: Collection[str
         begun, joined = "_".join(parts[: place + 1]), "_".join(kept)
         rest = "_".join(parts[place + 1 :])
         if rest[:1].isalpha() and _NUMBERED.fullmatch(joined) and alike[begun] > 1 and begun not in layers:
-            yield _attribute(joined)
+            yield _attribute(joined, members)
             kept = []
-    yield _attribute("_".join(kept))
+    yield _attribute("_".join(kept), members)
 
 
-def _attribute(text: str) -> str:
+def _attribute(text: str, members: Collection[str]) -> str:
     name = identifier(text)
     name = f"layer{name}" if name.startswith("_") else name  # such names are Module's own, or mangled in a class
-    return f"{name}_" if name in _OF_MODULES else name
+    return f"{name}_" if name in members else name

@@ -1,4 +1,4 @@
-"""A HybridBlock as a file of PyTorch source, with its weights beside it."""
+"""A HybridBlock as a file of Python source, of PyTorch or of Gluon, with its weights beside it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from os import PathLike, fspath
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.formats.atomic import atomic_write
 from hybrid_lab.formats.safetensors import write_safetensors
 from hybrid_lab.gluon import access
@@ -18,19 +19,31 @@ from hybrid_lab.onnx.writing.asked import asked_of, untouched
 from hybrid_lab.symbol import Symbol
 from hybrid_lab.symbol.predicting import predicting
 
+from .gluon_writer import GluonWriter
 from .writer import Source, Writer
 
+_WRITERS = {"torch": (Writer, "a PyTorch module"), "gluon": (GluonWriter, "a Gluon Block")}
 
-def source(net: HybridBlock, inputs: object = None, *, title: str = "", weights: str = "model.safetensors") -> Source:
-    """The network of a HybridBlock, as it predicts, as the source of a PyTorch module and its state_dict.
+
+def source(
+    net: HybridBlock,
+    inputs: object = None,
+    *,
+    title: str = "",
+    weights: str = "model.safetensors",
+    style: str = "torch",
+) -> Source:
+    """The network of a HybridBlock, as it predicts, as the source of a PyTorch module or a Block, and its weights.
 
     inputs : as of `mx.onnx.export`: an array, a shape, or a list of them. Default: those of the last call
-    title : first line of the file; weights : name of the file that `load()` reads
+    title : first line of the file; weights : name of the file that `load()` reads; style : "torch" or "gluon"
 
-    Raises Unmappable, naming the operator, if one has no PyTorch source.
+    Raises Unmappable, naming the operator, if one has no source in this style.
     """
+    check_choice("style", style, tuple(_WRITERS))
+    writer, kind = _WRITERS[style]
     if not isinstance(net, HybridBlock):
-        raise HybridLabError(f"PyTorch source is written for one HybridBlock, not {type(net).__name__}")
+        raise HybridLabError(f"source is written for one HybridBlock, not {type(net).__name__}")
     asked = asked_of(net, inputs)
     leaves = [untouched(item.sizes, item.dtype) for item in asked.inputs]
     with Mode(False, False):
@@ -48,11 +61,11 @@ def source(net: HybridBlock, inputs: object = None, *, title: str = "", weights:
         value: (parameter.name, array)
         for value, parameter, array in zip(graph.inputs[neutral.num_data :], neutral.parameters, arrays, strict=True)
     }
-    return Writer(graph, names, own, begun).source(title or f"{net.name} as a PyTorch module.", weights)
+    return writer(graph, names, own, begun).source(title or f"{net.name} as {kind}.", weights)
 
 
 def write_source(
-    net: HybridBlock, path: str | PathLike[str], inputs: object = None, *, title: str = ""
+    net: HybridBlock, path: str | PathLike[str], inputs: object = None, *, title: str = "", style: str = "torch"
 ) -> tuple[str, str]:
     """Write a HybridBlock as the source of a PyTorch module, and its weights to a .safetensors file beside it.
 
@@ -63,14 +76,15 @@ def write_source(
     path : of the .py file; it and the file of the weights are replaced if they exist
     inputs : as of `mx.onnx.export`: an array, a shape, or a list of them. Default: those of the last call
     title : the first line of the file
+    style : "torch", or "gluon" for a HybridBlock with the layers of `gluon.nn`: for a net whose code is lost
 
     Layers are attributes of a tree that follows their names, one line each; `forward` has one line for each call. Needs
-    no torch. Returns both paths. Raises Unmappable, naming the operator, if one has no PyTorch source; then nothing is
-    written. Operators that need sizes as numbers, such as anchors, are written for those of `inputs`.
+    no torch. Returns both paths. Raises Unmappable, naming the operator, if one has no source; then nothing is written.
+    Operators that need sizes as numbers, such as anchors, are written for those of `inputs`.
     """
     target = os.path.abspath(fspath(path))
     weights = f"{os.path.splitext(target)[0]}.safetensors"
-    made = source(net, inputs, title=title, weights=os.path.basename(weights))
+    made = source(net, inputs, title=title, weights=os.path.basename(weights), style=style)
     write_safetensors(weights, {name: np.asarray(array, order="C") for name, array in made.state.items()})
     with atomic_write(target) as file:
         file.write(made.text.encode())

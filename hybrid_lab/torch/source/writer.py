@@ -17,7 +17,7 @@ from hybrid_lab.ops.framework.dtypes import is_floating, name_of
 
 from . import detection, functions, layers  # noqa: F401 - they fill the table
 from .helpers import FUNCTIONS, needed_by, source_of
-from .paths import Names, identifier, tree
+from .paths import OF_MODULES, Names, identifier, tree
 from .rules import RULES, weights_of
 
 _SUFFIXES = ("_fwd", "_output")
@@ -50,6 +50,13 @@ class Writer:
     arrays : (name, array) of each parameter, by its Value; begun : names of nodes whose first size is that of the batch
     """
 
+    reserved: Sequence[str] = ("self", "torch", "nn", "F", "Model", "load", "x", "inf", "nan", "Path", *FUNCTIONS)
+    """Names that no variable of the file may have."""
+    members: Collection[str] = OF_MODULES
+    """Names that no layer may have."""
+    group = "nn.Module()"
+    """What makes an inner node of the tree of layers."""
+
     def __init__(
         self,
         graph: Graph,
@@ -66,7 +73,7 @@ class Writer:
         self._texts: dict[Value, str] = {}
         self._operators = [node for node in graph.nodes if node.inputs or not _is_input(node)]
         self._paths = self._all_paths()
-        self._names = Names(("self", "torch", "nn", "F", "Model", "load", "x", "inf", "nan", "Path", *FUNCTIONS))
+        self._names = Names(self.reserved)
         self.data: list[str] = []
         for name, value in zip(data, graph.inputs, strict=False):
             self._texts[value] = text = self._names.new(identifier(name))
@@ -103,12 +110,16 @@ class Writer:
         """`self.path` of a parameter that no layer has."""
         if value not in self._texts:
             name, array = self.arrays[value]
-            self._texts[value] = f"self.{self._new_array(self._parameter_paths[name], array, is_floating(array.dtype))}"
+            self._texts[value] = self.own(self._new_array(self._parameter_paths[name], array, is_floating(array.dtype)))
         return self._texts[value]
 
     def buffer(self, name: str, array: np.ndarray) -> str:
         """`self.path` of an array that is not trained."""
-        return f"self.{self._new_array(identifier(name), array, False)}"
+        return self.own(self._new_array(identifier(name), array, False))
+
+    def own(self, path: str) -> str:
+        """What stands in a call for an array that belongs to no layer."""
+        return f"self.{path}"
 
     def helper(self, name: str) -> str:
         """The name of a function of helpers.py, which the file then has."""
@@ -121,25 +132,14 @@ class Writer:
 
     def source(self, title: str, weights: str) -> Source:
         """The file. title : the first line of its docstring; weights : name of the file with the state_dict"""
-        made = [self._line(node) for node in self._operators if not isinstance(node.op, Constant)]
-        lines = [line for line in made if line is not None]
-        body = self._assignments(lines)
-        shapes = ", ".join(
-            f"{text} {'x'.join(map(str, value.shape)) or 'a number'}"
-            for text, value in zip(self.data, self.graph.inputs, strict=False)
-        )
-        narrow = any(is_floating(array.dtype) and array.dtype != np.float32 for array in self.state.values())
-        assign = ", assign=True" if narrow else ""  # the dtypes of the file, layer by layer
-        imports = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F"
-        numbers = "from math import inf, nan\n" if any(_NOT_FINITE.search(line) for line in body) else ""
-        imports = f"{numbers}from pathlib import Path\n\n{imports}"
-        parts = [f'"""{_plain_text(title)}\n\nWritten for {shapes}.\n"""', imports]
-        parts += [source_of(name) for name in self._helpers]
+        body = self._body()
+        assign = ", assign=True" if self._is_narrow() else ""  # the dtypes of the file, layer by layer
+        imports = ["from pathlib import Path", "", "import torch", "from torch import nn"]
+        imports.append("from torch.nn import functional as F")
         signature = f"    def forward(self, {', '.join(self.data)}):"
         model = ["class Model(nn.Module):", "    def __init__(self):", "        super().__init__()"]
         model += [f"        {line}" for line in self._construction()]
-        parts.append("\n".join([*model, "", signature, *(f"        {line}" for line in body)]))
-        parts.append(
+        load = (
             "def load(path=None):\n"
             '    """The model with its weights, for prediction. path : of the weights; default: beside this file"""\n'
             "    from safetensors.torch import load_file\n\n"
@@ -148,8 +148,31 @@ class Writer:
             f"    model.load_state_dict(weights{assign})\n"
             "    return model.eval()"
         )
-        text = "\n\n\n".join(parts[2:])
-        whole = f"{parts[0]}\n\n{parts[1]}\n\n\n{text}\n"
+        parts = [source_of(name) for name in self._helpers]
+        parts += ["\n".join([*model, "", signature, *(f"        {line}" for line in body)]), load]
+        head = [docstring(title, self._shapes()), "\n".join([*self._numbers(body), *imports])]
+        return self._checked("\n\n".join(head), parts, weights)
+
+    def _body(self) -> list[str]:
+        """The lines of the method that computes."""
+        made = [self._line(node) for node in self._operators if not isinstance(node.op, Constant)]
+        return self._assignments([line for line in made if line is not None])
+
+    def _shapes(self) -> str:
+        return ", ".join(
+            f"{text} {'x'.join(map(str, value.shape)) or 'a number'}"
+            for text, value in zip(self.data, self.graph.inputs, strict=False)
+        )
+
+    def _numbers(self, body: Sequence[str]) -> list[str]:
+        return ["from math import inf, nan"] if any(_NOT_FINITE.search(line) for line in body) else []
+
+    def _is_narrow(self) -> bool:
+        return any(is_floating(array.dtype) and array.dtype != np.float32 for array in self.state.values())
+
+    def _checked(self, head: str, parts: Sequence[str], weights: str) -> Source:
+        joined = "\n\n\n".join(parts)
+        whole = f"{head}\n\n\n{joined}\n"
         compile(whole, weights, "exec")  # nothing is written that Python does not read
         return Source(whole, self.state)
 
@@ -162,21 +185,17 @@ class Writer:
                 group = ".".join(parts[:depth])
                 if group not in begun:
                     begun.add(group)
-                    lines.append(f"self.{group} = nn.Module()")
+                    lines.append(f"self.{group} = {self.group}")
             lines.append(made if made.startswith("self.") else f"self.{path} = {made}")
         return lines
 
     def _line(self, node: Node) -> _Line | None:
         """The call, or None where its output is the text of an input."""
-        rule = RULES.get(node.op.name)
-        if rule is None:
-            raise Unmappable(
-                f"{node.op.name} {node.name!r}: this operator has no PyTorch source here; convert to .onnx, or wrap "
-                "the model with mx.torch.module(net)"
-            )
         visible = node.op.signature.visible
         if any(value in self._read for value in node.outputs[visible:]):
-            raise Unmappable(f"{node.op.name} {node.name!r}: reading its hidden outputs has no PyTorch source")
+            raise Unmappable(
+                f"{node.op.name} {node.name!r}: reading its hidden outputs has no source here; convert to .onnx"
+            )
         whole = any(isinstance(item, Value) and not is_floating(item.dtype) for item in node.inputs[:2])
         inputs = [
             _key(item)
@@ -184,12 +203,22 @@ class Writer:
             else self._text(item if isinstance(item, Value) or not whole else int(item))
             for item in node.inputs
         ]
-        made = rule(self, node, node.op, inputs)
+        made = self.write(node, inputs)
         texts = [made] if isinstance(made, str) else list(made)
         if visible == 1 and texts[0] in inputs:
             self._texts[node.outputs[0]] = texts[0]
             return None
         return _Line(node, node.outputs[:visible], texts)
+
+    def write(self, node: Node, inputs: Sequence[str]) -> str | Sequence[str]:
+        """The text of the output, or one for each visible output. Raises Unmappable, naming the operator."""
+        rule = RULES.get(node.op.name)
+        if rule is None:
+            raise Unmappable(
+                f"{node.op.name} {node.name!r}: this operator has no PyTorch source here; convert to .onnx, or wrap "
+                "the model with mx.torch.module(net)"
+            )
+        return rule(self, node, node.op, inputs)
 
     def _is_computed(self, item: object) -> bool:
         return isinstance(item, Value) and item not in self._texts and item not in self.arrays and not _held(item)
@@ -264,7 +293,7 @@ class Writer:
         self._by_id = {id(item): item for item in self._read}
         names = {node: self._layer_name(node) for node in self._operators}
         own = {name: name for name, _ in self.arrays.values()}
-        paths = tree([*names.values(), *own])
+        paths = tree([*names.values(), *own], self.members)
         self._parameter_paths = {name: paths[name] for name in own}
         return {node: paths[name] for node, name in names.items()}
 
@@ -306,6 +335,11 @@ def _key(item: object) -> str:
 
 def _keys(text: str) -> list[str]:
     return [found[0] for found in _KEY.finditer(text)]
+
+
+def docstring(title: str, shapes: str) -> str:
+    """The docstring of the file."""
+    return f'"""{_plain_text(title)}\n\nWritten for {shapes}.\n"""'
 
 
 def _plain_text(text: str) -> str:
