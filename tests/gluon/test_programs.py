@@ -1,5 +1,6 @@
 """Programs of a Block: when they are made and why, what they hold of the parameters, and how one call is recorded."""
 
+import itertools
 import logging
 import sys
 import threading
@@ -516,8 +517,9 @@ def test_an_interrupt_leaves_no_parameters_in_a_session(calls, monkeypatch):
     """
     pytest.importorskip("onnxruntime")
     monkeypatch.setattr(engines.get("onnxruntime"), "worth", lambda region: None)
-    x, finished = nd.ones((2, 3)), False
-    for at in range(1, 200):
+    x = nd.ones((2, 3))
+    # How many functions a call enters depends on what ran before it in the process: on the modules that it imports.
+    for at in itertools.count(1):
         net = nn.Dense(4, in_units=3)
         net.initialize()
         net.hybridize(engine="onnxruntime")
@@ -530,7 +532,7 @@ def test_an_interrupt_leaves_no_parameters_in_a_session(calls, monkeypatch):
         np.testing.assert_array_equal(net(x).asnumpy(), np.full((2, 4), 3.0))
         if finished:
             break
-    assert finished
+    assert at > 10
 
 
 def interrupted(at, call):

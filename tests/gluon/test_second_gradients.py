@@ -50,24 +50,31 @@ class Call(HybridBlock):
         return invoke(self.op, [next(following) if isinstance(item, np.ndarray) else item for item in self.given])
 
 
+def differentiated(case: Case, dtype: str | None = None) -> list[int]:
+    """Which arrays of a sample are differentiated: floating ones that are neither classes, lengths or places nor
+    states.
+    """
+    given, signature = case.inputs(dtype), case.op.signature
+    names = (*signature.inputs, *[""] * len(given))
+    places = [place for place, item in enumerate(given) if isinstance(item, np.ndarray)]
+    return [
+        index
+        for index, place in enumerate(places)
+        if is_floating(given[place].dtype)
+        and not isinstance(case.sample.inputs[place], Ints)
+        and names[place] not in signature.aux
+    ]
+
+
 class Twice:
     """A sample's call with random head gradients for the first and for the second order.
 
-    wrt : which arrays are differentiated: floating ones that are neither classes, lengths or places nor states
+    wrt : which arrays are differentiated
     """
 
     def __init__(self, case: Case, dtype: str | None = None):
-        given = case.inputs(dtype)
-        names = (*case.op.signature.inputs, *[""] * len(given))
-        self.arrays: Arrays = [item for item in given if isinstance(item, np.ndarray)]
-        places = [place for place, item in enumerate(given) if isinstance(item, np.ndarray)]
-        self.wrt = [
-            index
-            for index, (array, place) in enumerate(zip(self.arrays, places, strict=True))
-            if is_floating(array.dtype)
-            and not isinstance(case.sample.inputs[place], Ints)
-            and names[place] not in case.op.signature.aux
-        ]
+        self.arrays: Arrays = [item for item in case.inputs(dtype) if isinstance(item, np.ndarray)]
+        self.wrt = differentiated(case, dtype)
         self.block = Call(case)
         generator = np.random.RandomState(case.number)
         with autograd.record():
@@ -113,7 +120,7 @@ def _array(values: np.ndarray) -> Any:
 @cache
 def is_differentiable(case: Case) -> bool:
     """Whether the gradient of the sample's call can be differentiated by an input."""
-    return bool(case.record.differentiable and case.sample.gradient and Twice(case).wrt)
+    return bool(case.record.differentiable and case.sample.gradient and differentiated(case))
 
 
 @each_sample(is_differentiable)
