@@ -451,7 +451,7 @@ class LSTMBias(Initializer):
 class FusedRNN(Initializer):
     """The packed parameters of the operator RNN: each gate's weights and biases by a rule of their own.
 
-    init : for the parts, an initializer, its name or its JSON text; None takes the one that is initializing the model
+    init : for the parts, an initializer, its name or its JSON text; None for the initializer of the model
     num_hidden, num_layers, mode, bidirectional : as in `mx.rnn.FusedRNNCell`
     forget_bias : the first value of the forget gates' biases in mode 'lstm'
     """
@@ -532,8 +532,8 @@ class Mixed:
 class Load:
     """Values by name from a `.params` file or a dict of arrays; names not in it go to `default_init`.
 
-    The prefixes `arg:` and `aux:` of exported files are dropped. Raises ShapeError for a value of another shape and
-    KeyError for a name that is missing where there is no default.
+    The prefixes `arg:` and `aux:` of exported files are dropped. Raises ShapeError for a value of another shape, and
+    KeyError for a missing name if there is no default.
     """
 
     def __init__(self, param: str | Mapping[str, Any], default_init: Any = None, verbose: bool = False) -> None:

@@ -220,8 +220,8 @@ class EvalMetric:
         return _pairs(*(self.get_global(workers=True) if workers else self.get_global()))
 
     def totals(self) -> Array:
-        """What it has counted since `reset`, as float64 numbers that are summed over workers: of one shape, or a table
-        whose size may differ.
+        """The counts since `reset` as float64 numbers that are summed over workers: of one shape, or a table whose size
+        may differ.
         """
         if type(self).get is not EvalMetric.get:
             raise SettingError(

@@ -143,7 +143,7 @@ class Spread:
 
     @property
     def correlation(self) -> float:
-        """The correlation of the two variables; NaN where one of them is constant."""
+        """The correlation of the two variables; NaN if a variable is constant."""
         with numpy.errstate(invalid="ignore", divide="ignore"):
             return float(self.products[0, 1] / numpy.sqrt(self.products[0, 0] * self.products[1, 1]))
 

@@ -35,7 +35,7 @@ Place: TypeAlias = "int | slice | Sequence[int] | np.ndarray | NDArray"
 
 @FUNCTIONS.add
 def where(condition: ArrayLike, x: Any = None, y: Any = None) -> Tensor:
-    """x where the condition holds, else y; with the condition alone the places where it holds, as `nonzero`."""
+    """x if the condition holds, else y; with the condition alone, the indices at which it holds, as `nonzero`."""
     if x is None and y is None:
         return FUNCTIONS["nonzero"](condition)
     condition = as_tensor(condition)

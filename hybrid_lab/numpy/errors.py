@@ -34,11 +34,11 @@ _TYPES: dict[type[Exception], type[HybridLabError]] = {
 
 
 def named(name: str, function: Function) -> Function:
-    """The function, with errors that name it, also where an operator or a function that it calls has raised them.
+    """The function, with errors that name it, also if an operator or another function raises them inside.
 
     name : as users write it, "np.sum". Errors that Python or NumPy raises inside become typed ones: an IndexError an
     ArrayIndexError, a ValueError an InputError, a LinAlgError a MatrixError, a TypeError or AttributeError a
-    SettingError. What a function raises that the user passes to `np.apply_along_axis` and its like stays as it is.
+    SettingError. Errors of a function that the user passes, for example to `np.apply_along_axis`, are not changed.
     """
 
     @functools.wraps(function)

@@ -202,8 +202,8 @@ def cast(item: Tensor, dtype: DType) -> Tensor:
 
 
 def common(*items: object, floating: bool = False) -> np.dtype | None:
-    """The dtype of a result of these tensors and Python numbers, by NumPy's rules but for two: whole numbers never
-    widen floating ones (int64 and float32 give float32), and where whole numbers become floating, it is float32.
+    """The dtype of a result of these tensors and Python numbers, by NumPy's rules with two exceptions: whole numbers
+    never widen floating dtypes (int64 and float32 give float32), and whole numbers that become floating become float32.
 
     floating : the result must be floating; returns None where a dtype is not known
     """

@@ -212,7 +212,7 @@ def _single(tensor: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
 def _pair(
     a: Tensor, ours: list[str], b: Tensor, theirs: list[str], later: set[str], sizes: dict[str, int]
 ) -> tuple[Tensor, list[str]]:
-    """Both as one tensor, summed over the labels that nobody needs later."""
+    """Both as one tensor, summed over the labels without later use."""
     for tensor, labels in ((a, ours), (b, theirs)):
         for label, size in zip(labels, shape_of(tensor), strict=True):
             if sizes.get(label, 1) not in (1, size) and size != 1:

@@ -1,5 +1,5 @@
-"""`mx.np.random`: random arrays with NumPy's arguments. Where a parameter is an array, its gradient flows through the
-numbers of `uniform`, `normal`, `exponential` and the other distributions that are functions of those.
+"""`mx.np.random`: random arrays with NumPy's arguments. If a parameter is an array, its gradient flows through the
+numbers of `uniform`, `normal`, `exponential` and the distributions computed from these.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Tensor:
 
 @FUNCTIONS.add
 def squeeze(x: ArrayLike, axis: Axis = None, out: Out = None) -> Tensor:
-    """Without axes of size 1: all of them, or those of `axis`."""
+    """x without axes of size 1: without all of them, or without the axes in `axis`."""
     x, axes = as_tensor(x), None if axis is None else sizes_of(axis)
     if axes in ((0,), (-1,)) and rank_of(x) == 0:
         return write(out, R.identity(x))

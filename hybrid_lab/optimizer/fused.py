@@ -1,8 +1,8 @@
 """FusedUpdate: one optimizer step of many weights as one compiled program, instead of a Python loop over them.
 
 The program is made from the optimizer's update operator (ops.update): its graph runs block by block over all weights,
-and writes new weights and states over the old ones. Rates, decay and counts are numbers that it takes at each call, so
-a schedule never compiles a new program.
+and writes new weights and states over the old ones. Rates, decay and counts are arguments of each call, so a schedule
+never compiles a new program.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _program(op: Operator, dtype: np.dtype, numbers: tuple[str, ...]) -> Blockwi
 
 @lru_cache(maxsize=256)
 def _device_update(graphs: tuple[Graph, ...]) -> Any:
-    """These steps as one kernel on the device, or None where that is impossible."""
+    """The update graphs as one kernel on the device, or None if that is impossible."""
     from hybrid_lab.engines.triton.run.update import DeviceUpdate
 
     try:
@@ -125,8 +125,8 @@ class _Group:
 class _Arrays:
     """The arrays of one step, and the blocks into which programs cut them.
 
-    rows : of each weight: weight, gradient, states; where it has a float32 copy: copy, gradient, states, weight
-    halves : of each weight, its dtype where it has such a copy, else None
+    rows : of each weight: weight, gradient, states; for a weight with a float32 copy: copy, gradient, states, weight
+    halves : of each weight, its dtype if it has a float32 copy, else None
     """
 
     def __init__(

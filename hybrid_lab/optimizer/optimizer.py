@@ -283,7 +283,7 @@ class Optimizer:
         return {"lr": lr, "wd": wd}
 
     def scaled_numbers(self, lr: float, wd: float, count: int, dtype: np.dtype) -> dict[str, float]:
-        """`numbers` and rescale_grad for weights of this dtype. Without rescale_grad the gradient is taken as it is."""
+        """`numbers` and rescale_grad for weights of this dtype. Without rescale_grad the gradient is not scaled."""
         return self.numbers(lr, wd, count) | {"rescale_grad": self.rescale_grad}
 
     def _limit(self) -> float:
@@ -335,7 +335,7 @@ def _plain_number(value: Any) -> Any:
 
 
 def defaults(klass: type[Optimizer]) -> dict[str, Any] | None:
-    """All constructor arguments with their defaults, those that are passed on to the base class too."""
+    """All constructor arguments with their defaults, including arguments passed on to the base class."""
     arguments: dict[str, Any] = {}
     for base in klass.__mro__:
         if "__init__" not in vars(base):

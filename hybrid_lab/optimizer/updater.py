@@ -64,7 +64,7 @@ class Updater:
     def set_arrays(self, arrays: Mapping[str, np.ndarray], weights: Mapping[Any, Any]) -> None:
         """Take over states that `get_arrays` gave, for the weights (NDArrays) by index.
 
-        Raises KeyError for one that is missing.
+        Raises KeyError for a missing state.
         """
         states = {}
         for index, weight in weights.items():

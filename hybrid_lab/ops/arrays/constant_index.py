@@ -88,9 +88,9 @@ def _read(part: object) -> Part:
 class _Plan(NamedTuple):
     """What a key does to an array of one shape.
 
-    added : the axes of size 1 that it adds, numbered among all axes; the other fields count them, too
+    added : the axes of size 1 that the key adds, numbered among all axes; the other fields count added axes, too
     cut : one range for each axis; dropped : the axes of which it takes one place
-    arrays : axis -> the positions that it takes of the axis, all of one shape; none of them is negative
+    arrays : axis -> the positions taken along the axis, all arrays of one shape, without negative positions
     place : the number of axes before those of the positions in the result
     """
 
@@ -194,7 +194,7 @@ class ConstantIndex(Operator, name="_index"):
 
 
 class _Axis(NamedTuple):
-    """What a key says about one axis of the data, or an axis that it adds. size : None for an ellipsis of no axes"""
+    """What a key says about one axis of the data, or about an added axis. size : None for an ellipsis of no axes"""
 
     size: Any
     range: slice = _WHOLE

@@ -18,8 +18,8 @@ from hybrid_lab.ops.framework.types import Array
 
 
 def coordinates(K: Elements, number: int, i: Place, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """The place that entry i of coordinates, input `number`, names in an array of this shape. For kernels, which do not
-    look whether it lies inside: negative coordinates count from the end, others are clipped.
+    """The place that entry i of coordinates, input `number`, names in an array of this shape. For kernels without
+    bounds checks: negative coordinates count from the end, and coordinates outside the array are clipped.
     """
     return tuple(K.number(number, (K.zero + axis, *i), size, "end") for axis, size in enumerate(shape))
 

@@ -16,7 +16,7 @@ from hybrid_lab.ops.framework.types import PartialShape, PartialShapes, Shape, S
 
 
 class CheckInputs(Operator, name="_check_inputs"):
-    """The inputs as they are, if their shapes and dtypes are those that the graph behind them holds for.
+    """The inputs unchanged, if their shapes and dtypes satisfy the declaration of the graph behind them.
 
     args : any number of arrays; returns : the same
     declares, conditions : JSON, of `DeclaredShapes`; source : where the graph comes from, for the error's advice

@@ -77,7 +77,7 @@ class SwapAxis(Permutation, name="SwapAxis", aliases=("swapaxes", "SwapAxes")):
 
 class Roll(Operator, name="_np_roll"):
     """data with its elements moved by `shift` along `axis`, those at the end to the beginning; several steps, one after
-    the other, where there are several. axis : None moves the elements in their order
+    the other if `shift` has several. axis : None moves the elements in their order
     """
 
     mxnet = None

@@ -134,8 +134,8 @@ class ArgSort(_Ordering, name="argsort"):
 class TopK(_Ordering, name="topk"):
     """The k largest elements along `axis` (None: of the flattened data), or the smallest with is_ascend; k < 1: all.
 
-    data : numbers. ret_typ : what is returned, "value"; "indices", in `dtype`; "both", a list of the two; or "mask",
-    which has the shape of data and 1 where the chosen elements are. returns : data's shape with k along `axis`
+    data : numbers. ret_typ : what is returned, "value"; "indices", in `dtype`; "both", a list of values and indices; or
+    "mask", an array of data's shape with 1 at the chosen elements. returns : data's shape with k along `axis`
     """
 
     precision = "float32"

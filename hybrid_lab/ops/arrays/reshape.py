@@ -21,7 +21,7 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
     0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
     the two numbers that follow (one may be -1). `reverse` reads both from the right. Raises ShapeError.
 
-    -1 is what the dimensions that are not kept, joined or split leave over, so that (0, -1) flattens an empty batch.
+    -1 is the product of the dimensions left over by the other codes, so that (0, -1) flattens an empty batch.
     """
     result = codes if codes and min(codes) > 0 else _coded(name, shape, codes, reverse)
     if prod(result) != prod(shape):
@@ -116,8 +116,8 @@ class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
 
     0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
     the two numbers that follow (one may be -1); with reverse=True the codes are read from the right.
-    MXNet's older `target_shape`, where 0 takes what is left over, and `keep_highest`, which keeps the first dimension,
-    are taken for such a shape.
+    MXNet's older attributes are converted: `target_shape`, in which 0 takes what is left over, and `keep_highest`,
+    which keeps the first dimension.
     """
 
     shape: Shape
@@ -192,7 +192,9 @@ class ExpandDims(_Reshaping, name="expand_dims"):
 
 
 class Squeeze(_Reshaping, name="squeeze"):
-    """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
+    """data without dimensions of 1: without all of them, or without the dimensions in `axis`. At least one dimension
+    stays.
+    """
 
     axis: Shape | None = None
     samples = [sample((1, 3, 1)), sample((1, 3, 1), axis=0), sample((1, 3, 1), axis=(0, 2)), sample((1, 1))]

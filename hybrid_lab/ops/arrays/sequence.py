@@ -15,7 +15,9 @@ from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, S
 
 
 class _Sequence(Operator):
-    """Base: steps on axis 0 or 1, the batch on the other one; the lengths are an input where they are used."""
+    """Base: steps on axis 0 or 1, the batch on the other axis; the lengths are an input if `use_sequence_length` is
+    set.
+    """
 
     typed_like = 0
     use_sequence_length: bool = False
@@ -263,6 +265,6 @@ class SequenceReverse(_Sequence, name="SequenceReverse"):
         assert sequence_length is not None
         if not steps:
             return g.Identity(data)
-        # ONNX wants lengths from 1: a sequence of 0 steps stays as it is, and so does one of 1.
+        # ONNX requires lengths of at least 1. Reversing a sequence of 1 step changes nothing, as for 0 steps.
         length = g.Max(g.Min(g.cast(sequence_length, "int64"), g.const(steps, "int64")), g.const(1, "int64"))
         return g.ReverseSequence(data, length, time_axis=0, batch_axis=1)

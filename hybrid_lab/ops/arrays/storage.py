@@ -1,4 +1,4 @@
-"""Operators that are about the storage of sparse arrays: what they compute on dense ones, and in graphs."""
+"""Operators for the storage of sparse arrays: their results on dense arrays, and in graphs."""
 
 from __future__ import annotations
 

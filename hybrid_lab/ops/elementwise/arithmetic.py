@@ -266,7 +266,7 @@ class Arctan2(Binary, name="_npi_arctan2"):
 
 
 class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):
-    """The sum of all inputs, which have one shape and dtype; returns : as they are."""
+    """The sum of all inputs, which share one shape and dtype; returns : that shape and dtype."""
 
     kinds = "fiu"
     alias_safe = True

@@ -19,7 +19,7 @@ from hybrid_lab.ops.framework.types import Array
 
 
 class _Logic(Comparison):
-    """A relation of what is 0 and what is not; an immediate is 0 where the tensor's dtype has no number so small."""
+    """A relation of truth values (not 0). An immediate counts as 0 if it rounds to 0 in the tensor's dtype."""
 
     def numpy(self, lhs: Array, rhs: Array, out: np.ndarray | None = None, scratch: Scratch = np.empty) -> Array:
         if is_scalar(lhs) and rhs.dtype.kind == "f":

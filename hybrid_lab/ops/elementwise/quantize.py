@@ -94,7 +94,7 @@ class Quantize(_ToEightBits, name="_contrib_quantize"):
 
 
 class QuantizeV2(_ToEightBits, name="_contrib_quantize_v2"):
-    """float32 as int8 or uint8, in the given range or that of the data; numbers of 8 bits stay as they are.
+    """float32 as int8 or uint8, in the given range or the range of the data; 8-bit inputs are copied.
 
     out_type : 'auto' is uint8 if min_calib_range is 0 or more, else int8
     data : any shape; returns : as data, and the ends of the range, (1,) each
@@ -245,7 +245,9 @@ def _smoothed(counts: np.ndarray) -> np.ndarray | None:
 
 
 def _divergence(counts: np.ndarray, first: int, stop: int, levels: int) -> float:
-    """How much is lost of a histogram that is cut to bins first to stop and has so many levels (Kullback, Leibler)."""
+    """The information lost if a histogram is cut to bins first to stop and reduced to `levels` levels (Kullback-Leibler
+    divergence).
+    """
     inner = counts[first:stop].copy()
     clipped = inner.astype(np.float64)
     inner[0] = 0  # as in MXNet, whose first bin only takes what is cut off

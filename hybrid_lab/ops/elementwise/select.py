@@ -94,8 +94,8 @@ class Where(Operator, name="where"):
 
 
 class Present(Operator, name="_present"):
-    """data where a number is not 0, else zeros, whatever data holds: a gradient that only some calls have, as that of
-    a tensor which one branch of a `cond` reads.
+    """data if a number is not 0, else zeros, even for NaN in data. For gradients that only some calls have, for example
+    the gradient of a tensor that one branch of a `cond` reads.
 
     number : (1,); returns : as data
     """

@@ -148,7 +148,7 @@ def read_dtypes(op: Operator, answer: Any) -> tuple[np.dtype, ...]:
 
 
 def read_outputs(op: Operator, answer: Any) -> tuple[Any, ...]:
-    """What a kernel returned, as one array per output (None for one that `need` left out)."""
+    """The results of a kernel as one array per output; None for an output left out through `need`."""
     made: tuple[Any, ...]
     if type(answer) is np.ndarray:
         made = (answer,)

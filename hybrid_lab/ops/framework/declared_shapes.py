@@ -1,7 +1,7 @@
 """Declared shapes: for which shapes and dtypes of its inputs a graph holds, as a file or another framework says it.
 
-An input has a name, its sizes and a dtype. A size is a number; a symbol, which is one size wherever it stands; a
-formula of symbols; or None, which is any size. Conditions are comparisons of formulas, all of which must hold:
+An input has a name, its sizes and a dtype. A size is a number, a formula of symbols, None for any size, or a symbol,
+which stands for one size everywhere. Conditions are comparisons of formulas, all of which must hold:
 
     ["x", ["b", 6], "float32"], ["mask", ["b", "2*n + 1"], "bool"]        "b <= 64", "n % 4 == 0"
 
@@ -144,7 +144,7 @@ Declared = int | str | None
 
 @dataclass(frozen=True)
 class DeclaredInput:
-    """An input. sizes : None where nothing is said of them; dtype : its name, None where any will do"""
+    """An input. sizes : None for any shape; dtype : name of the dtype, None for any dtype"""
 
     name: str
     sizes: tuple[Declared, ...] | None = None
@@ -287,7 +287,7 @@ def _computed(formula: Formula, symbols: Symbols) -> Any:
 
 
 def _number(size: Size) -> int:
-    """The number of a size, of a symbolic one that of the call at hand."""
+    """The number of a size; for a symbolic size, its number in the current call."""
     return int(getattr(size, "hint", size))
 
 

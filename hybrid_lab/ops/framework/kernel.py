@@ -117,7 +117,7 @@ class Entries:
     entry : (K, i, column) -> an element, as `Element.read` writes it
     place : (row, column) -> where in the output
     last : the entry that comes last counts, not the sum
-    start : (K, row, column) -> what stands there where no entry is, instead of 0; with `last` only
+    start : (K, row, column) -> the value of an output element without entries, instead of 0; with `last` only
     """
 
     rows: tuple[int, ...]
@@ -134,8 +134,7 @@ class Entries:
 class Collect:
     """Rows that are added up or overwritten by number, for kernels that look for the entries of each row.
 
-    entries : (op, shapes of the inputs ...) -> the entries; raises Unmappable where kernels cannot do what the
-        attributes ask for
+    entries : (op, shapes of the inputs ...) -> the entries; raises Unmappable if kernels do not support the attributes
     """
 
     entries: Callable[..., Entries]

@@ -88,8 +88,8 @@ class _Emitted(Arithmetic):
 
 
 def differentiate_lowering(op: Operator, F: Functions, *values: Any) -> Gradients:
-    """A record's `grad`, for operators that are differentiated rarely: runs the lowering, which may use operators with
-    one output, under `F` and goes back through its steps.
+    """A record's `grad` for rarely differentiated operators: runs the lowering under `F` and goes back through its
+    steps. The lowering may use operators with one output.
     """
     count = len(values) - op.signature.outputs - op.signature.visible
     inputs, douts = values[:count], values[count + op.signature.outputs :]

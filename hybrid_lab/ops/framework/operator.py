@@ -170,8 +170,8 @@ class Operator:
             return cls._bound[key]
         except KeyError:
             bound = cls._parse(attributes)
-            # Keys that are equal (1, 1.0, True) parse to the same value in every type but for the sign of zero: after
-            # `a_min=0` the key of `a_min=-0.0` would be found.
+            # Equal keys (1, 1.0, True) parse to the same value of the field's type, except for the sign of zero: after
+            # `a_min=0`, `a_min=-0.0` would find its entry.
             given = [bound.attributes[name] for name in attributes]
             zeros = any(type(value) is float and value == 0 for value in given)
             if len(cls._bound) < 4096 and not zeros:
@@ -387,10 +387,11 @@ class Operator:
         return {}
 
     def bound(self, sizes: Sequence[float], shapes: Sequence[Shape], filters: Callable[[int], float]) -> float:
-        """The largest |element| that the first output can have, where those of the inputs are at most `sizes`.
+        """The largest |element| that the first output can have if the elements of input i are at most `sizes[i]` in
+        magnitude.
 
-        shapes : of the inputs; filters : number of an input that is a layer's weight -> the largest sum of |elements|
-        of one output channel, inf where the weight is not known
+        shapes : of the inputs; filters : index of a weight among the inputs -> the largest sum of |elements| over one
+        output channel; inf for an unknown weight
         """
         return sizes[0] if self.view or self.identity or self.in_order else math.inf
 
@@ -403,8 +404,8 @@ class Operator:
         raise NotImplementedError(f"{self.name} is not differentiable")
 
     def presence(self, node: Any, index: int) -> Any:
-        """Where output `index` of a graph's node is a gradient that only some calls have: the Value, a number of shape
-        (1,), that is 0 in the others. None: every call has it.
+        """If output `index` of a graph's node is a gradient that only some calls have: the Value of shape (1,) that is
+        0 in calls without the gradient. None: every call has it.
         """
         return None
 
@@ -474,8 +475,8 @@ def unknown_attribute(cls: type[Operator], key: str) -> str:
 
 
 def declare_modules(names: Sequence[str]) -> None:
-    """Name all modules of records, in the order of `records()`. They are imported when a name is asked for that none
-    of the imported records has, or all of them are.
+    """Name all modules of records, in the order of `records()`. All of them are imported once a name is requested
+    that no imported record has.
     """
     _modules.update((name, place) for place, name in enumerate(names))
     _unloaded[:] = names

@@ -24,7 +24,7 @@ Rule = Callable[..., Tensor]
 OnnxForm = str | Callable[..., str] | None
 
 
-#: Kernel expressions of the larger and the smaller of two numbers; NaN where one of them is, as in NumPy.
+#: Kernel expressions of the larger and the smaller of two numbers; NaN if an operand is NaN, as in NumPy.
 MAXIMUM = "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)"
 MINIMUM = "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)"
 

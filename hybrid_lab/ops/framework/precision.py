@@ -7,9 +7,9 @@ low         sums of products, which have units of their own on GPUs and add up i
 float32     functions whose results, or whose slopes, soon leave the range of float16, and lose digits in bfloat16; sums
             of many; linear algebra; positions, of which float16 counts 2,048, bfloat16 256
 
-Every other operator computes in what its inputs are; where its record refuses several dtypes, in the wider one. The
-choice is that of MXNet's `contrib.amp`, but for products of arrays (`dot`, `batch_dot`, attention), which MXNet leaves
-in what their inputs are.
+Every other operator computes in the dtype of its inputs; if its record refuses mixed dtypes, in the wider dtype. The
+choice is MXNet's `contrib.amp`, except for products of arrays (`dot`, `batch_dot`, attention), which MXNet leaves in
+the dtype of their inputs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Precision:
 
     low, float32 : names of operators (MXNet's count too); conditional : (name, attribute, values), for float32 there;
     None: what the records say
-    Raises SettingError for names that no operator has, or that stand in two of the lists.
+    Raises SettingError for names that no operator has, and for names in two of the lists.
     """
 
     def __init__(
@@ -52,7 +52,8 @@ class Precision:
             hint = "; give both lists to move an operator from one to the other" if low is None else ""
             names = ", ".join(sorted(both))
             raise SettingError(f"{names} cannot compute in {self.target.name} and in float32{hint}")
-        # What the caller calls low is taken out of our own list, not the other way about.
+        # An operator that the caller lists as low is removed from the default float32 list; the reverse does not
+        # happen.
         self.float32 = given if float32 is not None else _stated("float32") - self.low
         self._known: dict[Any, Any] = {}
         self._warned: set[str] = set()
@@ -84,7 +85,7 @@ class Precision:
             return found
 
     def of(self, op: Operator, dtypes: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The dtypes that the operator gets where its inputs have these."""
+        """The dtypes in which the operator gets its inputs, given the inputs' own dtypes."""
         wanted = self.wanted(op, dtypes)
         return dtypes if wanted is None else tuple(new or old for new, old in zip(wanted, dtypes, strict=True))
 

@@ -203,7 +203,7 @@ def run_gradient(
 ) -> tuple[Any, ...]:  # fmt: skip
     """The gradient of every input as a tuple, None where there is none or none is wanted.
 
-    outputs : all of them, hidden ones too; douts : one per visible output, None where no gradient arrives
+    outputs : every output, also hidden outputs; douts : one per visible output, None if no gradient arrives
     wanted : one bool per input, None meaning all; saves eager work, a graph builder may leave it out
     """
     rule: Any = op.grad

@@ -16,7 +16,7 @@ A SymbolicSize is no int. Python's and NumPy's own code can read its number only
 like, and these raise `NeedsNumber`. The symbols that the size is made of are then given as numbers, and each of their
 values has graphs of its own. `repr` gives the formula, which is equal for equal sizes.
 
-After the passes, code that needs numbers but must know which of them depend on symbols gets a `BoundSize`: an int with
+After the passes, code that needs numbers but must know which numbers depend on symbols gets a `BoundSize`: an int with
 its formula. The kernels of the Triton engine use it to turn varying sizes into arguments.
 """
 
@@ -32,7 +32,8 @@ import numpy as np
 
 #: A size: a number, or a formula of symbols. Shapes hold both and are typed as tuples of int.
 Size: TypeAlias = "int | SymbolicSize"
-#: A sum of products: pairs (numbers of the factors, sorted; coefficient), sorted. Equal ones are equal at all sizes.
+#: A sum of products: pairs (numbers of the factors, sorted; coefficient), sorted. Equal polynomials are equal at all
+#: sizes.
 Polynomial = tuple[tuple[tuple[int, ...], int], ...]
 
 _RELATIONS: dict[str, Callable[[Any, int], bool]] = {"==": operator.eq, "<": operator.lt}
@@ -80,7 +81,9 @@ class Guards:
 
     @property
     def count(self) -> tuple[int, int]:
-        """(number of guards, number of checks) so far. Graphs made up to here rely on these, and on no later ones."""
+        """(number of guards, number of checks) so far. A graph made up to this point relies on these guards and checks,
+        and on no later ones.
+        """
         return len(self.recorded), len(self.checks)
 
     @property
@@ -96,7 +99,7 @@ class Guards:
         return size
 
     def sum(self, terms: dict[tuple[int, ...], int], hint: int) -> Size:
-        """The size with these terms, one object for equal ones; an int where no symbol is left in it."""
+        """The size with these terms, the same object for equal terms; an int if no symbol is left."""
         polynomial = tuple(sorted([item for item in terms.items() if item[1]]))
         if not polynomial or (len(polynomial) == 1 and not polynomial[0][0]):
             return hint
@@ -143,9 +146,9 @@ class Guards:
         return frozenset(found)
 
     def is_identity(self, polynomial: Polynomial, numbers: Collection[int], same: Sequence[int] = ()) -> bool:
-        """Whether a polynomial is 0 at all sizes, where some symbols have the numbers of their hints.
+        """Whether a polynomial is 0 at all sizes if some symbols are fixed to their hints.
 
-        numbers : these symbols; same : symbols that are one size
+        numbers : the fixed symbols; same : symbols that stand for one size
         """
         others = Guards()
         values: list[Any] = [
@@ -321,7 +324,7 @@ def equal_shapes(one: Sequence[Any], two: Sequence[Any]) -> bool:
 
 
 def shapes_key(shapes: Sequence[Any]) -> tuple[Any, ...]:
-    """A hashable key for shapes, equal where the shapes are equal at all sizes."""
+    """A hashable key for shapes. Keys are equal if and only if the shapes are equal at all sizes."""
     return tuple([
         tuple([size.terms if type(size) is SymbolicSize else size for size in shape]) for shape in shapes
     ])  # fmt: skip

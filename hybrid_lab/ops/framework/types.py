@@ -22,5 +22,5 @@ Array: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 Arrays: TypeAlias = tuple[Array, ...]
 #: `out` of a kernel with several outputs: an array to fill, or None, per output.
 Outs: TypeAlias = Sequence[Array | None] | None
-#: An input of a kernel that may be an immediate, which is a Python number in place of an array.
+#: An input of a kernel that may be an immediate (a Python number in place of an array).
 Operand: TypeAlias = Array | float

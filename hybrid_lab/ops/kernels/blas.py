@@ -2,8 +2,8 @@
 
 OpenBLAS, which NumPy's wheels bring, shares a product of 64 x 120 x 84 among all cores and waits for each of them,
 several times within one product. On an idle machine that gains microseconds; on one where a browser or another kernel
-is busy it costs milliseconds per product. NumPy has no setting for it, the library has a function. Where the library is
-another one, products go to NumPy as they are.
+is busy it costs milliseconds per product. NumPy has no setting for it, the library has a function. With another BLAS
+library, products go to NumPy unchanged.
 """
 
 from __future__ import annotations
@@ -97,8 +97,9 @@ def share(items: Sequence[Any], workers: Sequence[Callable[[Any], None]]) -> Non
 
 
 def _ended(others: Sequence[Future[None]]) -> list[BaseException | None]:
-    """What each of them raised, once none runs any more: their memory is the caller's again. Who has not begun never
-    will. An interrupt while waiting is raised when all have stopped."""
+    """The error of each future, or None, once no future runs: the memory they use is the caller's again. Futures that
+    have not begun are cancelled. An interrupt during the wait is raised when all have stopped.
+    """
     interrupt = None
     while True:
         try:

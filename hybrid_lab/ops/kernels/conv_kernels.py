@@ -1,8 +1,8 @@
 """NumPy kernels of convolution: patches gathered with the batch as the last axis, then one matrix product per group.
 
-With the batch last every copied row is `width * batch` numbers long, so that small images cost no more than large
-ones; and the product is one large matrix product. Work is cut into units - several small images, or some rows of a
-large one - whose patches stay in the cache, and large work among the cores, which share nothing until the end.
+With the batch last, every copied row has `width * batch` numbers, so that small images cost no more than large images;
+and the product is one large matrix product. Work is cut into units - several small images, or some rows of a large one
+- whose patches stay in the cache, and large work among the cores, which share nothing until the end.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Geometry(NamedTuple):
 
 def _units(batch: int, rows: int, per_row: int, parts: int) -> list[Unit]:
     """The output in units of at most PIECE numbers of patches, `per_row` for a row of one image; at least `parts` units
-    where there are so many rows.
+    if there are enough rows.
     """
     images = max(1, min(-(-batch // parts), PIECE // max(per_row * rows, 1)))
     if images > 1 or batch >= parts > 1:
@@ -179,7 +179,7 @@ def forward(
         _pointwise(matrix, x, groups, out)
     else:
         per_row = x.shape[1] * prod(geometry.kernel) * prod(output[1:])
-        # With few pixels the weight is what is large: then its product is cut, not the pixels.
+        # With few pixels the weight is the larger operand: then the weight's product is cut, not the pixels.
         few = x.shape[0] * prod(output) < filters // groups
         parts = 1 if few else blas.workers(out.size * matrix.shape[2])
         units = _units(x.shape[0], output[0], per_row, parts)
@@ -282,8 +282,9 @@ def data_gradient(
 def _turns_round(dy: np.ndarray, weight: np.ndarray, geometry: Geometry, spatial: tuple[int, ...]) -> bool:
     """Whether the data gradient is best a convolution of dy with the weight turned round.
 
-    Gathering costs half of adding up. But it must not gather and multiply more, as it does where the output is smaller
-    than the input or has more channels; and turning a large weight costs more than it saves with few pixels.
+    Gathering costs half of adding up. But the turned convolution must not gather and multiply more, which happens if
+    the output is smaller than the input or has more channels. With few pixels, turning a large weight costs more than
+    it saves.
     """
     numbers = zip(geometry.pad, geometry.kernel, geometry.dilate, strict=True)
     if prod(geometry.stride) != 1 or any(border > step * (size - 1) for border, size, step in numbers):

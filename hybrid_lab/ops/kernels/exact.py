@@ -1,4 +1,4 @@
-"""Cube roots and logarithms to base 10 that are exact where the result has few digits.
+"""Cube roots and logarithms to base 10, exact for results with few digits.
 
 NumPy chooses its kernels by the processor, and some of them miss 3 as the cube root of 27 or as the logarithm of 1000
 by a last bit, which `trunc` or a cast to int then turns into 2.

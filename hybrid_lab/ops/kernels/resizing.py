@@ -1,7 +1,7 @@
 """Images of other sizes by weighted sums of pixels, with the positions, weights and roundings of OpenCV.
 
-uint8 images are computed with weights of 11 bits, as OpenCV does; all other images, and areas, in float64. Values that
-are halves in cubic and area interpolation may be rounded to the other side.
+uint8 images are computed with weights of 11 bits, as OpenCV does; all other images, and areas, in float64. In cubic and
+area interpolation, values at exactly .5 may be rounded to the other side.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-#: Rows of up to so many elements are short ...
+#: Rows of up to this many elements are short ...
 LONGEST = 16
-#: ... and so many rows are many: with fewer the copy costs what it saves.
+#: ... and this many rows are many: with fewer rows the copy costs as much as it saves.
 FEWEST = 128
 _BLOCK_BYTES = 1 << 16
 

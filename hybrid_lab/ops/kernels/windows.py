@@ -67,7 +67,7 @@ class Windows:
         return padded, original
 
     def padding(self, data: np.ndarray, fill: float, scratch: Scratch) -> np.ndarray:
-        """data with `fill` around it, as far as windows reach; data itself where that is all."""
+        """data surrounded by `fill` as far as windows reach; data itself if windows reach no further."""
         if not self.padded:
             return data
         result = scratch((*data.shape[:2], *self.reach), data.dtype)
@@ -106,8 +106,8 @@ def everywhere(where: Sequence[slice]) -> tuple[EllipsisType | slice, ...]:
 
 
 def covered(K: Elements, windows: Windows, place: Place) -> list[tuple[str, str]]:
-    """The elements of input 0 in a window, row by row, each with the condition that it is no padding ("" where it never
-    is). place : image, channel and window. Raises Unmappable for windows of more than MOST_PLACES.
+    """The elements of input 0 in a window, row by row, each with the condition that the element is not padding ("" if
+    it never is padding). place : image, channel and window. Raises Unmappable for windows of more than MOST_PLACES.
     """
     few(prod(windows.kernel))
     found = []
@@ -199,7 +199,7 @@ def added(K: Elements, parts: Sequence[str]) -> str:
 
 
 def largest(K: Elements, parts: Sequence[str]) -> str:
-    """The maximum of the parts; NaN where one of them is."""
+    """The maximum of the parts; NaN if a part is NaN."""
     return folded(K, parts, MAXIMUM.format, "largest")
 
 

@@ -25,7 +25,7 @@ CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
 class WithLayout(Operator):
     """Base of the operators with an attribute `layout`.
 
-    turned : places among the inputs of those that have the layout, as the output has; negative ones count from the end
+    turned : indices of the inputs that have the layout, as the output has; negative indices count from the end
     """
 
     layout: str | None
@@ -53,7 +53,7 @@ class WithLayout(Operator):
     def turned_shapes(
         self, shapes: Sequence[PartialShape], order: Callable[[PartialShape], PartialShape]
     ) -> list[PartialShape]:
-        """Shapes of the inputs, `order` applied to those that have the layout."""
+        """Shapes of the inputs, with `order` applied to the inputs that have the layout."""
         places = {place % len(shapes) for place in self.turned}
         return [order(shape) if index in places and shape is not None else shape for index, shape in enumerate(shapes)]
 

@@ -19,7 +19,7 @@ from hybrid_lab.ops.layers.conv import ConvWeightGrad, DataGradient, Forward, Sp
 
 
 class Transposed(NamedTuple):
-    """A transposed convolution of data of one size: the convolution that it turns round, and what it gives."""
+    """A transposed convolution of data of one size: the underlying convolution, and the output size."""
 
     geometry: Geometry
     adj: tuple[int, ...]

@@ -29,7 +29,7 @@ class _Gradient(Operator):
 
 
 class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
-    """The gradients of BatchNorm's data, gamma and beta, where its statistics are those of the batch.
+    """The gradients of BatchNorm's data, gamma and beta for batch statistics.
 
     dy, data : one shape; gamma, mean, inverse : (channels,), the last two BatchNorm's hidden outputs; fix_gamma counts
     gamma as 1; returns : as data, then twice (channels,)

@@ -124,7 +124,9 @@ class HawkesLL(_Hawkes, name="_contrib_hawkesll"):
 
 
 class HawkesLLGrad(_Hawkes, name="_hawkesll_grad"):
-    """The gradients of hawkesll by lda, alpha and beta. dll : that of the likelihood; the other inputs : hawkesll's."""
+    """The gradients of hawkesll by lda, alpha and beta. dll : the likelihood's gradient; the other inputs :
+    hawkesll's.
+    """
 
     mxnet = None
     refuses_gradient = True

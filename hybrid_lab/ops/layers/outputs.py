@@ -62,9 +62,10 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
 
     data : (n, classes), with multi_output (n, classes, ...), with preserve_shape (..., classes)
     label : class numbers - (n,), with multi_output (n, ...) without axis 1 - or probabilities of data's shape
-    use_ignore : rows labelled ignore_label have no gradient; smooth_alpha : taken from the label's probability and
-    spread over the other classes; normalization : divide by nothing, the batch, or the labels that are not ignored;
-    out_grad : multiply with the gradient from above, which else is not read
+    use_ignore : rows labelled ignore_label have no gradient; smooth_alpha : the share of the label's probability that
+    is spread over the other classes; normalization : divide by nothing, the batch, or the number of labels that are not
+    ignored;
+    out_grad : multiply with the gradient from above, which is not read otherwise
     """
 
     typed_like = 0
@@ -296,7 +297,8 @@ class RegressionOutputGrad(Operator, name="_regression_output_grad"):
 
 
 class SVMOutput(Operator, name="SVMOutput"):
-    """data as it is; the gradient is that of the hinge loss, squared or with use_linear plain, of each class.
+    """data unchanged; the gradient is the hinge loss's for each class: of the squared hinge loss, or of the plain loss
+    with use_linear.
 
     data : (n, classes); label : (n,) class numbers; margin and regularization_coefficient : the loss's
     """
@@ -327,7 +329,8 @@ class SVMOutput(Operator, name="SVMOutput"):
         return F.identity(data)
 
     def grad(self, F: Functions, data: Tensor, label: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        # The score counts against the margin for the label, and with the other sign for the other classes.
+        # The label's score counts against the margin with its own sign, the other classes' scores with the opposite
+        # sign.
         side = F._one_hot_subtract(F.ones_like(data), label) * 2.0 - 1.0
         missing = side * data + self.margin
         violated = F.broadcast_greater(missing, 0.0)

@@ -80,7 +80,9 @@ class Pooled(WithLayout):
         return self.pad if any(self.pad) else (0,) * len(self.kernel)
 
     def output_sizes(self, spatial: Shape) -> Shape:
-        """The spatial sizes of the output for those of the input, which may be symbolic. Raises ShapeError."""
+        """The spatial sizes of the output, from the spatial sizes of the input; both may be symbolic. Raises
+        ShapeError.
+        """
         if self.global_pool:
             return (1,) * len(spatial)
         rank = len(self.kernel)
@@ -268,7 +270,7 @@ class Pooling(Pooled, name="Pooling"):
 
 
 def emit_windows(windows: Windows) -> dict[str, Any]:
-    """ONNX attributes: the padding at the far end is what the windows reach, so that no rounding mode is needed."""
+    """ONNX attributes: the padding at the far end reaches as far as the windows, so that no rounding mode is needed."""
     after = [
         max(0, reach - size - border)
         for reach, size, border in zip(windows.reach, windows.spatial, windows.pad, strict=True)

@@ -42,7 +42,7 @@ def rounded(values: np.ndarray, dtype: np.dtype | str) -> np.ndarray:
 
 
 def folded(named: Mapping[str, Array], eps: float, fix_gamma: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Weight and bias of a convolution that does what a convolution and the BatchNorm behind it do, in float32."""
+    """Weight and bias, in float32, of one convolution that equals a convolution and the BatchNorm behind it."""
     weight = named["weight"]
     gamma = np.ones_like(named["gamma"]) if fix_gamma else named["gamma"]
     scale = (gamma / np.sqrt(named["var"].astype(np.float64) + eps)).astype(np.float32)

@@ -70,7 +70,7 @@ def sides(
 class Dot(Operator, name="dot"):
     """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n).
 
-    With more than two dimensions the other axes stay: (a, b, k) x (k, c, d) -> (a, b, c, d). Two vectors give shape
+    With more than two dimensions the other axes remain: (a, b, k) x (k, c, d) -> (a, b, c, d). Two vectors give shape
     (1,).
     transpose_a : sum over the first axis of lhs, its others stay in order; transpose_b : sum over the last axis of rhs
     forward_stype : the storage type of a product of sparse arrays; of no effect on dense ones
@@ -91,7 +91,7 @@ class Dot(Operator, name="dot"):
             raise AttributeSpecError(f"dot: there is no storage type forward_stype={self.forward_stype!r}")
 
     def complete(self, lhs: PartialShape, rhs: PartialShape) -> PartialShapes:
-        """The summed size of one operand is that of the other."""
+        """An unknown summed size of one operand is taken from the other operand."""
         if not lhs or not rhs:
             return lhs, rhs
         mine, other = 0 if self.transpose_a else len(lhs) - 1, len(rhs) - 1 if self.transpose_b else 0
@@ -161,8 +161,8 @@ def _emit_flat(g: OnnxGraph, value: str, first: bool) -> str:
 
 
 class _DotGradient(Operator):
-    """Base of dot's two gradients, one of which is a product of dy with rhs, the other of lhs with dy; transposes are
-    those of the dot.
+    """Base of dot's two gradients: a product of dy with rhs, and a product of lhs with dy. transpose_a, transpose_b :
+    the dot's
     """
 
     transpose_a: bool = False

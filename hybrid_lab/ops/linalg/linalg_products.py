@@ -176,7 +176,7 @@ class TriangularOperand(Operator):
         return B
 
     def gradient_of_factor(self, F: Functions, left: Tensor, right: Tensor, alpha: float) -> Tensor:
-        """left^T right where A stands on the right, left right^T where it stands on the left; of A's side."""
+        """A's triangle of left^T right if A stands on the right, else of left right^T."""
         da = F._linalg_gemm2(left, right, transpose_a=self.rightside, transpose_b=not self.rightside, alpha=alpha)
         return F._triangle(da, lower=self.lower_)
 

@@ -20,8 +20,8 @@ _COUNTS = np.array([[0, 1, 4], [2, 7, 3]], "float32")
 
 
 class _Blocks(Operator):
-    """Base of what repeats elements over blocks. last : so many last axes of the small array are the last of the large
-    one, the others its first ones
+    """Base of operators that repeat elements over blocks. last : the number of last axes that both arrays share; the
+    other axes of the small array are the first axes of the large array
     """
 
     mxnet = None

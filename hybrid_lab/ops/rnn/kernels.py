@@ -34,7 +34,7 @@ class Sizes(NamedTuple):
 
     @property
     def units(self) -> int:
-        """Units of a state in one direction: those that an LSTM's output is projected to, or the hidden ones."""
+        """Units of a state in one direction: the projected units of an LSTM with projection, else the hidden units."""
         return self.projection or self.hidden
 
     def widths(self, input_size: int) -> list[int]:

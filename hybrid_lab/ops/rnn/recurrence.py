@@ -79,12 +79,12 @@ class _Steps(Operator):
 
     @staticmethod
     def results(shapes: list[Shape], dtype: np.dtype, out: Array | Outs) -> list[Array]:
-        """Contiguous memory for the outputs: `out` where that is."""
+        """Contiguous memory for the outputs: `out` if it is contiguous."""
         targets = out if isinstance(out, tuple) else (out,) * len(shapes)
         return [contiguous(target, shape, dtype) for target, shape in zip(targets, shapes, strict=True)]
 
     def wanted(self, given: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
-        """Raise ShapeError where an input has another shape than these."""
+        """Raise ShapeError for an input whose shape differs from `shapes`."""
         for name, shape in shapes.items():
             if name in given and given[name] != shape:
                 raise ShapeError(f"{self.name}: {name} has shape {given[name]}, {shape} is needed")

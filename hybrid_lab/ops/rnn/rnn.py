@@ -284,8 +284,8 @@ class RNN(Recurrent, name="RNN"):
 
 
 class RNNGrad(Recurrent, name="_rnn_grad"):
-    """The gradient of RNN. Inputs: those of RNN; with `kept` its output and what it saved; a gradient for each visible
-    output that `heads` marks with 1. Returns the gradients of data, parameters, state and an LSTM's state_cell.
+    """The gradient of RNN. Inputs: RNN's inputs; with `kept`, RNN's output and saved values; a gradient for each
+    visible output marked with 1 in `heads`. Returns the gradients of data, parameters, state and an LSTM's state_cell.
     """
 
     refuses_gradient = True
@@ -358,7 +358,7 @@ class ParameterConcat(Concat, name="_rnn_param_concat"):
     samples = [sample((4,), (2,), dim=0)]
 
     def complete_from(self, output: PartialSizes, *shapes: PartialShape) -> PartialShapes:
-        """Sizes that are unknown are equal: those of a layer's input weights, one per direction."""
+        """Unknown sizes are equal: they belong to a layer's input weights, one per direction."""
         unknown: list[bool] = [shape is None or None in shape for shape in shapes]
         if len(output) != 1 or output[0] is None or not any(unknown):
             return shapes

@@ -350,7 +350,7 @@ class LAMBUpdate(Update, name="lamb_update_phase2"):
     ]
 
     def ratio(self, F: Functions, r1: Number, r2: Number) -> Number:
-        """r1 / r2 with r1 between the bounds, 1 where one of them is 0."""
+        """r1 / r2 with r1 limited to the bounds; 1 if r1 or r2 is 0."""
         if is_scalar(r1):
             r1 = max(r1, self.lower_bound) if self.lower_bound >= 0 else r1
             r1 = min(r1, self.upper_bound) if self.upper_bound >= 0 else r1

@@ -452,7 +452,7 @@ class UpSamplingGrad(_Repeating, name="_up_sampling_grad"):
             out = np.empty(shape, dy.dtype)
         part = dy[:, self._channels([item.shape[1] for item in data])]
         down, across = (max(size // max(target, 1), 1) for size, target in zip(part.shape[2:], shape[2:], strict=True))
-        # Rows first, which are contiguous, then the columns of the little that is left.
+        # Rows first, which are contiguous, then the columns of the much smaller sum.
         rows = part[:, :, ::down].copy() if down > 1 else part
         for step in range(1, down):
             rows += part[:, :, step::down]

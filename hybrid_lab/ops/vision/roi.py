@@ -195,7 +195,7 @@ class ROIPoolingGrad(Adjoint, name="_roi_pooling_grad"):
 
 
 class ROIPoolingPick(Operator, name="_roi_pooling_pick"):
-    """The elements of d where ROIPooling found its maxima, 0 where a part was empty.
+    """The elements of d at the maxima that ROIPooling found; 0 for an empty part.
 
     d : (n, c, h, w); rois : (regions, 5); places : (regions, c, ph, pw); returns : the shape of places
     """
@@ -265,7 +265,9 @@ class _Aligned(_Pooled):
     def _points(
         self, low: np.ndarray, high: np.ndarray, parts: int, size: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Places along one axis (regions, parts, points), which of them count, and the share of one (regions,)."""
+        """Places along one axis (regions, parts, points), a mask of the places that count, and the weight of one place
+        (regions,).
+        """
         length = high - low if self.aligned else np.maximum(high - low, 1.0)
         step = length / parts
         counts = np.full(len(low), self.sample_ratio) if self.sample_ratio > 0 else np.ceil(step).astype(np.int64)
@@ -330,7 +332,7 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
     def onnx(self, g: OnnxGraph, data: str, rois: str) -> str:
         if self.position_sensitive or g.shape(rois)[1] != 5:
             raise Unmappable("ROIAlign with position_sensitive, or regions without the number of their image")
-        # onnxruntime refuses images that are not there and edges that are not finite: such regions give 0.
+        # onnxruntime refuses missing images and infinite edges: regions with either give 0.
         dtype = g.dtype(rois)
         image, boxes = g.Split(rois, [1, 4], axis=1, outputs=2)
         images = g.cast(g.Slice(g.Shape(data), [0], [1], [0]), dtype)

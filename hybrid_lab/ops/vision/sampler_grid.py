@@ -41,8 +41,8 @@ class _Slope(Operator):
 
     @staticmethod
     def corners(grid: np.ndarray, spatial: tuple[int, int]) -> tuple[np.ndarray, ...]:
-        """Rows of the pixels, derivatives of their weights by the grid's x and y, and which of them are in the image,
-        all (points, 4).
+        """Rows of the pixels, derivatives of their weights by the grid's x and y, and a mask of the pixels inside the
+        image, all (points, 4).
         """
         height, width = spatial
         y, x, first = places(grid, spatial)
@@ -58,7 +58,9 @@ class _Slope(Operator):
         return terms.rows, slopes_x * number((width - 1) / 2), slopes_y * number((height - 1) / 2), there
 
     def along(self, grid: np.ndarray, direction: np.ndarray, spatial: tuple[int, int]) -> Terms:
-        """The pixels with the change of their weights where the grid moves along `direction`, which has its shape."""
+        """The pixels, and the change of their weights as the grid moves along `direction`, which has the grid's
+        shape.
+        """
         rows, slopes_x, slopes_y, _ = self.corners(grid, spatial)
         moved_x, moved_y = (direction[:, axis].reshape(-1, 1) for axis in (0, 1))
         return Terms(rows, slopes_x * moved_x + slopes_y * moved_y)

@@ -1,4 +1,4 @@
-"""Non-maximum suppression: which boxes are left when each one removes the worse ones that it covers."""
+"""Non-maximum suppression: the boxes left when each box removes the worse boxes that it covers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 _PAIRS = 1 << 16
 """Of boxes that are compared at once, at most: their numbers stay in a processor's cache."""
 
-#: (numbers of boxes, numbers of others) -> a bool matrix, whether each of the first covers each of the others
+#: (indices of boxes, indices of others) -> a bool matrix: whether box i covers other j
 Covers = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def uncovered(count: int, covers: Covers, wanted: int | None = None) -> np.ndarray:
-    """Of the boxes 0 ... count - 1, the best first, those that no better box among them covers, in order.
+    """Indices of the boxes that no better box covers, in order; box 0 is the best of 0 ... count - 1.
 
     wanted : the number that is enough; None for all
     """
