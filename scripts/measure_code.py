@@ -211,6 +211,35 @@ def indirect(modules: list[Source]) -> list[str]:
     return found
 
 
+def classes_assigned(modules: list[Source]) -> list[str]:
+    """Assignments of another class to an object that is made already: `x.__class__ = ...`."""
+    return [
+        f"{source.name}: {ast.unparse(target)}"
+        for source in modules
+        for target in _targets(source)
+        if isinstance(target, ast.Attribute) and target.attr == "__class__"
+    ]
+
+
+def modules_changed(modules: list[Source]) -> list[str]:
+    """Assignments to an attribute of another module of the package: `location.cell_runs = 1`."""
+    names, found = {source.name for source in modules}, []
+    for source in modules:
+        here = _names_of_package(source)
+        for target in _targets(source):
+            if isinstance(target, ast.Attribute) and here.get(ast.unparse(target.value)) in names:
+                found.append(f"{source.name}: {ast.unparse(target)}")
+    return found
+
+
+def _targets(source: Source) -> Iterator[ast.expr]:
+    """What assignments of a module write to, of `a, b = ...` each."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                yield from getattr(target, "elts", [target])
+
+
 def _root(node: ast.expr) -> str:
     """The name that an expression begins with: `a` of `a.b[0].c`."""
     return re.split(r"[.\[(]", ast.unparse(node))[0]

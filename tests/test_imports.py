@@ -80,6 +80,18 @@ def test_circles_for_type_checkers_are_small(measure, modules):
     assert max(group.count(",") + 1 for group in measure.cycles(modules, typing=True)) <= TYPED_CIRCLE
 
 
+def test_no_object_gets_another_class(measure, modules):
+    """Of Node: its constructor fills it in while it is not a Node yet, whose attributes cannot be set. Each by
+    `object.__setattr__`, or by its descriptor, it would take four times as long, and a call of a new batch size makes
+    all nodes anew.
+    """
+    assert measure.classes_assigned(modules) == ["graph.node: node.__class__"]
+
+
+def test_no_module_changes_another_one(measure, modules):
+    assert measure.modules_changed(modules) == []
+
+
 def test_calls_upward_past_the_imports(measure, modules):
     assert len(measure.indirect(modules)) <= INDIRECT
 

@@ -30,7 +30,13 @@ _IPYKERNEL_FILE = re.compile(r"[\\/]ipykernel_\d+[\\/]\d+\.py$")
 
 
 cell_runs = 0
-"""While a cell of a notebook runs, the id of its variables; kept by the lab."""
+"""While a cell of a notebook runs, the id of its variables; else 0."""
+
+
+def set_cell_runs(variables: int) -> None:
+    """Note that a cell with these variables, by their id, runs from now on; 0: none does."""
+    global cell_runs
+    cell_runs = variables
 
 
 def register_cell(file: str, number: int, lines_above: int = 0) -> None:

@@ -524,4 +524,4 @@ def as_function_of(gradient: NDArray, variables: Sequence[object]) -> NDArray:
     return result
 
 
-calls.backward = backward
+calls.provide(backward=backward)

@@ -1,5 +1,5 @@
-"""The functions behind the methods of NDArray. They make NDArrays, so their modules import the class; each sets its own
-here when it is imported, which `hybrid_lab.ndarray` does.
+"""The functions behind the methods of NDArray. They make NDArrays, so their modules import the class; each hands its
+own to `provide` when it is imported, which `hybrid_lab.ndarray` does.
 """
 
 from __future__ import annotations
@@ -16,3 +16,8 @@ getitem: Callable[..., Any]
 setitem: Callable[..., None]
 #: Of `backward`: from heads to the leaves behind them.
 backward: Callable[..., None]
+
+
+def provide(**functions: Callable[..., Any]) -> None:
+    """Let the methods of NDArray call these functions, by their names above."""
+    globals().update(functions)

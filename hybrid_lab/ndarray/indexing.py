@@ -240,4 +240,4 @@ class AssignEntry(tape.Entry):
         return part.astype(like.dtype, copy=False)
 
 
-calls.getitem, calls.setitem = getitem, setitem
+calls.provide(getitem=getitem, setitem=setitem)

@@ -143,15 +143,21 @@ def _invoke_as_plain(
     plain = [item.as_nd_ndarray() if isinstance(item, NDArray) else item for item in inputs]
     if out is None:
         results = invoke(op, plain, None, name, rng, cast)
-        for result in results if type(results) is list else (results,):
-            if kind is not None and isinstance(result, NDArray):
-                result.__class__ = kind
-        return results
+        if kind is None:
+            return results
+        return [_of_class(kind, result) for result in results] if type(results) is list else _of_class(kind, results)
     views = [target.as_nd_ndarray() if isinstance(target, NDArray) else target for target in targets]
     invoke(op, plain, views if targets is out else views[0], name, rng, cast)
     for target, view in zip(targets, views, strict=True):
         target.tape_link = view.tape_link
     return out
+
+
+def _of_class(kind: type[NDArray], result: Any) -> Any:
+    """A new array as one of another class; a Symbol as it is."""
+    if not isinstance(result, NDArray):
+        return result
+    return kind.view_of(result.buffer, result.host_view, result.tape_link)
 
 
 def _invoke_on_host(
@@ -540,4 +546,4 @@ def note_operator(op: Operator, inputs: Sequence[object], outputs: Sequence[NDAr
         entry.note(inputs, outputs, links)
 
 
-calls.invoke, calls.invoke_pair, calls.note_operator = invoke, invoke_pair, note_operator
+calls.provide(invoke=invoke, invoke_pair=invoke_pair, note_operator=note_operator)

@@ -76,13 +76,11 @@ class NDArray(Overloads):
         array.tape_link = None
         return array
 
-    @staticmethod
-    def from_host(host: np.ndarray, context: Context) -> NDArray:
-        """As `wrap`, for any context: on a GPU the numbers go there when they are first read."""
-        if not context.is_gpu:
-            return NDArray.wrap(host, context)
-        buffer = DeviceBuffer(host, context)
-        return NDArray.view_of(buffer, host)
+    @classmethod
+    def from_host(cls, host: np.ndarray, context: Context) -> NDArray:
+        """As `wrap`, for any context and class: on a GPU the numbers go there when they are first read."""
+        buffer = DeviceBuffer(host, context) if context.is_gpu else Buffer(host, context)
+        return cls.view_of(buffer, host)
 
     @classmethod
     def wrap_device(cls, tensor: object, context: Context) -> NDArray:
@@ -397,10 +395,8 @@ class NDArray(Overloads):
         return numpy_class().view_of(self.buffer, self.host_view, self.tape_link)
 
     def alike(self, other: NDArray) -> Any:
-        """`other`, a new array, as an array of this one's class."""
-        if type(self) is not NDArray:
-            other.__class__ = type(self)
-        return other
+        """An array of this one's class with the memory and the history of `other`, a new array."""
+        return other if type(self) is NDArray else self.view_of(other.buffer, other.host_view, other.tape_link)
 
     def tostype(self, stype: str) -> NDArray:
         """A copy in another storage type, 'default' (dense), 'row_sparse' or 'csr'; recorded. See `nd.sparse`.

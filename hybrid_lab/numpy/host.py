@@ -72,9 +72,7 @@ def to_arrays(item: Any, narrow: bool = True) -> Any:
             if wider is None:
                 return item
             values = values.astype(wider)
-        array = NDArray.from_host(values, CPU)
-        array.__class__ = ndarray
-        return array
+        return ndarray.from_host(values, CPU)
     if isinstance(item, tuple) and hasattr(item, "_fields"):
         return tuple(to_arrays(part, narrow) for part in item)
     if isinstance(item, (list, tuple)):

@@ -48,17 +48,20 @@ def call(op: Operator, inputs: Sequence[object], ctx: Context | None = None) -> 
             results = invoke(op, plain)
     else:
         results = invoke(op, plain)
-    for result in results if type(results) is list else (results,):
-        if type(result) is NDArray:
-            result.__class__ = ndarray
-    return results
+    return list(map(_array, results)) if type(results) is list else _array(results)
+
+
+def _array(result: NDArray) -> NDArray:
+    """A new array as an `mx.np` array; a sparse one as it is."""
+    if type(result) is not NDArray:
+        return result
+    return ndarray.view_of(result.buffer, result.host_view, result.tape_link)
 
 
 def _symbol(made: Symbol) -> Symbol | list[Symbol]:
-    if len(made.outputs) == 1:
-        made.__class__ = _Symbol
-        return made
-    return [_Symbol((value,)) for value in made.outputs]
+    """The outputs of a node as Symbols of `mx.np` code, several in a list."""
+    symbols: list[Symbol] = [_Symbol((value,)) for value in made.outputs]
+    return symbols[0] if len(symbols) == 1 else symbols
 
 
 R: Records = Namespace(call)
@@ -110,12 +113,8 @@ def from_values(values: object, dtype: DType, ctx: Context | None = None) -> Ten
     except (TypeError, ValueError) as error:
         raise DTypeError(f"array: the values are no numbers ({error})") from None
     if in_graph():
-        symbol = constant(made)
-        symbol.__class__ = _Symbol
-        return symbol
-    array = NDArray.from_host(made, resolve(ctx))
-    array.__class__ = ndarray
-    return array
+        return _Symbol(constant(made).outputs)
+    return ndarray.from_host(made, resolve(ctx))
 
 
 def _host_values(values: Any) -> np.ndarray:

@@ -414,12 +414,8 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
         draw=draw if op.random or op.subgraphs else None,
         attrs=attributes or None,
     )
-    made = make_symbol(node)
-    for item in inputs:
-        if isinstance(item, Symbol) and type(item) is not Symbol:
-            made.__class__ = type(item)
-            break
-    return made
+    kinds = (type(item) for item in inputs if isinstance(item, Symbol))
+    return make_symbol(node, next((kind for kind in kinds if kind is not Symbol), Symbol))
 
 
 def as_arrays(made: Symbol) -> Symbol | list[Symbol]:
@@ -429,13 +425,13 @@ def as_arrays(made: Symbol) -> Symbol | list[Symbol]:
     return list(made) if len(made.outputs) > 1 and tracing.stands_for_arrays() else made
 
 
-def make_symbol(node: Node) -> Symbol:
-    """The visible outputs of a node."""
+def make_symbol(node: Node, kind: type[Symbol] = Symbol) -> Symbol:
+    """The visible outputs of a node. kind : the class of the Symbol"""
     trace = tracing.current()
     if trace is not None:
         trace.nodes.append(node)
         note_types(trace, node)
-    return Symbol(node.outputs[: node.op.signature.visible])
+    return kind(node.outputs[: node.op.signature.visible])
 
 
 _draws = 0

@@ -71,7 +71,7 @@ class Lab:
         self._tracebacks: ShortTracebacks | None = None
         #: the cells that are running, outer ones first; a cell that imported this package counts as one
         self._running: list[object] = [None] if _inside_cell(self._kernel) else []
-        location.cell_runs = id(shell.user_ns) if self.is_busy() else 0
+        location.set_cell_runs(id(shell.user_ns) if self.is_busy() else 0)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Lab:
             from hybrid_lab.lab.models import registry
 
             if registry.of_notebook is self._registry:
-                registry.of_notebook = None
+                registry.set_of_notebook(None)
         if "hybrid_lab.gluon" in sys.modules:
             from hybrid_lab.gluon.call_record import cell
 
@@ -180,7 +180,7 @@ class Lab:
 
             boundary.cell_started()
         if not nested:
-            location.cell_runs = id(self.shell.user_ns)
+            location.set_cell_runs(id(self.shell.user_ns))
         if not nested and "hybrid_lab.gluon" in sys.modules:
             from hybrid_lab.gluon.call_record import cell
             from hybrid_lab.gluon.step import boundary
@@ -236,7 +236,7 @@ class Lab:
         self._end(getattr(result, "info", None))
         if self.is_busy():
             return  # a cell that another one ran, as %%hybrid_lint does
-        location.cell_runs = 0
+        location.set_cell_runs(0)
         if "hybrid_lab.lab.training.current" in sys.modules:
             from hybrid_lab.lab.training.current import runs
 
@@ -299,7 +299,8 @@ class Lab:
         from hybrid_lab.lab.models import registry
 
         if self._registry is None:
-            self._registry = registry.of_notebook = registry.Registry(self._namespace, self._kernel_id)
+            self._registry = registry.Registry(self._namespace, self._kernel_id)
+            registry.set_of_notebook(self._registry)
         return self._registry
 
     def _tell(self, notes: list[str]) -> None:

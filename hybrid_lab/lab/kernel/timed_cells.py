@@ -5,10 +5,12 @@ messages, findings and tracebacks then name the cell and its line, and find its 
 from __future__ import annotations
 
 import re
+from ast import AST
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from IPython.core.compilerop import CachingCompiler
     from IPython.core.interactiveshell import InteractiveShell
 
 _NAMES = ("<timed exec>", "<timed eval>", "<magic-timeit>")
@@ -16,6 +18,22 @@ _NAMES = ("<timed exec>", "<timed eval>", "<magic-timeit>")
 _WHOLE = re.compile(r"\s*%%\w+[^\n]*\n(?:[ \t]*\n)*")
 #: The code of the first `%time code` in a cell.
 _LINE = re.compile(r"^[^\n#]*%time(?:it)?(?:\s+-\w+)*\s+(.+)$", re.MULTILINE)
+
+
+class _Naming:
+    """A shell's compiler that gets other file names. Everything but its calls is that of the shell's own.
+
+    file_name : gives the name to compile by for the one that IPython has given
+    """
+
+    def __init__(self, compiler: CachingCompiler, file_name: Callable[[str], str]) -> None:
+        self._compiler, self._file_name = compiler, file_name
+
+    def __call__(self, source: str | AST, filename: str, *args: Any, **options: Any) -> object:
+        return self._compiler(source, self._file_name(filename), *args, **options)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._compiler, name)
 
 
 class TimedCells:
@@ -28,24 +46,19 @@ class TimedCells:
     def __init__(
         self, shell: InteractiveShell, cell: Callable[[], str | None], named: Callable[[str, int], str]
     ) -> None:
-        self._compiler, self._cell, self._named = shell.compile, cell, named
-        self._kind: type = type(self._compiler)
+        self._shell, self._cell, self._named = shell, cell, named
+        self._compiler: CachingCompiler | None = None  # the shell's own, while another one takes its place
 
     def install(self) -> None:
         """Compile by these names from now on."""
-        file_name = self._file_name
-
-        class Naming(self._kind):  # type: ignore[name-defined, misc]  # the shell chooses the class
-            """The shell's compiler."""
-
-            def __call__(self, source: object, filename: str, *args: object, **options: object) -> object:
-                return super().__call__(source, file_name(filename), *args, **options)
-
-        self._compiler.__class__ = Naming
+        if self._compiler is None:
+            self._compiler = self._shell.compile
+            self._shell.compile = _Naming(self._compiler, self._file_name)  # type: ignore[assignment]
 
     def remove(self) -> None:
         """Let the shell name its code again."""
-        self._compiler.__class__ = self._kind
+        if self._compiler is not None:
+            self._shell.compile, self._compiler = self._compiler, None
 
     def _file_name(self, given: str) -> str:
         cell = self._cell() if given in _NAMES else None

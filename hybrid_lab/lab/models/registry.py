@@ -310,6 +310,12 @@ of_notebook: Registry | None = None
 """The one of the notebook that this process runs, once there is one."""
 
 
+def set_of_notebook(registry: Registry | None) -> None:
+    """Make it the one of the notebook that this process runs."""
+    global of_notebook
+    of_notebook = registry
+
+
 def _is_below(block: Block, named: Mapping[int, object]) -> bool:
     """Whether a Block is part of one of these (by id), which may be itself where Blocks form a circle."""
     pending, seen = [block], set()
