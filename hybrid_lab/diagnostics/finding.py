@@ -38,7 +38,7 @@ class Fix:
 
 
 @dataclass(frozen=True)
-class Call:
+class CallSite:
     """A call of the function that a finding is in, at the place in hybrid_forward (or forward) where it stands.
 
     function is the function's name. The other fields are as in Finding.
@@ -83,14 +83,14 @@ class Finding:
     fix: Fix | None = None
     rewrite: str = ""
     cell: int | None = None
-    calls: tuple[Call, ...] = ()
+    calls: tuple[CallSite, ...] = ()
 
     @property
     def place(self) -> str:
         """`file:line:col`, with the cell where there is one."""
         return _place(self.file, self.cell, self.line, self.col)
 
-    def message_at(self, call: Call) -> str:
+    def message_at(self, call: CallSite) -> str:
         """What the mark of one of the calls says."""
         return f"calls `{call.function}`, in which {self.message}"
 

@@ -33,7 +33,7 @@ from hybrid_lab.ops.framework.dtypes import is_floating
 
 
 @dataclass
-class Call:
+class OutermostCall:
     """One call of a HybridBlock that no other HybridBlock makes.
 
     path : attribute names from the top of the model, "" for the top itself
@@ -73,7 +73,7 @@ class Call:
         return unflatten(self.spec, iter(leaves))
 
 
-def outer_calls(net: Block, inputs: Sequence[object]) -> list[Call]:
+def outer_calls(net: Block, inputs: Sequence[object]) -> list[OutermostCall]:
     """The calls of outermost HybridBlocks in `net(*inputs)`, the first one of each Block, in order.
 
     Raises HybridLabError if `net` is no Block, has no HybridBlock, or calls none on these inputs.
@@ -85,15 +85,15 @@ def outer_calls(net: Block, inputs: Sequence[object]) -> list[Call]:
     if isinstance(net, HybridBlock):
         with as_eager(net), unchanged(net), tape.Mode(False, False):
             net(*inputs)  # finishes a deferred initialization, and says what is wrong with the inputs
-        return [Call("", net, tuple(inputs))]
+        return [OutermostCall("", net, tuple(inputs))]
     if not hybrid_blocks(net):
         raise HybridLabError(f"{net.name} has no HybridBlock: there is nothing to hybridize")
-    calls: dict[int, Call] = {}
+    calls: dict[int, OutermostCall] = {}
     handles = []
     for path, block in hybrid_blocks(net):
         inner = any(path.startswith(f"{outer}.") for outer, other in hybrid_blocks(net) if other is not block)
         if not inner:
-            note = lambda called, args, path=path: calls.setdefault(id(called), Call(path, called, args))  # noqa: E731
+            note = lambda called, args, path=path: calls.setdefault(id(called), OutermostCall(path, called, args))  # noqa: E731
             handles.append(block.register_forward_pre_hook(note))
     try:
         with as_eager(net), unchanged(net), tape.Mode(False, False):
@@ -153,7 +153,7 @@ class Compiled:
     alone : nobody else calls `program`: its parameters may be packed, and the draws are those of the next call
     """
 
-    call: Call
+    call: OutermostCall
     training: bool
     recording: bool
     calls: GraphCalls
@@ -238,7 +238,7 @@ def inputs_from(sources: Iterable[tuple[str, int]], **arrays: Sequence[object]) 
     return [arrays[kind][index] for kind, index in sources]
 
 
-def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
+def compile_call(call: OutermostCall, training: bool, recording: bool) -> Compiled:
     """Compile a call as hybridize() does. Raises HybridizeError where the code cannot become a graph.
 
     Existing traces are used, as in a call; the Block's own programs, flags and counts do not change.
@@ -268,7 +268,7 @@ def running_call(path: str, block: HybridBlock, program: CompiledCall, leaves: S
     Nothing of the model is called or changed. Raises UninitializedError for parameters without values.
     """
     neutral = program.neutral
-    call = Call(path, block, unflatten(neutral.in_spec, iter(leaves)))
+    call = OutermostCall(path, block, unflatten(neutral.in_spec, iter(leaves)))
     parameters = [parameter.data(program.context) for parameter in neutral.parameters]
     arrays = [array.raw() for array in (*leaves, *parameters)]
     calls = access.calls(block)

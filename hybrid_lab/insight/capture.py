@@ -32,7 +32,7 @@ from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.symbol.symbol import Symbol
 
 
-class _Call(NamedTuple):
+class _CapturedCall(NamedTuple):
     """One call of a named Block in a graph: what it returned, and which nodes were made before it did."""
 
     path: str
@@ -98,8 +98,8 @@ class Capture(Mapping[str, Any]):
         self._seen: dict[str, Any] = {}
         self._undo: list[Callable[[], object]] = []
         #: While a graph is traced for the capture: the calls of named Blocks in it.
-        self._calls: list[_Call] | None = None
-        self._traces: dict[tuple[int, Spec], list[tuple[NeutralGraph, list[_Call]]]] = {}
+        self._calls: list[_CapturedCall] | None = None
+        self._traces: dict[tuple[int, Spec], list[tuple[NeutralGraph, list[_CapturedCall]]]] = {}
 
     def __enter__(self) -> Capture:
         self._seen.clear()
@@ -162,7 +162,7 @@ class Capture(Mapping[str, Any]):
             if self._calls is not None:
                 _, spec = flatten(spread(result))
                 now = input_node("now", "data").node.serial
-                self._calls.append(_Call(path, spec, [leaf.outputs[0] for leaf in leaves], now))
+                self._calls.append(_CapturedCall(path, spec, [leaf.outputs[0] for leaf in leaves], now))
             return
         if all(isinstance(leaf, NDArray) for leaf in leaves):
             _, spec = flatten(result)
@@ -230,7 +230,7 @@ class Capture(Mapping[str, Any]):
 
     def _traced(
         self, running: GraphCalls, spec: Spec, leaves: Sequence[NDArray], top: str
-    ) -> tuple[NeutralGraph, list[_Call]]:
+    ) -> tuple[NeutralGraph, list[_CapturedCall]]:
         """The graph of a call, and what each named Block returns in it."""
         types = tuple((leaf.shape, np.dtype(leaf.dtype).name) for leaf in leaves)
         training, recording = bool(tape.state.training), bool(tape.state.recording)
@@ -252,7 +252,7 @@ class Capture(Mapping[str, Any]):
         known.append((neutral, calls))
         return neutral, calls
 
-    def _run(self, graph: Graph, arrays: Sequence[NDArray], calls: Sequence[_Call]) -> list[NDArray]:
+    def _run(self, graph: Graph, arrays: Sequence[NDArray], calls: Sequence[_CapturedCall]) -> list[NDArray]:
         """The outputs of the graph, operator by operator; what the calls return is kept."""
         due = _due(graph, calls)
         wanted = {value for pending in due.values() for call in pending for value in call.values}
@@ -270,9 +270,9 @@ class Capture(Mapping[str, Any]):
         return interpret(graph, arrays, look=look)
 
 
-def _due(graph: Graph, calls: Sequence[_Call]) -> dict[Node | None, list[_Call]]:
+def _due(graph: Graph, calls: Sequence[_CapturedCall]) -> dict[Node | None, list[_CapturedCall]]:
     """The last operator before the end of each call, in the graph or in a body inside of it; None for no operator."""
-    due: dict[Node | None, list[_Call]] = {}
+    due: dict[Node | None, list[_CapturedCall]] = {}
     known = {value for node in graph.nodes for value in node.outputs}
     elsewhere = [call for call in calls if not known.issuperset(call.values)]
     for call in calls:
@@ -348,7 +348,7 @@ class _Tap(tape.Entry):
         return douts
 
 
-def _calls_by_scope(graph: Graph, blocks: Mapping[str, Block], top: str) -> list[_Call]:
+def _calls_by_scope(graph: Graph, blocks: Mapping[str, Block], top: str) -> list[_CapturedCall]:
     """What leaves the Blocks in a graph from a file, which tells only which Block made each operator."""
     users, calls = graph.users(), []
     for path in blocks:
@@ -365,7 +365,7 @@ def _calls_by_scope(graph: Graph, blocks: Mapping[str, Block], top: str) -> list
         ]
         if values:
             spec = LEAF if len(values) == 1 else ("tuple", (LEAF,) * len(values))
-            calls.append(_Call(path, spec, values, max(node.serial for node in inside) + 1))
+            calls.append(_CapturedCall(path, spec, values, max(node.serial for node in inside) + 1))
     return calls
 
 

@@ -9,7 +9,7 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.insight.calls import Call, compile_call, outer_calls, run_eager, run_hybrid
+from hybrid_lab.insight.calls import OutermostCall, compile_call, outer_calls, run_eager, run_hybrid
 from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.silent import silent
 from hybrid_lab.insight.table import (
@@ -138,7 +138,7 @@ def profile(net: Block, *inputs: object, train: bool = False, runs: int = 20) ->
     return Profile(net.name, [_profile_call(call, train, runs) for call in outer_calls(net, inputs)])
 
 
-def _profile_call(call: Call, train: bool, runs: int) -> CallProfile:
+def _profile_call(call: OutermostCall, train: bool, runs: int) -> CallProfile:
     compiled = compile_call(call, train, train)
     heads = compiled.heads() if train else None
     sides: tuple[Callable[[], object], ...] = (lambda: run_hybrid(compiled, heads), lambda: run_eager(compiled, heads))

@@ -118,7 +118,7 @@ class Watch:
                 return
             if not path:
                 calls.running.clear()  # of calls that ended with an error
-            calls.running.append(_Call(net, path, block, args))
+            calls.running.append(_WatchedCall(net, path, block, args))
 
         return hook
 
@@ -145,7 +145,7 @@ class Watch:
         if tape.state.recording:
             self._label(call, arrays)
 
-    def _forward_error(self, call: _Call, results: Sequence[NDArray]) -> NonFiniteError:
+    def _forward_error(self, call: _WatchedCall, results: Sequence[NDArray]) -> NonFiniteError:
         """The error for a call that returned something bad."""
         neutral = call.graph()
         if neutral is not None:
@@ -169,7 +169,7 @@ class Watch:
             f"{call.name} returns {bad}, but {why}", call.path, location=capture(), inputs=described(call.leaves())
         )
 
-    def _given(self, call: _Call) -> NonFiniteError | None:
+    def _given(self, call: _WatchedCall) -> NonFiniteError | None:
         """The error for a call that got a bad input, or has a bad parameter; None where it did not."""
         for number, leaf in enumerate(call.leaves()):
             if self.is_bad(leaf):
@@ -192,7 +192,7 @@ class Watch:
 
     # -- backward -----------------------------------------------------------------------------------------------------
 
-    def _label(self, call: _Call, results: Sequence[NDArray]) -> None:
+    def _label(self, call: _WatchedCall, results: Sequence[NDArray]) -> None:
         """Put a check around the steps that a call recorded, with the call that they belong to."""
         steps = _steps([item.tape_link for item in results], call.order)
         numbers: Counter[str] = Counter()
@@ -256,7 +256,7 @@ class _Calls(threading.local):
     """Per thread: the calls that run, and whether a search for an operator runs, in which nothing is watched."""
 
     def __init__(self) -> None:
-        self.running: list[_Call] = []
+        self.running: list[_WatchedCall] = []
         self.busy = False
 
     @contextlib.contextmanager
@@ -269,7 +269,7 @@ class _Calls(threading.local):
             self.busy = False
 
 
-class _Call:
+class _WatchedCall:
     """One call of a watched Block, as it can be run again.
 
     path : of the Block in `net`; rng : seed and number of its first draw; order : tells steps recorded in it from older
@@ -349,7 +349,7 @@ class _Checked(tape.Entry):
     number : which step of its operator in the Block's own code it is
     """
 
-    def __init__(self, inner: tape.Entry, watch: Watch, call: _Call | None, number: int):
+    def __init__(self, inner: tape.Entry, watch: Watch, call: _WatchedCall | None, number: int):
         self.inner, self.watch, self.call, self.number = inner, watch, call, number
         self.name, self.device, self.takes_leaves = inner.name, inner.device, inner.takes_leaves
 

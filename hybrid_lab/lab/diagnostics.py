@@ -8,7 +8,7 @@ from types import CodeType
 from typing import cast
 
 from hybrid_lab.diagnostics import rules
-from hybrid_lab.diagnostics.finding import Call, Finding
+from hybrid_lab.diagnostics.finding import CallSite, Finding
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -64,7 +64,7 @@ def diagnostic(finding: Finding, located: bool, cell_ids: Mapping[str, str] = {}
     return data
 
 
-def _call_place(call: Call, cell_ids: Mapping[str, str]) -> Location:
+def _call_place(call: CallSite, cell_ids: Mapping[str, str]) -> Location:
     location = place(call.file, call.line, call.col, call.end_line, call.end_col)
     return {**location, "cell_id": cell_ids.get(call.file, location["cell_id"])}
 

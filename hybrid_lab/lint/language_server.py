@@ -17,7 +17,7 @@ from pygls.uris import to_fs_path
 
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics import rules
-from hybrid_lab.diagnostics.finding import Call, Edit, Finding, Severity
+from hybrid_lab.diagnostics.finding import CallSite, Edit, Finding, Severity
 
 from .editor_text import UTF_16, EditorText
 from .fixes import apply_fixes
@@ -164,7 +164,7 @@ class LintServer(LanguageServer):
             related_information=related or None,
         )
 
-    def _uri_of(self, call: Call, uri: str) -> str | None:
+    def _uri_of(self, call: CallSite, uri: str) -> str | None:
         """The document that a call is in, if it is open in the editor."""
         cells = self._cells.get(self.unit_of(uri))
         if cells is None or call.cell is None:
@@ -172,7 +172,7 @@ class LintServer(LanguageServer):
         uris = self.texts_of(self.unit_of(uri))
         return uris[call.cell - 1] if 0 < call.cell <= len(uris) else None
 
-    def _range(self, uri: str, place: Finding | Call | Edit) -> types.Range | None:
+    def _range(self, uri: str, place: Finding | CallSite | Edit) -> types.Range | None:
         text = self.texts.get(uri)
         if text is None or not 0 < place.end_line <= text.line_count:
             return None

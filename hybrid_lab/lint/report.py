@@ -9,7 +9,7 @@ from typing import Any
 
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics import rules
-from hybrid_lab.diagnostics.finding import Call, Edit, Finding, Severity
+from hybrid_lab.diagnostics.finding import CallSite, Edit, Finding, Severity
 from hybrid_lab.diagnostics.location import display_file
 from hybrid_lab.diagnostics.switches import check_switches
 
@@ -104,13 +104,13 @@ def _sarif_result(finding: Finding, used: list[str]) -> dict[str, object]:
     return result
 
 
-def _sarif_location(place: Finding | Call) -> dict[str, Any]:
+def _sarif_location(place: Finding | CallSite) -> dict[str, Any]:
     return {
         "physicalLocation": {"artifactLocation": {"uri": display_file(place.file)}, "region": _region(place)},
     }
 
 
-def _region(place: Finding | Call | Edit) -> dict[str, int]:
+def _region(place: Finding | CallSite | Edit) -> dict[str, int]:
     return {
         "startLine": place.line,
         "startColumn": place.col + 1,
@@ -147,13 +147,13 @@ def jupyter(findings: Iterable[Finding], source: str | None = None) -> list[dict
             return col
         return len(lines[line - 1][:col].encode("utf-16-le")) // 2
 
-    def place(item: Finding | Call | Edit, lines: list[str] = lines) -> dict[str, Any]:
+    def place(item: Finding | CallSite | Edit, lines: list[str] = lines) -> dict[str, Any]:
         return {
             "start": {"line": item.line - 1, "character": units(item.line, item.col, lines)},
             "end": {"line": item.end_line - 1, "character": units(item.end_line, item.end_col, lines)},
         }
 
-    def related(finding: Finding, call: Call) -> dict[str, Any]:
+    def related(finding: Finding, call: CallSite) -> dict[str, Any]:
         here = (call.file, call.cell) == (finding.file, finding.cell)
         location = {"uri": display_file(call.file), "range": place(call, lines if here else [])}
         return {"location": location, "message": finding.message_at(call)}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from hybrid_lab.diagnostics import rules
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.finding import Call, Finding, Severity
+from hybrid_lab.diagnostics.finding import CallSite, Finding, Severity
 from hybrid_lab.diagnostics.location import display_file
 
 from .budget import NODES, NODES_OF_CLASS, Budget, not_checked
@@ -241,7 +241,7 @@ def _unsilenced(found: list[_Found], comments: Comments, target: str | None) -> 
 
 def _at_calls(findings: list[Finding]) -> list[Finding]:
     """What is found in functions of other files, at the calls of these functions: one finding a call."""
-    by_call: dict[Call, list[Finding]] = {}
+    by_call: dict[CallSite, list[Finding]] = {}
     for finding in ordered(findings):
         for call in finding.calls:
             by_call.setdefault(call, []).append(finding)
@@ -364,7 +364,7 @@ def _no_source(cls: type, path: str | None) -> Finding:
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
     """The findings by place, each once; equal ones of several classes have the calls of all."""
     order = {severity: index for index, severity in enumerate(Severity)}
-    calls: dict[Finding, set[Call]] = {}
+    calls: dict[Finding, set[CallSite]] = {}
     for finding in findings:
         calls.setdefault(replace(finding, calls=()), set()).update(finding.calls)
     unique = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from hybrid_lab.diagnostics import rules
-from hybrid_lab.diagnostics.finding import Call, Edit, Finding, Fix
+from hybrid_lab.diagnostics.finding import CallSite, Edit, Finding, Fix
 
 from .source import Source
 
@@ -69,7 +69,7 @@ def silence(finding: Finding, comments: Comments) -> Finding | None:
     return finding if len(calls) == len(finding.calls) else replace(finding, calls=calls)
 
 
-def _silenced(code: str, place: Finding | Call, comments: Comments) -> bool:
+def _silenced(code: str, place: Finding | CallSite, comments: Comments) -> bool:
     here = comments.get((place.file, place.cell), {})
     near = [comment for line in {place.line, place.end_line} for comment in here.get(line, ())]
     covering = [comment for comment in near if comment.covers(code, place.line, place.end_line)]

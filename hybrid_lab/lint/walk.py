@@ -14,7 +14,7 @@ from functools import singledispatch
 from typing import Any
 
 from hybrid_lab.diagnostics import expression
-from hybrid_lab.diagnostics.finding import Call, Edit, Fix, Severity
+from hybrid_lab.diagnostics.finding import CallSite, Edit, Fix, Severity
 
 from . import names
 from .classes import Environment, Frame, Function, FunctionNode, MarkKey, SourceClass, passed
@@ -44,7 +44,7 @@ class Mark:
     ) -> None:
         self.node, self.tensor, self.fix, self.severity = node, tensor, fix, severity
         self.portability, self.message, self.rewrite, self.facts = portability, message, rewrite, facts
-        self.calls: dict[Call, None] = {}
+        self.calls: dict[CallSite, None] = {}
         self.around = False
         self.style = ""
 
@@ -153,7 +153,7 @@ class Walk:
         place = next((part for part in parts if self.value(part).ref is function), caller.at)
         name = function.name if isinstance(place, ast.Call) else expression.one_line(place, self.text(place))
         source = caller.source
-        call = Call(name, source.file, *source.span(place), source.cell)
+        call = CallSite(name, source.file, *source.span(place), source.cell)
         for key in marks:
             self.marks[key][0].calls[call] = None
 

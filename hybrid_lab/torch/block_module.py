@@ -53,7 +53,7 @@ class BlockModule(torch.nn.Module):
         away = [str(item.device) for item in given if item.device.type != "cpu"]
         if away:
             raise TorchError(f"an input is on {away[0]}; a Block as a module takes tensors on the CPU")
-        call = _Call(self.net, self.training)
+        call = _ModuleCall(self.net, self.training)
         weights = [tensor for tensor in self.shared.values() if tensor.requires_grad]
         call.parameters = [parameter for parameter, tensor in self.shared.items() if tensor.requires_grad]
 
@@ -92,7 +92,7 @@ class CallOfBlock(torch.autograd.Function):
     """A recorded call: forward through the Block, backward through its tape."""
 
     @staticmethod
-    def forward(ctx: Any, call: _Call, run: Any, count: int, *tensors: Any) -> Any:
+    def forward(ctx: Any, call: _ModuleCall, run: Any, count: int, *tensors: Any) -> Any:
         """The results of the Block as torch's tensors."""
         needed = ctx.needs_input_grad[3:]
         results = run(tensors[:count], needed[:count])
@@ -150,7 +150,7 @@ def _check_memory(parameter: Parameter, tensor: torch.Tensor) -> None:
         )
 
 
-class _Call:
+class _ModuleCall:
     """One call of a Block for torch. structure : of its result; parameters : those whose gradients torch wants"""
 
     def __init__(self, net: Block, training: bool) -> None:

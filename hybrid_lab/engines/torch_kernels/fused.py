@@ -26,7 +26,7 @@ Readers: TypeAlias = Mapping[Value, int]
 
 
 @dataclass(frozen=True)
-class Call:
+class TorchCall:
     """One torch call of a program.
 
     node : the node whose outputs it computes
@@ -42,12 +42,12 @@ class Call:
         return tuple(item for item in self.inputs if isinstance(item, Value))
 
 
-def calls_of(region: Region) -> list[Call]:
+def calls_of(region: Region) -> list[TorchCall]:
     """The calls that compute a region, in order. A fused call takes in nodes that nobody else reads."""
     counts = Counter(value for node in region.nodes for value in node.values_in) + Counter(region.outputs)
     inside = set(region.nodes)
     readers = {value: count for value, count in counts.items() if value.node in inside}
-    calls: list[Call] = []
+    calls: list[TorchCall] = []
     needed = set(region.outputs)
     for node in reversed(region.nodes):
         if not needed.isdisjoint(node.outputs):
@@ -57,16 +57,16 @@ def calls_of(region: Region) -> list[Call]:
     return calls[::-1]
 
 
-def _single(node: Node) -> Call:
+def _single(node: Node) -> TorchCall:
     rule = rule_of(node.op)
     assert rule is not None, node
-    return Call(node, rule, node.inputs)
+    return TorchCall(node, rule, node.inputs)
 
 
-def _squared(node: Node, readers: Readers) -> Call | None:
+def _squared(node: Node, readers: Readers) -> TorchCall | None:
     """square(a - b)"""
     pair = _difference(node.inputs[0], readers) if node.op.name == "square" else None
-    return None if pair is None else Call(node, Rule(_square_difference), pair)
+    return None if pair is None else TorchCall(node, Rule(_square_difference), pair)
 
 
 def _square_difference(torch: ModuleType, node: Node, op: Operator) -> Kernel:
@@ -74,7 +74,7 @@ def _square_difference(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     return lambda a, b: squared(a, b, 0)
 
 
-def _squared_grad(node: Node, readers: Readers) -> Call | None:
+def _squared_grad(node: Node, readers: Readers) -> TorchCall | None:
     """dy * ((a - b) * 2), or ((a - b) * 2) * dy"""
     if node.op.name != "broadcast_mul":
         return None
@@ -82,7 +82,7 @@ def _squared_grad(node: Node, readers: Readers) -> Call | None:
         twice = _only_read_here(factor, "broadcast_mul", readers)
         pair = _difference(twice.inputs[0], readers) if twice is not None and twice.inputs[1] == 2.0 else None
         if pair is not None and isinstance(dy, Value) and pair[0].shape == node.outputs[0].shape:
-            return Call(node, Rule(_square_difference_grad), (dy, *pair))
+            return TorchCall(node, Rule(_square_difference_grad), (dy, *pair))
     return None
 
 
@@ -99,7 +99,7 @@ def _square_difference_grad(torch: ModuleType, node: Node, op: Operator) -> Kern
 _MANY = 1 << 17
 
 
-def _scaled_sum(node: Node, readers: Readers) -> Call | None:
+def _scaled_sum(node: Node, readers: Readers) -> TorchCall | None:
     """sum(x * c) or mean(x * c) of large x, where |c| is at most 1."""
     scaled = _only_read_here(node.inputs[0], "broadcast_mul", readers) if node.op.name in ("sum", "mean") else None
     if scaled is None or len(scaled.values_in) > 1 or not isinstance(scaled.inputs[0], Value):
@@ -118,7 +118,7 @@ def _scaled_sum(node: Node, readers: Readers) -> Call | None:
 
         return kernel
 
-    return Call(node, Rule(write), (x, factor))
+    return TorchCall(node, Rule(write), (x, factor))
 
 
 def _difference(item: Item, readers: Readers) -> tuple[Value, Value] | None:

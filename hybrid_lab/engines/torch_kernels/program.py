@@ -14,7 +14,7 @@ import numpy as np
 
 from hybrid_lab.engines.memory import plain, torch_dtype
 from hybrid_lab.engines.planned.program import function_of
-from hybrid_lab.engines.torch_kernels.fused import Call, Item, calls_of
+from hybrid_lab.engines.torch_kernels.fused import Item, TorchCall, calls_of
 from hybrid_lab.engines.torch_kernels.rules import plain_operator
 from hybrid_lab.graph.node import Constant, Value
 from hybrid_lab.graph.printer import format_origin
@@ -115,7 +115,7 @@ class _Writer:
         """Whether nobody reads the value after call number `index`."""
         return value not in self.outputs and self.readers.get(value, [index])[-1] <= index
 
-    def write_call(self, index: int, call: Call) -> str:
+    def write_call(self, index: int, call: TorchCall) -> str:
         node = call.node
         rule, kernel = call.rule, call.rule.kernel(self.torch, node, plain_operator(node.op))
         name = re.sub(r"\W", "_", node.op.name).strip("_") or "op"

@@ -36,7 +36,7 @@ def custom(*data: Any, op_type: str, name: str | None = None, **kwargs: Any) -> 
     arrays = _in_order(op_type, names, data, named)
     if any(each is MISSING for each in arrays):
         raise _wrong_count(op_type, names, len(data) + len(named))
-    result: NDArray | tuple[NDArray, ...] = _Call(code, arrays)(*arrays[: len(code.inputs)])
+    result: NDArray | tuple[NDArray, ...] = _CustomFunction(code, arrays)(*arrays[: len(code.inputs)])
     return list(result) if isinstance(result, tuple) else result
 
 
@@ -83,7 +83,7 @@ def _wrong_count(op_type: str, names: Sequence[str], count: int) -> HybridLabErr
     return HybridLabError(f"{op_type} takes {len(names)} arrays ({', '.join(names)}), not {count}")
 
 
-class _Call(autograd.Function):
+class _CustomFunction(autograd.Function):
     """One call of an operator on arrays, with its gradient."""
 
     def __init__(self, code: CustomCode, arrays: Sequence[NDArray]) -> None:

@@ -22,7 +22,7 @@ Outputs: TypeAlias = Sequence[Item]
 
 
 @dataclass
-class Call:
+class ControlFlowNode:
     """One node of control flow or of sequences.
 
     inputs, attributes : of the node; known : what the nodes before it computed, by name
@@ -54,7 +54,7 @@ class Call:
         return self.inputs[0]
 
 
-Function: TypeAlias = Callable[[Call], Outputs]
+Function: TypeAlias = Callable[[ControlFlowNode], Outputs]
 FUNCTIONS: dict[str, Function] = {}
 """Operator -> the outputs of a call."""
 
@@ -87,7 +87,7 @@ def run_body(importer: GraphImporter, graph: GraphProto, inputs: Sequence[Item],
 
 
 @_control("If")
-def _if(call: Call) -> Outputs:
+def _if(call: ControlFlowNode) -> Outputs:
     F = call.F
     (condition,) = call.inputs
     branches = call.attributes["then_branch"], call.attributes["else_branch"]
@@ -113,7 +113,7 @@ def _alike(one: Tensor, two: Tensor) -> bool:
 
 
 @_control("Loop")
-def _loop(call: Call) -> Outputs:
+def _loop(call: ControlFlowNode) -> Outputs:
     F, body = call.F, call.attributes["body"]
     most, condition, *carried = call.inputs
     count = None if most is None else F.number(most, "the number of iterations")
@@ -131,7 +131,7 @@ def _loop(call: Call) -> Outputs:
     return [*carried, *(_stacked(call, found, 0) for found in gathered)]
 
 
-def _stacked(call: Call, found: Sequence[Item], axis: int) -> Tensor:
+def _stacked(call: ControlFlowNode, found: Sequence[Item], axis: int) -> Tensor:
     if not found:
         raise call.error("a loop without iterations has no scan outputs here")
     result: Tensor = call.F.stack(*found, axis=axis)
@@ -139,7 +139,7 @@ def _stacked(call: Call, found: Sequence[Item], axis: int) -> Tensor:
 
 
 @_control("Scan")
-def _scan(call: Call) -> Outputs:
+def _scan(call: ControlFlowNode) -> Outputs:
     F, body = call.F, call.attributes["body"]
     if call.importer.opsets[""] < 9:
         raise call.error("Scan is read from opset 9 on")
@@ -174,17 +174,17 @@ def _scan(call: Call) -> Outputs:
 
 
 @_control("SequenceConstruct")
-def _construct(call: Call) -> Outputs:
+def _construct(call: ControlFlowNode) -> Outputs:
     return [list(call.inputs)]
 
 
 @_control("SequenceEmpty")
-def _empty(call: Call) -> Outputs:
+def _empty(call: ControlFlowNode) -> Outputs:
     return [[]]
 
 
 @_control("SequenceAt")
-def _at(call: Call) -> Outputs:
+def _at(call: ControlFlowNode) -> Outputs:
     sequence = call.sequence()
     place = call.F.number(call.inputs[1], "the position")
     if not -len(sequence) <= place < len(sequence):
@@ -193,12 +193,12 @@ def _at(call: Call) -> Outputs:
 
 
 @_control("SequenceLength")
-def _length(call: Call) -> Outputs:
+def _length(call: ControlFlowNode) -> Outputs:
     return [call.F.constant(len(call.sequence()), np.int64)]
 
 
 @_control("SequenceInsert")
-def _insert(call: Call) -> Outputs:
+def _insert(call: ControlFlowNode) -> Outputs:
     sequence = list(call.sequence())
     place = len(sequence) if len(call.inputs) < 3 else call.F.number(call.inputs[2], "the position")
     sequence.insert(place, call.inputs[1])
@@ -206,7 +206,7 @@ def _insert(call: Call) -> Outputs:
 
 
 @_control("SequenceErase")
-def _erase(call: Call) -> Outputs:
+def _erase(call: ControlFlowNode) -> Outputs:
     sequence = list(call.sequence())
     place = len(sequence) - 1 if len(call.inputs) < 2 else call.F.number(call.inputs[1], "the position")
     if not -len(sequence) <= place < len(sequence):
@@ -216,14 +216,14 @@ def _erase(call: Call) -> Outputs:
 
 
 @_control("ConcatFromSequence")
-def _concat(call: Call) -> Outputs:
+def _concat(call: ControlFlowNode) -> Outputs:
     sequence, F = call.sequence(), call.F
     axis = call.attributes["axis"]
     return [F.stack(*sequence, axis=axis) if call.attributes.get("new_axis") else F.Concat(*sequence, dim=axis)]
 
 
 @_control("SplitToSequence")
-def _split(call: Call) -> Outputs:
+def _split(call: ControlFlowNode) -> Outputs:
     F, data = call.F, call.inputs[0]
     axis = F.axis(call.attributes.get("axis", 0), data.rank)
     size = F.numbers(F.constant(np.array([data.shape[axis]], object)), "the length of the axis")[0]
@@ -248,24 +248,24 @@ def _split(call: Call) -> Outputs:
 
 
 @_control("Optional")
-def _optional(call: Call) -> Outputs:
+def _optional(call: ControlFlowNode) -> Outputs:
     return [call.inputs[0] if call.inputs else None]
 
 
 @_control("OptionalHasElement")
-def _has_element(call: Call) -> Outputs:
+def _has_element(call: ControlFlowNode) -> Outputs:
     return [call.F.constant(bool(call.inputs) and call.inputs[0] is not None)]
 
 
 @_control("OptionalGetElement")
-def _get_element(call: Call) -> Outputs:
+def _get_element(call: ControlFlowNode) -> Outputs:
     if call.inputs[0] is None:
         raise call.error("its input is empty")
     return [call.inputs[0]]
 
 
 @_control("Identity")
-def _identity(call: Call) -> Outputs:
+def _identity(call: ControlFlowNode) -> Outputs:
     (item,) = call.inputs
     running, name = call.importer.running, call.node.output[0]
     if isinstance(item, Tensor) and not item.is_constant and running and running[-1][0] == BLOCKS:

@@ -132,7 +132,7 @@ class GraphImporter:
             raise self.error(node, f"the file imports no opset of the domain {domain!r}")
         self.F.version = opset
         if not domain and node.op_type in control.FUNCTIONS:
-            return control.FUNCTIONS[node.op_type](control.Call(self, node, inputs, attributes, known))
+            return control.FUNCTIONS[node.op_type](control.ControlFlowNode(self, node, inputs, attributes, known))
         row = table.find(domain, node.op_type, opset)
         if any(isinstance(item, list) for item in inputs) and row is not None:
             raise self.error(node, "a sequence of tensors is no input of this operator here")

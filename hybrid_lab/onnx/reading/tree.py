@@ -17,7 +17,7 @@ from hybrid_lab.hybridize.neutral import NeutralGraph, Observation, data_names
 from hybrid_lab.hybridize.structure import LEAF
 from hybrid_lab.onnx.reading.checked import declared_shapes
 from hybrid_lab.onnx.reading.compose import Composed
-from hybrid_lab.onnx.writing.calls import Call, calls_of
+from hybrid_lab.onnx.writing.calls import BlockCall, calls_of
 
 FUNCTION, HOLDER = "ONNX function", "Blocks"
 """Classes of Blocks of which the file says none: one with nodes, one that only holds others."""
@@ -69,12 +69,12 @@ def _add(block: Block, path: str, blocks: dict[str, Block], classes: Mapping[str
     blocks[path] = block
 
 
-def _calls(call: Call) -> list[Call]:
-    return [item for item in call.items if isinstance(item, Call)]
+def _calls(call: BlockCall) -> list[BlockCall]:
+    return [item for item in call.items if isinstance(item, BlockCall)]
 
 
 def _neutral(
-    call: Call, owners: Mapping[Value, Parameter], observation: Observation, imported: Composed
+    call: BlockCall, owners: Mapping[Value, Parameter], observation: Observation, imported: Composed
 ) -> NeutralGraph | None:
     """The graph of a call, with a check of its inputs if their shapes are known; None for one without data."""
     data = [value for value in call.inputs if value not in owners]

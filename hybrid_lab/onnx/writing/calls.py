@@ -1,8 +1,8 @@
 """The calls of Blocks in a graph, nested as they were made: what becomes a function of the file.
 
-net0.features.0   Convolution                     Call ""             Call "features"
-net0.features.0   Activation            ->          Call "features"     Call "features.0"
-net0.output       FullyConnected                    Call "output"         Convolution, Activation
+net0.features.0   Convolution                     BlockCall ""             BlockCall "features"
+net0.features.0   Activation            ->          BlockCall "features"     BlockCall "features.0"
+net0.output       FullyConnected                    BlockCall "output"         Convolution, Activation
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hybrid_lab.graph.scope import Scope
 
 
 @dataclass(eq=False)
-class Call:
+class BlockCall:
     """One call of a Block.
 
     path : of the Block, below the one that the graph is of; "" for that one
@@ -26,26 +26,26 @@ class Call:
     """
 
     path: str
-    items: list[Node | Call] = field(default_factory=list)
+    items: list[Node | BlockCall] = field(default_factory=list)
     inputs: list[Value] = field(default_factory=list)
     outputs: list[Value] = field(default_factory=list)
 
     @property
     def nodes(self) -> list[Node]:
         """The operators in it and in the calls below."""
-        return [node for item in self.items for node in (item.nodes if isinstance(item, Call) else [item])]
+        return [node for item in self.items for node in (item.nodes if isinstance(item, BlockCall) else [item])]
 
 
-def calls_of(graph: Graph, parameters: Collection[Value], flat: bool = False) -> Call:
+def calls_of(graph: Graph, parameters: Collection[Value], flat: bool = False) -> BlockCall:
     """The call that the whole graph is. flat : with all operators in it, and no calls below"""
-    root = Call("")
-    known: dict[int, Call] = {}
+    root = BlockCall("")
+    known: dict[int, BlockCall] = {}
 
-    def call_of(scope: str) -> Call:
+    def call_of(scope: str) -> BlockCall:
         if flat or not isinstance(scope, Scope) or scope.caller is None:
             return root
         if id(scope) not in known:
-            call = known[id(scope)] = Call(scope.partition(".")[2])
+            call = known[id(scope)] = BlockCall(scope.partition(".")[2])
             call_of(scope.caller).items.append(call)
         return known[id(scope)]
 
@@ -56,14 +56,14 @@ def calls_of(graph: Graph, parameters: Collection[Value], flat: bool = False) ->
     return root
 
 
-def _order(call: Call) -> set[Value]:
+def _order(call: BlockCall) -> set[Value]:
     """Put the items into an order in which they can run; returns what they read from outside.
 
     The operators of one call stand together in a trace, so that the calls can run one after the other. Where a graph
     that was changed has a call whose operators wait for others between them, the call is taken apart.
     """
     while True:
-        reads = [_order(item) if isinstance(item, Call) else set(item.values_in) for item in call.items]
+        reads = [_order(item) if isinstance(item, BlockCall) else set(item.values_in) for item in call.items]
         order = _sorted(call.items, reads)
         if order is not None:
             call.items = order
@@ -73,12 +73,12 @@ def _order(call: Call) -> set[Value]:
         call.items = [*sorted(call.nodes, key=lambda node: node.serial)]
 
 
-def _sorted(items: Sequence[Node | Call], reads: Sequence[set[Value]]) -> list[Node | Call] | None:
+def _sorted(items: Sequence[Node | BlockCall], reads: Sequence[set[Value]]) -> list[Node | BlockCall] | None:
     """The items so that each comes after those whose values it reads, else in their order; None if there is none."""
     maker = {
         value: index
         for index, item in enumerate(items)
-        for node in (item.nodes if isinstance(item, Call) else [item])
+        for node in (item.nodes if isinstance(item, BlockCall) else [item])
         for value in node.outputs
     }
     waits = [{maker[value] for value in each if value in maker} - {index} for index, each in enumerate(reads)]
@@ -93,7 +93,7 @@ def _sorted(items: Sequence[Node | Call], reads: Sequence[set[Value]]) -> list[N
     return [items[index] for index in done]
 
 
-def _connect(call: Call, outputs: Sequence[Value], parameters: Collection[Value]) -> None:
+def _connect(call: BlockCall, outputs: Sequence[Value], parameters: Collection[Value]) -> None:
     """Fill in what each call reads of the graph around it, and what of it is read around it."""
     call.outputs = list(outputs)
     nodes = call.nodes
@@ -101,17 +101,17 @@ def _connect(call: Call, outputs: Sequence[Value], parameters: Collection[Value]
     read = dict.fromkeys(value for node in nodes for value in node.values_in if value not in made)
     outer = [value for value in read if not isinstance(value.node.op, Constant)]
     call.inputs = sorted(outer, key=lambda value: value in parameters)
-    inner = [item for item in call.items if isinstance(item, Call)]
+    inner = [item for item in call.items if isinstance(item, BlockCall)]
     if not inner:
         return
     readers: dict[Value, set[int]] = {}
     for index, item in enumerate(call.items):
-        for node in item.nodes if isinstance(item, Call) else [item]:
+        for node in item.nodes if isinstance(item, BlockCall) else [item]:
             for value in node.values_in:
                 readers.setdefault(value, set()).add(index)
     wanted = set(outputs)
     for index, item in enumerate(call.items):
-        if isinstance(item, Call):
+        if isinstance(item, BlockCall):
             values = [value for node in item.nodes for value in node.outputs]
             _connect(
                 item, [value for value in values if value in wanted or readers.get(value, set()) - {index}], parameters

@@ -16,7 +16,7 @@ from hybrid_lab.ops.framework.onnx_emit import OnnxNode
 from hybrid_lab.ops.framework.sizes import NeedsNumber, SymbolicSize
 
 from .. import opsets
-from .calls import Call, calls_of
+from .calls import BlockCall, calls_of
 from .emitter import FileEmitter
 from .nodes import Subgraph, needed, reads
 
@@ -100,14 +100,14 @@ class Writer:
         root.inputs = list(self.graph.inputs)
         return Network(self.graph, self._body(root, outputs), self.functions, self.opset)
 
-    def _body(self, call: Call, outputs: Sequence[str] = ()) -> Body:
+    def _body(self, call: BlockCall, outputs: Sequence[str] = ()) -> Body:
         inputs = self._input_names(call) if call.path else self.names
         emitter = self.emitter(self.opset, [*inputs.values(), *outputs])
         names = dict(inputs)
         for value, name in inputs.items():
             emitter.declare(name, value.shape, value.dtype)
         for item in call.items:
-            if isinstance(item, Call):
+            if isinstance(item, BlockCall):
                 self._emit_call(emitter, item, names)
             else:
                 self.emit_node(emitter, item, names)
@@ -121,7 +121,7 @@ class Writer:
             body.inputs = (*(inputs[value] for value in call.inputs), *body.sizes)
         return body
 
-    def _input_names(self, call: Call) -> dict[Value, str]:
+    def _input_names(self, call: BlockCall) -> dict[Value, str]:
         """Names for the inputs of a function: parameters by their path below its Block, data by number."""
         named: dict[Value, str] = {}
         data = [value for value in call.inputs if value not in self.parameters]
@@ -160,7 +160,7 @@ class Writer:
             return f"not in opset {self.opset}, the lowest that has it is {opset} ({error})"
         return str(error)
 
-    def _emit_call(self, emitter: FileEmitter, call: Call, names: dict[Value, str]) -> None:
+    def _emit_call(self, emitter: FileEmitter, call: BlockCall, names: dict[Value, str]) -> None:
         body = self._body(call)
         key = call.path, body.text
         name = self._texts.get(key)
@@ -174,7 +174,9 @@ class Writer:
             names[value] = emitter.declare(result, value.shape, value.dtype)
 
     @staticmethod
-    def _results(emitter: FileEmitter, call: Call, names: dict[Value, str], outputs: Sequence[str]) -> tuple[str, ...]:
+    def _results(
+        emitter: FileEmitter, call: BlockCall, names: dict[Value, str], outputs: Sequence[str]
+    ) -> tuple[str, ...]:
         """The outputs of a body: values that nodes of it compute, each once. outputs : names for them"""
         results: list[str] = []
         made = {name for node in emitter.nodes for name in node.outputs}

@@ -31,7 +31,7 @@ from hybrid_lab.engines.triton.plan.layout import TURNED, convolves_last, with_c
 from hybrid_lab.engines.triton.plan.prices import is_cheap
 from hybrid_lab.engines.triton.plan.recurrent import VendorRNN, is_plain, saves_nothing
 from hybrid_lab.engines.triton.run import attention, availability
-from hybrid_lab.engines.triton.run.calls import CALLS, Call, call_of, is_convolution, place_of
+from hybrid_lab.engines.triton.run.calls import CALLS, VendorCall, call_of, is_convolution, place_of
 from hybrid_lab.engines.triton.run.recurrent import is_trusted
 from hybrid_lab.engines.triton.support import lowered
 from hybrid_lab.engines.triton.write import tiles
@@ -174,7 +174,7 @@ class VendorRule:
             return "tf32" if self.precision == "tf32" else "float32"
         return "half" if dtype in NARROW else dtype
 
-    def _copied(self, node: Node, call: Call) -> bool:
+    def _copied(self, node: Node, call: VendorCall) -> bool:
         """Whether views of factors, which torch would copy, would cost more than the gain."""
         moved = sum(
             2 * item.nbytes for item in map(node.inputs.__getitem__, dict(call.reads)) if isinstance(item, Value)
@@ -190,7 +190,7 @@ class VendorRule:
             _table()[self.family or ""][self._kind(node)]["bytes"] * 2 * prod(size for each in sizes for size in each)
         )
 
-    def _written_out(self, node: Node, call: Call, users: Mapping[Value, list[Node]], roots: set[Value]) -> bool:
+    def _written_out(self, node: Node, call: VendorCall, users: Mapping[Value, list[Node]], roots: set[Value]) -> bool:
         """Whether factors that our own kernel would compute on the way would be written for more than the gain."""
         moved = 0
         for index, _ in call.reads:
@@ -221,14 +221,14 @@ def views_before(node: Node, index: int) -> tuple[Node, ...]:
     return tuple(views[::-1])
 
 
-def _readable(node: Node, call: Call) -> tuple[Node, ...]:
+def _readable(node: Node, call: VendorCall) -> tuple[Node, ...]:
     """The views before a product through which torch reads; none of them if it does not: they are stored then."""
     if not _can_read(node, call):
         return ()
     return tuple(dict.fromkeys(view for index, _ in call.reads for view in views_before(node, index)))
 
 
-def _can_read(node: Node, call: Call) -> bool:
+def _can_read(node: Node, call: VendorCall) -> bool:
     """Whether torch reads all factors where they lie."""
     try:
         for index, form in call.reads:

@@ -1,8 +1,8 @@
 """Products as torch calls them: which call, what it reads, and whether it writes into memory that it is given.
 
 A call reads and writes tensors at `Place`s: views of the memory of Values, which are known when a program is written.
-What torch would have to copy first has no call. Entries are functions of (torch, node, tf32) that return a Call, or
-raise Unmappable with the reason.
+What torch would have to copy first has no call. Entries are functions of (torch, node, tf32) that return a VendorCall,
+or raise Unmappable with the reason.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Form: TypeAlias = "Callable[[Tensor], Tensor]"
 
 
 @dataclass(frozen=True)
-class Call:
+class VendorCall:
     """One call of torch.
 
     reads : (number of the input, its form) of each tensor that `run` takes
@@ -106,7 +106,7 @@ def place_of(value: Value, views: Sequence[Node], form: Form) -> Place | None:
     return None if place == Place(whole.shape, whole.strides, 0) else place
 
 
-def call_of(node: Node, tf32: bool = False) -> Call:
+def call_of(node: Node, tf32: bool = False) -> VendorCall:
     """The call that computes a product or a recurrent layer. tf32 : float32 factors may be rounded to 10 bits
 
     Raises Unmappable where torch has none.
@@ -115,7 +115,7 @@ def call_of(node: Node, tf32: bool = False) -> Call:
 
     if layers_of(node) is not None or isinstance(node.op, VendorAttention):
         kernel = (attention if isinstance(node.op, VendorAttention) else recurrent).kernel_of(node)
-        return Call(tuple([(index, _as_it_lies) for index in range(len(node.inputs))]), kernel)
+        return VendorCall(tuple([(index, _as_it_lies) for index in range(len(node.inputs))]), kernel)
     if isinstance(node.op, ChannelsLast):
         return _of_channels_last(torch, node, node.op, tf32)
     make = CALLS.get(node.op.name)
@@ -156,7 +156,7 @@ def _factor(shape: tuple[int, ...], turned: bool) -> Form:
 def _product(
     torch: ModuleType, node: Node, left: tuple[int, tuple[int, ...], bool], right: tuple[int, tuple[int, ...], bool],
     bias: int | None = None,
-) -> Call:  # fmt: skip
+) -> VendorCall:  # fmt: skip
     """mm, or addmm. left, right : (number of the input, its shape as a matrix, whether the matrix is transposed)"""
     reads = [(index, _factor(shape, turned)) for index, shape, turned in (left, right)]
     rows, columns = left[1][left[2]], right[1][not right[2]]
@@ -166,9 +166,9 @@ def _product(
 
     if bias is None:
         mm = torch.mm
-        return Call(tuple(reads), lambda a, b, out: mm(a, b, out=out), result)
+        return VendorCall(tuple(reads), lambda a, b, out: mm(a, b, out=out), result)
     addmm = torch.addmm
-    return Call(((bias, _as_it_lies), *reads), lambda bias, a, b, out: addmm(bias, a, b, out=out), result)
+    return VendorCall(((bias, _as_it_lies), *reads), lambda bias, a, b, out: addmm(bias, a, b, out=out), result)
 
 
 def _as_it_lies(tensor: Tensor) -> Tensor:
@@ -177,13 +177,13 @@ def _as_it_lies(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _dot(torch: ModuleType, node: Node, tf32: bool) -> Call:
+def _dot(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
     op: Any = node.op
     left, right = _matrix(_shape(node, 0), op.transpose_a), _matrix(_shape(node, 1), not op.transpose_b)
     return _product(torch, node, (0, left, op.transpose_a), (1, right, op.transpose_b))
 
 
-def _dot_lhs_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
+def _dot_lhs_grad(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
     op: Any = node.op
     rows = _matrix(node.outputs[0].shape, op.transpose_a)[1 if op.transpose_a else 0]
     dy, rhs = (rows, prod(_shape(node, 0)) // rows), _matrix(_shape(node, 2), not op.transpose_b)
@@ -192,7 +192,7 @@ def _dot_lhs_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
     return _product(torch, node, (0, dy, False), (2, rhs, not op.transpose_b))
 
 
-def _dot_rhs_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
+def _dot_rhs_grad(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
     op: Any = node.op
     lhs = _matrix(_shape(node, 1), op.transpose_a)
     rows = lhs[1 if op.transpose_a else 0]
@@ -202,13 +202,13 @@ def _dot_rhs_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
     return _product(torch, node, (1, lhs, not op.transpose_a), (0, dy, False))
 
 
-def _fully_connected(torch: ModuleType, node: Node, tf32: bool) -> Call:
+def _fully_connected(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
     op: Any = node.op
     rows, weight = _matrix(_shape(node, 0), op.flatten), _shape(node, 1)
     return _product(torch, node, (0, rows, False), (1, weight, True), None if op.no_bias else 2)
 
 
-def _batch_dot(torch: ModuleType, node: Node, tf32: bool) -> Call:
+def _batch_dot(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
     op: Any = node.op
     scale, shape = getattr(op, "alpha", 1.0), node.outputs[0].shape
     if getattr(op, "axis", -2) % len(shape) != len(shape) - 2:
@@ -225,30 +225,30 @@ def _batch_dot(torch: ModuleType, node: Node, tf32: bool) -> Call:
 
     if scale == 1.0:
         bmm = torch.bmm
-        return Call(tuple(reads), lambda a, b, out: bmm(a, b, out=out), result)
+        return VendorCall(tuple(reads), lambda a, b, out: bmm(a, b, out=out), result)
     scaled = torch.baddbmm
-    return Call(tuple(reads), lambda a, b, out: scaled(out, a, b, beta=0, alpha=scale, out=out), result)
+    return VendorCall(tuple(reads), lambda a, b, out: scaled(out, a, b, beta=0, alpha=scale, out=out), result)
 
 
 # -- convolutions ------------------------------------------------------------------------------------------------------
 
 
-def _convolution(torch: ModuleType, node: Node, tf32: bool) -> Call:
+def _convolution(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
     op: Any = node.op
     return _forward(torch, op.geometry, (0, 1) if op.no_bias else (0, 1, 2), tf32)
 
 
-def _conv_data_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
+def _conv_data_grad(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
     op: Any = node.op
     return _backward(torch, node, op.geometry, 0, node.outputs[0].shape, weight=2, tf32=tf32)
 
 
-def _conv_weight_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
+def _conv_weight_grad(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
     op: Any = node.op
     return _backward(torch, node, op.geometry, 0, node.outputs[0].shape, data=1)
 
 
-def _deconvolution(torch: ModuleType, node: Node, tf32: bool) -> Call:
+def _deconvolution(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
     op: Any = node.op
     if not op.no_bias:
         raise Unmappable("a transposed convolution with a bias")
@@ -256,18 +256,18 @@ def _deconvolution(torch: ModuleType, node: Node, tf32: bool) -> Call:
     return _backward(torch, node, geometry, 0, node.outputs[0].shape, weight=1, tf32=tf32)
 
 
-def _deconv_data_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
+def _deconv_data_grad(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
     op: Any = node.op
     return _forward(torch, op.sizes(_shape(node, 1)[2:]).geometry, (0, 2), tf32)
 
 
-def _deconv_weight_grad(torch: ModuleType, node: Node, tf32: bool) -> Call:
+def _deconv_weight_grad(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
     op: Any = node.op
     geometry = op.sizes(_shape(node, 1)[2:]).geometry
     return _backward(torch, node, geometry, 1, node.outputs[0].shape, data=0)
 
 
-def _of_channels_last(torch: ModuleType, node: Node, op: ChannelsLast, tf32: bool) -> Call:
+def _of_channels_last(torch: ModuleType, node: Node, op: ChannelsLast, tf32: bool) -> VendorCall:
     """The call of a convolution, or of a gradient of one, on images with channels last."""
     shape = op.record.geometry
     result = node.outputs[0].shape
@@ -303,7 +303,7 @@ def _settings(torch: ModuleType) -> Callable[[], tuple[bool, bool]]:
     return lambda: (benchmark(), always() or deterministic())
 
 
-def _forward(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: bool, last: bool = False) -> Call:
+def _forward(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: bool, last: bool = False) -> VendorCall:
     """A convolution. inputs : numbers of data, weight and, if there is one, bias; last : channels come last
 
     cuDNN writes into given memory; elsewhere torch makes its own.
@@ -315,8 +315,8 @@ def _forward(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: 
     rest: tuple[Any, ...] = (shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), shape.groups)
     convolution = torch.convolution
     if last:
-        return Call(reads, lambda x, weight: _of_image(convolution(x, weight, None, *rest)))
-    return Call(reads, lambda x, weight, bias=None: convolution(x, weight, bias, *rest).contiguous())
+        return VendorCall(reads, lambda x, weight: _of_image(convolution(x, weight, None, *rest)))
+    return VendorCall(reads, lambda x, weight, bias=None: convolution(x, weight, bias, *rest).contiguous())
 
 
 def _lines(shape: Geometry) -> tuple[bool, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -327,7 +327,9 @@ def _lines(shape: Geometry) -> tuple[bool, tuple[int, ...], tuple[int, ...], tup
     return line, pad, stride, dilate
 
 
-def _by_cudnn(torch: ModuleType, shape: Geometry, reads: tuple[tuple[int, Form], ...], tf32: bool, image: Form) -> Call:
+def _by_cudnn(
+    torch: ModuleType, shape: Geometry, reads: tuple[tuple[int, Form], ...], tf32: bool, image: Form
+) -> VendorCall:
     """A convolution that cuDNN writes into given memory, as torch.convolution calls it, which only makes the memory."""
     line, *numbers = _lines(shape)
     rest, settings, convolution = (*numbers, shape.groups), _settings(torch), torch.cudnn_convolution
@@ -337,7 +339,7 @@ def _by_cudnn(torch: ModuleType, shape: Geometry, reads: tuple[tuple[int, Form],
 
     if line:
         reads = tuple([(index, _as_row) for index, _ in reads])
-    return Call(reads, run, _as_row if line else image, reads_flag=False)
+    return VendorCall(reads, run, _as_row if line else image, reads_flag=False)
 
 
 def _as_row(tensor: Tensor) -> Tensor:
@@ -347,7 +349,7 @@ def _as_row(tensor: Tensor) -> Tensor:
 def _backward(
     torch: ModuleType, node: Node, shape: Geometry, dy: int, result: tuple[int, ...], data: int | None = None,
     weight: int | None = None, tf32: bool = False, last: bool = False,
-) -> Call:  # fmt: skip
+) -> VendorCall:  # fmt: skip
     """A gradient of a convolution: of its data, if `weight` is the number of an input, or of its weight.
 
     dy, data, weight : numbers of the node's inputs; result : the shape of the gradient, with channels first, and of
@@ -370,12 +372,12 @@ def _backward(
         return known[device]
 
     if data is not None:
-        return Call(
+        return VendorCall(
             ((dy, image), (data, image)), lambda dy, x: backward(dy, x, unread(dy.device), *rest)[1].contiguous()
         )
     assert weight is not None
     done: Form = _of_image if last else lambda tensor: tensor.contiguous()
-    return Call(
+    return VendorCall(
         ((dy, image), (weight, _as_filters if last else _as_it_lies)),
         lambda dy, weight: done(backward(dy, unread(dy.device), weight, *rest)[0]),
     )
@@ -384,7 +386,7 @@ def _backward(
 def _data_gradient(
     torch: ModuleType, shape: Geometry, inputs: tuple[int, int], result: tuple[int, ...], output: tuple[int, ...],
     tf32: bool, last: bool,
-) -> Call:  # fmt: skip
+) -> VendorCall:  # fmt: skip
     """The gradient of a convolution's data by cuDNN, as a transposed convolution: it takes no array for its shape.
 
     inputs : numbers of the output's gradient and of the weight; result, output : shapes of the gradient of data, with
@@ -397,14 +399,14 @@ def _data_gradient(
     transposed = torch.cudnn_convolution_transpose
     done: Form = _of_image if last else lambda tensor: (tensor.squeeze(2) if line else tensor).contiguous()
     first: Form = _as_row if line else _as_image if last else _as_it_lies
-    return Call(
+    return VendorCall(
         ((inputs[0], first), (inputs[1], _as_row if line else _as_filters if last else _as_it_lies)),
         lambda dy, weight: done(transposed(dy, weight, *rest, *settings(), tf32)),
         reads_flag=False,
     )
 
 
-CALLS: dict[str, Callable[[ModuleType, Node, bool], Call]] = {
+CALLS: dict[str, Callable[[ModuleType, Node, bool], VendorCall]] = {
     "dot": _dot,
     "_dot_lhs_grad": _dot_lhs_grad,
     "_dot_rhs_grad": _dot_rhs_grad,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.plan.by_vendor import views_before
 from hybrid_lab.engines.triton.plan.recurrent import layers_of
-from hybrid_lab.engines.triton.run.calls import Call, Place, call_of, is_convolution, place_of, rounded
+from hybrid_lab.engines.triton.run.calls import Place, VendorCall, call_of, is_convolution, place_of, rounded
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core.product import operators_before
 from hybrid_lab.engines.triton.write.kinds import is_product
@@ -65,7 +65,7 @@ class VendorKernel:
         return rounded(self.outputs[0].dtype, self.tf32)
 
     @cached_property
-    def _call(self) -> Call:
+    def _call(self) -> VendorCall:
         return call_of(self.nodes[-1], self.tf32)
 
     @property
