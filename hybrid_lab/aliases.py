@@ -202,10 +202,10 @@ MODULES: dict[str, str] = {
     "util": "mxnet.util",
     "viz": "mxnet.viz",
 }
-_OLDER = {place: name for name, place in MODULES.items()}
+_OLDER = {current: name for name, current in MODULES.items()}
 
 
-def place_of(name: str) -> str:
+def current_name(name: str) -> str:
     """The full name of the module that `name` stands for: `hybrid_lab.data.io.batch` for `hybrid_lab.io.batch`. Any
     other name as it is, and so is a name inside a module.
     """
@@ -249,10 +249,10 @@ class Aliases:
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The spec of an older name, None for any other one. The module is not loaded, what is around it is."""
-        place = place_of(fullname)
-        if place == fullname:
+        current = current_name(fullname)
+        if current == fullname:
             return None
-        found = _spec_of(place)
+        found = _spec_of(current)
         if found is None:
             return None
         self.be_first()
@@ -263,7 +263,7 @@ class Aliases:
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The module itself. The import system then sets its `__spec__`, which exec_module sets back."""
-        module = importlib.import_module(place_of(spec.name))
+        module = importlib.import_module(current_name(spec.name))
         spec.loader_state = module.__spec__
         return module
 
@@ -274,18 +274,18 @@ class Aliases:
 
     def get_code(self, fullname: str) -> CodeType | None:
         """The code of the module, which `python -m` runs."""
-        found = _spec_of(place_of(fullname))
+        found = _spec_of(current_name(fullname))
         loader: Any = found and found.loader
-        code: CodeType | None = loader.get_code(place_of(fullname))
+        code: CodeType | None = loader.get_code(current_name(fullname))
         return code
 
 
-def _spec_of(place: str) -> ModuleSpec | None:
+def _spec_of(current: str) -> ModuleSpec | None:
     """The spec of a module, None where there is none. The module is not loaded, what is around it is."""
     import importlib.util  # 2 ms, and in most processes nobody imports by an older name
 
     try:
-        return importlib.util.find_spec(place)
+        return importlib.util.find_spec(current)
     except ModuleNotFoundError:  # what is around it is a module, not a folder
         return None
 

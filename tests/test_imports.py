@@ -66,7 +66,7 @@ def test_imports_name_modules_where_they_are(measure, modules):
             *((node, target) for node, target, _ in measure.imports(source, typing=True)),
             *measure._imports_by_text(source),
         ]
-        if aliases.place_of(f"hybrid_lab.{target}") != f"hybrid_lab.{target}"
+        if aliases.current_name(f"hybrid_lab.{target}") != f"hybrid_lab.{target}"
     ]
     assert found == []
 

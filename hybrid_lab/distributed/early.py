@@ -6,13 +6,13 @@ import os
 
 from hybrid_lab.diagnostics.errors import SettingError
 
-from .launchers import Place
+from .launchers import WorkerIdentity
 
 SETTING = "HYBRID_LAB_EARLY_SUMS"
 """Environment variable: "1" begins sums in the backward pass, "0" in the step; else the rule of `begin_early` holds."""
 
 
-def begin_early(place: Place, backend: str) -> bool:
+def begin_early(identity: WorkerIdentity, backend: str) -> bool:
     """Whether it is worth it for this worker: where a GPU computes, where the workers are on several machines, so that
     a sum mostly waits for the network, and where each worker of this machine has a processor that does not compute.
 
@@ -24,10 +24,10 @@ def begin_early(place: Place, backend: str) -> bool:
         return chosen == "1"
     if chosen:
         raise SettingError(f"{SETTING} is {chosen!r}; it is 1 or 0")
-    if "nccl" in backend or place.local_size < place.size:
+    if "nccl" in backend or identity.local_size < identity.size:
         return True
     processors = processor_count()
-    return processors - place.local_size * threads_of_worker(place, processors) >= place.local_size
+    return processors - identity.local_size * threads_of_worker(identity, processors) >= identity.local_size
 
 
 def processor_count() -> int:
@@ -37,7 +37,7 @@ def processor_count() -> int:
     return os.cpu_count() or 1
 
 
-def threads_of_worker(place: Place, processors: int) -> int:
+def threads_of_worker(identity: WorkerIdentity, processors: int) -> int:
     """Threads that each worker of this machine computes with: OMP_NUM_THREADS, which torchrun sets to 1; else all."""
     text = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(text) if text.isdecimal() and int(text) > 0 else processors

@@ -16,8 +16,8 @@ _FIRST_PORT, _PORTS = 20_000, 12_000
 """Ports that follow from a job's number where the launcher gives none: below those that systems hand out."""
 
 
-class Place(NamedTuple):
-    """One worker among all.
+class WorkerIdentity(NamedTuple):
+    """One worker among all, as its launcher describes it.
 
     rank, size : its number among all workers, and how many there are
     local_rank, local_size : the same among those of its machine; `gpu(0)` is the card number `local_rank`
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class _Launcher(NamedTuple):
-    """The names under which a launcher tells a process its place; the first that is set counts.
+    """The names under which a launcher tells a process its identity; the first that is set counts.
 
     rank, size, local_rank, local_size : variables; those of the machine may be missing where it has one worker
     job : variables that differ from job to job, from which a port follows where MASTER_PORT is not set
@@ -100,8 +100,8 @@ LAUNCHERS = (
 """In the order in which they are tried: torchrun and horovodrun may run below the others."""
 
 
-def place(environment: Mapping[str, str]) -> Place | None:
-    """The place of the process with this environment; None if no launcher started it.
+def worker_identity(environment: Mapping[str, str]) -> WorkerIdentity | None:
+    """The identity of the process with this environment; None if no launcher started it.
 
     Raises WorkersError for variables that contradict each other or are not numbers, and where the address of rank 0 is
     not told.
@@ -119,7 +119,7 @@ def serves_only(environment: Mapping[str, str]) -> bool:
     return environment.get("DMLC_ROLE", "worker") in ("server", "scheduler")
 
 
-def _place(environment: Mapping[str, str], launcher: _Launcher, rank: int, size: int) -> Place:
+def _place(environment: Mapping[str, str], launcher: _Launcher, rank: int, size: int) -> WorkerIdentity:
     if not 0 <= rank < size:
         raise WorkersError(f"{launcher.name}: rank {rank} of {size} workers; ranks are from 0 to the number minus 1")
     local_rank = _number(environment, launcher, launcher.local_rank)
@@ -146,7 +146,7 @@ def _place(environment: Mapping[str, str], launcher: _Launcher, rank: int, size:
     if not port and not job:
         raise WorkersError(f"{launcher.name} does not tell a port. Set MASTER_PORT to a free one where rank 0 runs")
     number = int(port) if port else _FIRST_PORT + zlib.crc32(job.encode()) % _PORTS
-    return Place(rank, size, local_rank, local_size, address, number, launcher.name)
+    return WorkerIdentity(rank, size, local_rank, local_size, address, number, launcher.name)
 
 
 def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.tape import Mode
 
 from .compression import Compression, compression
-from .launchers import place
+from .launchers import worker_identity
 from .worker_group import Group, group, start
 
 KINDS = ("dist", "dist_sync", "dist_device_sync", "dist_sync_device", "nccl", "horovod")
@@ -62,7 +62,7 @@ class DistributedStore(KVStore):
     @property
     def local_rank(self) -> int:
         """The number of this worker among those of its machine: the number of its GPU."""
-        return self.group.place.local_rank
+        return self.group.identity.local_rank
 
     def barrier(self) -> None:
         """Wait until all workers are here. Raises WorkerLostError, WorkerTimeoutError."""
@@ -114,8 +114,8 @@ class DistributedStore(KVStore):
                 with Mode(False, None):
                     total.copyto(self._arrays[each])
             with Mode(False, None):
-                for place in places:
-                    total.copyto(place)
+                for worker_identity in places:
+                    total.copyto(worker_identity)
 
     def set_gradient_compression(self, compression_params: Mapping[str, Any]) -> None:
         """Send gradients with fewer bits: {"type": "fp16"}, {"type": "bf16"}, or as in MXNet {"type": "2bit",
@@ -146,7 +146,7 @@ def create(kind: str) -> DistributedStore | None:
 
     Raises KVStoreError for names that need servers, WorkersError where no launcher started this process.
     """
-    if kind == "nccl" and group() is None and place(os.environ) is None:
+    if kind == "nccl" and group() is None and worker_identity(os.environ) is None:
         return None
     if kind in KINDS:
         return DistributedStore(kind, start())

@@ -20,7 +20,7 @@ from hybrid_lab.diagnostics.words import first_line
 
 from . import launchers
 from .errors import WorkerLostError, WorkersError, WorkerTimeoutError
-from .launchers import Place
+from .launchers import WorkerIdentity
 from .watch import Watch
 
 TIMEOUT = 600.0
@@ -78,12 +78,12 @@ class Channel:
 class Group:
     """The workers of a training. `group()` gives the one of this process.
 
-    place : which worker this is; backend : "gloo", or with GPUs "cpu:gloo,cuda:nccl"
+    identity : which worker this is; backend : "gloo", or with GPUs "cpu:gloo,cuda:nccl"
     joinings : how often they have joined, or left
     """
 
-    def __init__(self, place: Place, backend: str, watch: Watch | None) -> None:
-        self.place, self.backend = place, backend
+    def __init__(self, identity: WorkerIdentity, backend: str, watch: Watch | None) -> None:
+        self.identity, self.backend = identity, backend
         self._watch, self._failure = watch, ""
         self.joinings = 1
         self._timeout = _timeout()
@@ -91,15 +91,15 @@ class Group:
     @property
     def rank(self) -> int:
         """The number of this worker among all."""
-        return self.place.rank
+        return self.identity.rank
 
     @property
     def size(self) -> int:
         """How many workers train."""
-        return self.place.size
+        return self.identity.size
 
     def __repr__(self) -> str:
-        return f"Group(rank {self.rank} of {self.size}, {self.backend}, started by {self.place.launcher})"
+        return f"Group(rank {self.rank} of {self.size}, {self.backend}, started by {self.identity.launcher})"
 
     # -- what all workers do together ----------------------------------------------------------------------------
 
@@ -228,8 +228,8 @@ class Group:
         """
         self._leave()
         port = int(os.environ["MASTER_PORT"])
-        self.place = self.place._replace(port=port)
-        self._watch, self._failure = _connect(self.place, self.backend), ""
+        self.identity = self.identity._replace(port=port)
+        self._watch, self._failure = _connect(self.identity, self.backend), ""
 
     def close(self) -> None:
         """Leave the group: the process may then end, or start another one."""
@@ -282,42 +282,45 @@ def _start() -> Group:
     if dist.is_initialized():
         for ready in joining:
             ready()
-        local = launchers.place({**os.environ, "MASTER_ADDR": "unknown", "MASTER_PORT": "1"})
+        local = launchers.worker_identity({**os.environ, "MASTER_ADDR": "unknown", "MASTER_PORT": "1"})
         rank, size = dist.get_rank(), dist.get_world_size()
         local_rank, local_size = (0, 1) if local is None else (local.local_rank, local.local_size)
-        place = Place(rank, size, local_rank, local_size, "", 0, "torch.distributed")
-        return Group(place, dist.get_backend(), None)
+        identity = WorkerIdentity(rank, size, local_rank, local_size, "", 0, "torch.distributed")
+        return Group(identity, dist.get_backend(), None)
     if launchers.serves_only(os.environ):
         print("hybrid_lab: gradients are summed by the workers themselves; this server ends")
         raise SystemExit(0)
-    place_here = launchers.place(os.environ)
-    if place_here is None:
+    identity = launchers.worker_identity(os.environ)
+    if identity is None:
         raise WorkersError(
             f"this process has no other workers: no launcher started it. Start the script by: {launchers.START}. In a "
             "notebook: mx.lab.workers(2)"
         )
-    return join(place_here)
+    return join(identity)
 
 
-def join(place: Place) -> Group:
-    """Join the workers at a given place. Raises WorkersError where not all come in time."""
+def join(identity: WorkerIdentity) -> Group:
+    """Join the workers as the given one. Raises WorkersError where not all come in time."""
     for ready in joining:
         ready()
     _torch_distributed()
-    backend = _backend(place)
-    return Group(place, backend, _connect(place, backend))
+    backend = _backend(identity)
+    return Group(identity, backend, _connect(identity, backend))
 
 
-def _connect(place: Place, backend: str) -> Watch | None:
+def _connect(identity: WorkerIdentity, backend: str) -> Watch | None:
     """Join the others; the watch over them, None without others."""
     dist = _torch_distributed()
-    if place.local_size == place.size:
+    if identity.local_size == identity.size:
         # gloo may choose an interface that a firewall closes; on one machine none is needed.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
     os.environ.update(
-        RANK=str(place.rank), WORLD_SIZE=str(place.size), MASTER_ADDR=place.address, MASTER_PORT=str(place.port)
+        RANK=str(identity.rank),
+        WORLD_SIZE=str(identity.size),
+        MASTER_ADDR=identity.address,
+        MASTER_PORT=str(identity.port),
     )
-    os.environ.setdefault("LOCAL_RANK", str(place.local_rank))
+    os.environ.setdefault("LOCAL_RANK", str(identity.local_rank))
     # NCCL's own watch over its threads would end a process that waits for longer.
     os.environ.setdefault("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", str(int(_backend_timeout().total_seconds())))
     limit = timedelta(seconds=START_TIMEOUT)
@@ -325,42 +328,43 @@ def _connect(place: Place, backend: str) -> Watch | None:
         store, _, _ = next(dist.rendezvous("env://", timeout=limit))
         store.set_timeout(limit)
         name = "hybrid_lab"
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and place.size > 1:
-            name += _name_of_attempt(dist.PrefixStore("hybrid_lab.attempts", store), place)
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and identity.size > 1:
+            name += _name_of_attempt(dist.PrefixStore("hybrid_lab.attempts", store), identity)
         dist.init_process_group(
             backend,
             store=dist.PrefixStore(name, store),
-            rank=place.rank,
-            world_size=place.size,
+            rank=identity.rank,
+            world_size=identity.size,
             timeout=_backend_timeout(),
         )
         ours = dist.PrefixStore(f"{name}.watch", store)
-        if place.rank == 0:
+        if identity.rank == 0:
             ours.set("token", secrets.token_hex(16))
-        if place.size == 1:
+        if identity.size == 1:
             return None
-        return Watch(place.rank, place.size, ours, place.address, ours.get("token").decode())
+        return Watch(identity.rank, identity.size, ours, identity.address, ours.get("token").decode())
     except (RuntimeError, OSError, ValueError) as error:
         raise WorkersError(
-            f"rank {place.rank} of {place.size} did not find the others at {place.address}:{place.port} within "
-            f"{START_TIMEOUT:g} s ({str(error).splitlines()[0][:200]}). Each worker must be able to reach that address"
+            f"rank {identity.rank} of {identity.size} did not find the others at {identity.address}:{identity.port} "
+            f"within {START_TIMEOUT:g} s ({str(error).splitlines()[0][:200]}). Each worker must be able to reach "
+            "that address"
         ) from None
 
 
-def _name_of_attempt(store: Any, place: Place) -> str:
+def _name_of_attempt(store: Any, identity: WorkerIdentity) -> str:
     """A name that the workers of this attempt share, and none before them: torchrun's store outlives its workers, and
     keeps the addresses of those that it has replaced.
 
     Each worker asks with a number of its own, and waits for the answer to it, which only a rank 0 that runs now gives.
     """
-    if place.rank:
+    if identity.rank:
         own = secrets.token_hex(8)
-        store.set(f"ask.{place.rank}", own)
+        store.set(f"ask.{identity.rank}", own)
         name: str = store.get(f"answer.{own}").decode()
-        store.set(f"{name}.{place.rank}", "")
+        store.set(f"{name}.{identity.rank}", "")
         return name
     name, limit = secrets.token_hex(8), time.monotonic() + START_TIMEOUT
-    missing = set(range(1, place.size))
+    missing = set(range(1, identity.size))
     while missing:
         for rank in sorted(missing):
             if store.check([f"ask.{rank}"]):
@@ -382,13 +386,13 @@ def _torch_distributed() -> Any:
     return dist
 
 
-def _backend(place: Place) -> str:
+def _backend(identity: WorkerIdentity) -> str:
     import torch
 
     if not torch.cuda.is_available():
         return "gloo"
-    if place.local_rank < torch.cuda.device_count():
-        torch.cuda.set_device(place.local_rank)  # which is gpu(0) of this process from now on
+    if identity.local_rank < torch.cuda.device_count():
+        torch.cuda.set_device(identity.local_rank)  # which is gpu(0) of this process from now on
     return "cpu:gloo,cuda:nccl"
 
 

@@ -39,7 +39,7 @@ from hybrid_lab.hybridize.block_notes import CALLS, note_block
 from hybrid_lab.hybridize.calls import GraphCalls, drop_for_values
 from hybrid_lab.hybridize.graphs import Graphs
 from hybrid_lab.hybridize.known_calls import KnownCall, key_of, kind_of_call
-from hybrid_lab.hybridize.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
+from hybrid_lab.hybridize.neutral import NeutralGraph, extract_nested, location_of, run_traced, spread
 from hybrid_lab.hybridize.passed import separated
 from hybrid_lab.hybridize.stale.assignments import ABSENT, in_words, makes_stale
 from hybrid_lab.hybridize.structure import flatten, refused, tensors_in, unflatten
@@ -194,7 +194,7 @@ class HybridBlock(Block):
         names = tuple(self._reg_params)
         missing = _untaken(type(self).hybrid_forward, names) if own is None else _untaken.__wrapped__(own, names)
         if missing:
-            raise hybridize_error("HL165", place_of(self), block=self.name, tensor=missing, parameter=missing)
+            raise hybridize_error("HL165", location_of(self), block=self.name, tensor=missing, parameter=missing)
 
     def _refuse_made_data(self) -> None:
         """Raise HybridizeError where the class of a parameter defines `data()`: a graph does not call it."""
@@ -203,7 +203,7 @@ class HybridBlock(Block):
                 kind = type(parameter).__name__
                 error = hybridize_error(
                     "HL164",
-                    place_of(self),
+                    location_of(self),
                     block=self.name,
                     tensor=parameter.name,
                     message=f"{kind}.data() makes the values of the parameter {parameter.name!r}; a graph does not "

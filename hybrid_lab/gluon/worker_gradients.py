@@ -45,7 +45,7 @@ class WorkerGradients:
             self._complete(agree(self._group, "parameter", list(map(_described, params))))
             self._broadcast()
             self._part_random_states()
-            self._buckets.early = all(self._group.gather(begin_early(self._group.place, self._group.backend)))
+            self._buckets.early = all(self._group.gather(begin_early(self._group.identity, self._group.backend)))
             # Of this object, as long as it is alive: the lists are of the process.
             backward.watchers.append(_Heads(self))
             tape.listeners.append(_Stored(self))

@@ -247,7 +247,7 @@ def _refused_change(block: Hybrid, spec: Spec, args: object) -> HybridizeError:
         became = "holds something else now"
     error = hybridize_error(
         "HL142",
-        place_of(block),
+        location_of(block),
         block=block.name,
         message=f"The code changes a list or dict that it was called with: {describe(spec)} {became}.",
         reason="In an eager call its caller's list changes too; a compiled call gets only the tensors. If another "
@@ -266,7 +266,7 @@ def flatten_outputs(result: object, block: Hybrid) -> tuple[list[Symbol], Spec]:
     if not leaves:
         raise hybridize_error(
             "HL192",
-            place_of(block),
+            location_of(block),
             block=block.name,
             message=f"The code returned {describe(spec)}, which holds no tensor.",
             reason="A graph computes tensors; without one there is nothing to compile.",
@@ -275,7 +275,7 @@ def flatten_outputs(result: object, block: Hybrid) -> tuple[list[Symbol], Spec]:
     return leaves, spec
 
 
-def place_of(block: Hybrid) -> Location | None:
+def location_of(block: Hybrid) -> Location | None:
     """Where the code that is traced begins."""
     code = getattr(inspect.unwrap(block._entry_of_calls[0]), "__code__", None)
     return None if code is None else Location.known(code.co_filename, code.co_firstlineno, function=code.co_qualname)

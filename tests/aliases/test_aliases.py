@@ -20,7 +20,7 @@ from hybrid_lab.formats.archive import kinds
 
 FOLDER = Path(__file__).parent
 OLDER = [name for name in (FOLDER / "modules.txt").read_text().split() if not name.endswith("__main__")]
-MOVED = [name for name in OLDER if aliases.place_of(name) != name]
+MOVED = [name for name in OLDER if aliases.current_name(name) != name]
 
 
 def run(code: str, *options: str) -> str:
@@ -36,7 +36,7 @@ def test_every_module_of_before_is_found():
 @pytest.mark.parametrize("name", MOVED)
 def test_the_module_under_both_names_is_one(name):
     module = importlib.import_module(name)
-    place = aliases.place_of(name)
+    place = aliases.current_name(name)
     assert module is sys.modules[name] is sys.modules[place] is importlib.import_module(place)
     assert (module.__name__, module.__spec__.name) == (place, place)
     assert aliases.older_name(place) in OLDER

@@ -4,7 +4,7 @@ import pytest
 
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.distributed import early
-from hybrid_lab.distributed.launchers import Place
+from hybrid_lab.distributed.launchers import WorkerIdentity
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,11 @@ def test_rule(monkeypatch, size, local_size, backend, processors, threads, wante
     monkeypatch.delenv(early.SETTING, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     monkeypatch.setattr(early, "processor_count", lambda: processors)
-    assert early.begin_early(Place(0, size, 0, local_size, "", 0, ""), backend) is wanted
+    assert early.begin_early(WorkerIdentity(0, size, 0, local_size, "", 0, ""), backend) is wanted
 
 
 def test_setting(monkeypatch):
-    place = Place(0, 2, 0, 2, "", 0, "")
+    place = WorkerIdentity(0, 2, 0, 2, "", 0, "")
     for text, wanted in (("1", True), ("0", False)):
         monkeypatch.setenv(early.SETTING, text)
         assert early.begin_early(place, "gloo") is wanted

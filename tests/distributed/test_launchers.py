@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hybrid_lab.distributed.errors import WorkersError
-from hybrid_lab.distributed.launchers import LAUNCHERS, first_host, place, serves_only
+from hybrid_lab.distributed.launchers import LAUNCHERS, first_host, serves_only, worker_identity
 
 MASTER = {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
 CASES = {
@@ -53,7 +53,7 @@ def test_every_launcher_has_a_case():
 @pytest.mark.parametrize("name", CASES)
 def test_place(name):
     variables, expected = CASES[name]
-    found = place(variables)
+    found = worker_identity(variables)
     assert found is not None
     assert found[:4] == expected
     assert found.launcher == name
@@ -64,15 +64,15 @@ def test_on_one_machine_no_address_is_needed(name):
     variables = {key: value for key, value in CASES[name][0].items() if key not in MASTER}
     launcher = next(each for each in LAUNCHERS if each.name == name)
     on_one = {launcher.local_size[0]: variables[launcher.size[0]], launcher.job[0]: "a job"}
-    found = place({**variables, **on_one})
+    found = worker_identity({**variables, **on_one})
     assert found.address == "127.0.0.1"
     assert 20_000 <= found.port < 32_000
-    assert place({**variables, **on_one, launcher.job[0]: "another"}).port != found.port
+    assert worker_identity({**variables, **on_one, launcher.job[0]: "another"}).port != found.port
 
 
 def test_slurm_names_the_first_machine():
     variables = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0", "SLURM_JOB_ID": "17"}
-    found = place({**variables, "SLURM_STEP_NODELIST": "gpu[007-008,12],login"})
+    found = worker_identity({**variables, "SLURM_STEP_NODELIST": "gpu[007-008,12],login"})
     assert found.address == "gpu007"
 
 
@@ -85,8 +85,8 @@ def test_first_host(hosts, first):
 
 
 def test_without_a_launcher_there_is_no_place():
-    assert place({}) is None
-    assert place({"RANK": "1"}) is None
+    assert worker_identity({}) is None
+    assert worker_identity({"RANK": "1"}) is None
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_without_a_launcher_there_is_no_place():
 )
 def test_wrong_variables_are_named(changes, message):
     with pytest.raises(WorkersError, match=message):
-        place({**CASES["torchrun"][0], **changes})
+        worker_identity({**CASES["torchrun"][0], **changes})
 
 
 def test_servers_of_mxnets_launcher_have_nothing_to_do():

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 from hybrid_lab.distributed.errors import WorkerLostError
-from hybrid_lab.distributed.launchers import Place
+from hybrid_lab.distributed.launchers import WorkerIdentity
 from hybrid_lab.distributed.watch import Watch
 from hybrid_lab.distributed.worker_group import Group
 from tests.distributed.workers import ALL, results, run
@@ -77,7 +77,7 @@ class Exchange:
 
 
 def test_an_exchange_that_ends_after_the_last_look_has_not_failed():
-    group = Group(Place(0, 2, 0, 2, "", 0, "test"), "gloo", None)
+    group = Group(WorkerIdentity(0, 2, 0, 2, "", 0, "test"), "gloo", None)
     group._wait(Exchange(None))
     assert not group.broken
     with pytest.raises(WorkerLostError, match="Connection reset"):

@@ -89,7 +89,7 @@ def test_mpirun(tmp_path):
         kv = mx.kv.create("dist_sync")
         total = nd.array([kv.rank + 1.0])
         kv.pushpull("x", total)
-        return kv.rank, kv.num_workers, kv.local_rank, total.asnumpy().tolist(), kv.group.place.launcher
+        return kv.rank, kv.num_workers, kv.local_rank, total.asnumpy().tolist(), kv.group.identity.launcher
         """,
     )
     options = ["--allow-run-as-root", "--oversubscribe", "-n", "3"]

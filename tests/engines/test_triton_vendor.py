@@ -24,7 +24,7 @@ from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.triton.plan import by_vendor as by_vendor_rule
 from hybrid_lab.engines.triton.plan.by_vendor import VendorRule, rule_here
 from hybrid_lab.engines.triton.plan.plans import kernels_of
-from hybrid_lab.engines.triton.run.calls import CALLS, Place, SteadyPlace, place_of
+from hybrid_lab.engines.triton.run.calls import CALLS, CachedView, StridedView, view_of
 from hybrid_lab.engines.triton.run.vendor import flag_of
 from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.graph.specialize import specialize
@@ -255,13 +255,13 @@ def test_matrix_products_read_through_views(dtype):
 
 def test_what_torch_would_copy_has_no_place():
     (value,) = graph_of(lambda F, x: x, (3, 4, 5)).inputs
-    assert place_of(value, (), lambda tensor: tensor) is None
-    assert place_of(value, (), lambda tensor: tensor.view(12, 5)) == Place((12, 5), (5, 1), 0)
+    assert view_of(value, (), lambda tensor: tensor) is None
+    assert view_of(value, (), lambda tensor: tensor.view(12, 5)) == StridedView((12, 5), (5, 1), 0)
     turned = graph_of(lambda F, x: F.transpose(x, axes=(1, 0, 2)), (3, 4, 5))
     (node,) = turned.operators
-    assert place_of(turned.inputs[0], (node,), lambda tensor: tensor) == Place((4, 3, 5), (5, 20, 1), 0)
+    assert view_of(turned.inputs[0], (node,), lambda tensor: tensor) == StridedView((4, 3, 5), (5, 20, 1), 0)
     with pytest.raises(Unmappable, match="would have to be copied"):
-        place_of(turned.inputs[0], (node,), lambda tensor: tensor.view(12, 5))
+        view_of(turned.inputs[0], (node,), lambda tensor: tensor.view(12, 5))
 
 
 LAYERS = {
@@ -593,7 +593,7 @@ def test_an_error_of_the_library_says_what_to_do(monkeypatch):
 
 
 def test_a_parameter_is_viewed_once():
-    place = SteadyPlace(Place((3, 2), (1, 3), 0))
+    place = CachedView(StridedView((3, 2), (1, 3), 0))
     first, second = torch.zeros(2, 3), torch.ones(2, 3)
     assert place(first) is place(first) and place(second).sum() == 6 and place(first).sum() == 0
 

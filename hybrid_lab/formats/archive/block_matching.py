@@ -34,7 +34,7 @@ CLOSEST = 2000
 """Pairs of alike Blocks whose numbers are compared."""
 
 Move = Literal["renumbered", "renamed", "moved"]
-"""How the place of a Block differs. renumbered : only numbers in its name do, as others before it came or went"""
+"""How the path of a Block differs. renumbered : only numbers in its name do, as others before it came or went"""
 
 Values = Callable[[str], np.ndarray | None]
 """The array of a parameter by its id, None where it has none."""
@@ -46,7 +46,7 @@ class BlockMatching:
 
     pairs : path in the first tree -> path in the second, parents first; back : the other way round
     removed : paths of the first tree without a partner
-    moves : path in the second tree -> how the place differs from the one in the first, where it does
+    moves : path in the second tree -> how it differs from the path in the first, where it does
     parameters : id in the first tree -> id in the second; lost : ids of the first tree without a partner
     """
 
@@ -76,8 +76,8 @@ class BlockMatching:
 
 
 @dataclass(eq=False)
-class _Place:
-    """One place of a Block in a tree.
+class _BlockNode:
+    """One Block of a tree. A Block that is shared has a node for each path to it.
 
     whole : of the Block and all inside, without names: equal for equal structures; own : without its children
     kind : of its class and settings; inside : how often each kind is inside it, itself included
@@ -87,22 +87,22 @@ class _Place:
     path: str
     name: str
     record: BlockRecord
-    parent: _Place | None
+    parent: _BlockNode | None
     whole: int
     own: int
     kind: int
     inside: Counter[int]
     wholes: frozenset[int]
     weights: int
-    children: list[_Place] = field(default_factory=list)
+    children: list[_BlockNode] = field(default_factory=list)
 
-    def below(self) -> Iterator[_Place]:
-        """The place and all in it, parents first."""
+    def below(self) -> Iterator[_BlockNode]:
+        """The node and all below it, parents first."""
         stack = [self]
         while stack:
-            place = stack.pop()
-            yield place
-            stack += reversed(place.children)
+            node = stack.pop()
+            yield node
+            stack += reversed(node.children)
 
 
 def match_blocks(first: Tree, second: Tree, arrays: tuple[Values, Values] | None = None) -> BlockMatching:
@@ -118,9 +118,9 @@ class _Matcher:
     def __init__(self, first: Tree, second: Tree, arrays: tuple[Values, Values] | None):
         self.trees, self.arrays = (first, second), arrays
         self.one, self.two = _places(first), _places(second)
-        self.pairs: dict[_Place, _Place] = {}
-        self.back: dict[_Place, _Place] = {}
-        self._moved: set[_Place] = set()
+        self.pairs: dict[_BlockNode, _BlockNode] = {}
+        self.back: dict[_BlockNode, _BlockNode] = {}
+        self._moved: set[_BlockNode] = set()
         self._taken: set[str] = set()  # ids of parameters of the second tree that have a partner
         self._close: dict[tuple[int, int], float | None] = {}
         self._samples: dict[tuple[int, str], np.ndarray | None] = {}
@@ -131,25 +131,25 @@ class _Matcher:
         self._find_moved()
         self._replace(self.one, self.two)
         found = BlockMatching()
-        for place in self.one.below():
-            other = self.pairs.get(place)
+        for node in self.one.below():
+            other = self.pairs.get(node)
             if other is None:
-                found.removed.add(place.path)
+                found.removed.add(node.path)
                 continue
-            found.pairs[place.path], found.back[other.path] = other.path, place.path
-            move = self._move(place, other)
+            found.pairs[node.path], found.back[other.path] = other.path, node.path
+            move = self._move(node, other)
             if move is not None:
                 found.moves[other.path] = move
-            self._match_parameters(found, place, other)
+            self._match_parameters(found, node, other)
         found.lost = self.trees[0].parameters.keys() - found.parameters.keys()
         return found
 
-    def _pair(self, first: _Place, second: _Place) -> None:
+    def _pair(self, first: _BlockNode, second: _BlockNode) -> None:
         self.pairs[first], self.back[second] = second, first
 
     # -- children beside one another ----------------------------------------------------------------------------------
 
-    def _align_below(self, first: _Place, second: _Place) -> None:
+    def _align_below(self, first: _BlockNode, second: _BlockNode) -> None:
         """Match what is inside two matched Blocks, at all levels."""
         pending = [(first, second)]
         while pending:
@@ -158,16 +158,18 @@ class _Matcher:
                 self._pair(*pair)
                 pending.append(pair)
 
-    def _aligned(self, first: Sequence[_Place], second: Sequence[_Place]) -> list[tuple[_Place, _Place]]:
-        names = {place.name: place for place in second}
+    def _aligned(
+        self, first: Sequence[_BlockNode], second: Sequence[_BlockNode]
+    ) -> list[tuple[_BlockNode, _BlockNode]]:
+        names = {node.name: node for node in second}
         pairs = []
-        for place in first:  # a name that is a word says which Block is meant, in whatever order they are
-            other = names.get(place.name)
-            if other is not None and not _has_number(place.name) and _likeness(place, other) > 0:
-                pairs.append((place, other))
-        taken = {place for pair in pairs for place in pair}
-        one = [place for place in first if place not in taken]
-        two = [place for place in second if place not in taken]
+        for node in first:  # a name that is a word says which Block is meant, in whatever order they are
+            other = names.get(node.name)
+            if other is not None and not _has_number(node.name) and _likeness(node, other) > 0:
+                pairs.append((node, other))
+        taken = {node for pair in pairs for node in pair}
+        one = [node for node in first if node not in taken]
+        two = [node for node in second if node not in taken]
         unclear = self._unclear(one, two)
         keys = self._keys(0, one, unclear), self._keys(1, two, unclear)
         start, end = _ends(*keys)
@@ -178,23 +180,23 @@ class _Matcher:
             return pairs + self._best(one, two, unclear)
         return pairs + self._between_equal(one, two, unclear)
 
-    def _keys(self, side: int, places: Sequence[_Place], unclear: set[int]) -> list[tuple[object, ...]]:
-        """The structure of each place, with its numbers where structures do not tell, else with its name."""
-        samples = [self._sample(side, place) if place.whole in unclear else None for place in places]
+    def _keys(self, side: int, places: Sequence[_BlockNode], unclear: set[int]) -> list[tuple[object, ...]]:
+        """The structure of each node, with its numbers where structures do not tell, else with its name."""
+        samples = [self._sample(side, node) if node.whole in unclear else None for node in places]
         return [
-            (place.whole, place.name if sample is None else sample.tobytes())
-            for place, sample in zip(places, samples, strict=True)
+            (node.whole, node.name if sample is None else sample.tobytes())
+            for node, sample in zip(places, samples, strict=True)
         ]
 
     def _between_equal(
-        self, first: Sequence[_Place], second: Sequence[_Place], unclear: set[int]
-    ) -> list[tuple[_Place, _Place]]:
+        self, first: Sequence[_BlockNode], second: Sequence[_BlockNode], unclear: set[int]
+    ) -> list[tuple[_BlockNode, _BlockNode]]:
         """An alignment of many children: equal ones first, what is between them then."""
         keys, others = (
-            [key if place.whole in unclear else key[0] for place, key in zip(places, self._keys(side, places, unclear))]
+            [key if node.whole in unclear else key[0] for node, key in zip(places, self._keys(side, places, unclear))]
             for side, places in enumerate((first, second))
         )
-        pairs: list[tuple[_Place, _Place]] = []
+        pairs: list[tuple[_BlockNode, _BlockNode]] = []
         row = column = 0
         for start, other, size in [*common_runs(keys, others), (len(keys), len(others), 0)]:
             if (start - row) * (other - column) <= ALIGNED:
@@ -203,32 +205,32 @@ class _Matcher:
             row, column = start + size, other + size
         return pairs
 
-    def _unclear(self, first: Sequence[_Place], second: Sequence[_Place]) -> set[int]:
+    def _unclear(self, first: Sequence[_BlockNode], second: Sequence[_BlockNode]) -> set[int]:
         """Structures that several Blocks have, where something came, went or moved: only the numbers tell which one."""
-        if self.arrays is None or [place.whole for place in first] == [place.whole for place in second]:
+        if self.arrays is None or [node.whole for node in first] == [node.whole for node in second]:
             return set()
-        counts = [Counter(place.whole for place in side if place.weights) for side in (first, second)]
+        counts = [Counter(node.whole for node in side if node.weights) for side in (first, second)]
         return {whole for whole, number in counts[0].items() if number * counts[1][whole] > 1}
 
     def _best(
-        self, first: Sequence[_Place], second: Sequence[_Place], unclear: set[int]
-    ) -> list[tuple[_Place, _Place]]:
+        self, first: Sequence[_BlockNode], second: Sequence[_BlockNode], unclear: set[int]
+    ) -> list[tuple[_BlockNode, _BlockNode]]:
         """The alignment in order that keeps the most alike: a longest common subsequence, weighed by likeness."""
         known: dict[tuple[int, int], float] = {}
         tells = bool(unclear) and len(first) * len(second) <= CLOSEST
         scores = [[0.0] * (len(second) + 1) for _ in range(len(first) + 1)]
         weights: list[list[float]] = []
-        for row, place in enumerate(first):
+        for row, node in enumerate(first):
             above, here = scores[row], scores[row + 1]
             own: list[float] = []
             for column, other in enumerate(second):
-                key = place.whole, other.whole
+                key = node.whole, other.whole
                 weight = known.get(key)
                 if weight is None:
-                    weight = known[key] = _likeness_of_kinds(place, other)
-                weight = _named(weight, place.name, other.name)
-                if tells and place.whole == other.whole and place.whole in unclear:
-                    weight += 0.5 * (self._closeness(place, other) or 0.0)
+                    weight = known[key] = _likeness_of_kinds(node, other)
+                weight = _named(weight, node.name, other.name)
+                if tells and node.whole == other.whole and node.whole in unclear:
+                    weight += 0.5 * (self._closeness(node, other) or 0.0)
                 own.append(weight)
                 best = max(above[column + 1], here[column])
                 here[column + 1] = max(best, above[column] + weight) if weight > 0 else best
@@ -246,7 +248,7 @@ class _Matcher:
                 column -= 1
         return pairs[::-1]
 
-    def _closeness(self, first: _Place, second: _Place) -> float | None:
+    def _closeness(self, first: _BlockNode, second: _BlockNode) -> float | None:
         """1 where the numbers of two alike Blocks are equal, less the more they differ; None where there are none."""
         key = id(first), id(second)
         if key not in self._close:
@@ -255,12 +257,12 @@ class _Matcher:
             self._close[key] = _closeness(one, two) if known else None  # type: ignore[arg-type]
         return self._close[key]
 
-    def _sample(self, side: int, place: _Place) -> np.ndarray | None:
+    def _sample(self, side: int, node: _BlockNode) -> np.ndarray | None:
         """Numbers of the largest parameter in a Block."""
         if self.arrays is None:
             return None
         tree = self.trees[side]
-        keys = [key for inner in place.below() for key in inner.record.parameters.values()]
+        keys = [key for inner in node.below() for key in inner.record.parameters.values()]
         key = max(keys, key=lambda key: _size(tree.parameters[key].shape), default=None)
         if key is None:
             return None
@@ -275,51 +277,53 @@ class _Matcher:
         """Match Blocks without a partner beside them with equal ones elsewhere: those with parameters, and what they
         hold, then the others, if a Block beside them went the same way.
         """
-        self._move_by(lambda place: place.whole if place.weights else None)
-        self._move_by(lambda place: (place.own, place.name) if place.weights and not place.children else None)
+        self._move_by(lambda node: node.whole if node.weights else None)
+        self._move_by(lambda node: (node.own, node.name) if node.weights and not node.children else None)
         self._move_by(
-            lambda place: (place.record.class_, place.name) if place.weights and not _is_number(place.name) else None
+            lambda node: (node.record.class_, node.name) if node.weights and not _is_number(node.name) else None
         )
         before = -1
         while before != len(self.pairs):
             before = len(self.pairs)
-            self._move_by(lambda place: None if place.weights else place.whole, self._goes_along)
+            self._move_by(lambda node: None if node.weights else node.whole, self._goes_along)
 
     def _move_by(
-        self, key: Callable[[_Place], object], allowed: Callable[[_Place, _Place], bool] = lambda one, two: True
+        self,
+        key: Callable[[_BlockNode], object],
+        allowed: Callable[[_BlockNode, _BlockNode], bool] = lambda one, two: True,
     ) -> None:
-        waiting: dict[object, list[_Place]] = defaultdict(list)
-        for place in self.two.below():
-            if place not in self.back and (found := key(place)) is not None:
-                waiting[found].append(place)
-        for place in list(self.one.below()):
-            if place in self.pairs or (found := key(place)) is None:
+        waiting: dict[object, list[_BlockNode]] = defaultdict(list)
+        for node in self.two.below():
+            if node not in self.back and (found := key(node)) is not None:
+                waiting[found].append(node)
+        for node in list(self.one.below()):
+            if node in self.pairs or (found := key(node)) is None:
                 continue
             options = [
                 each
                 for each in waiting.get(found, ())
-                if each not in self.back and allowed(place, each) and self._may_be_same(place, each)
+                if each not in self.back and allowed(node, each) and self._may_be_same(node, each)
             ]
             if options:
-                self._take_moved(place, max(options, key=lambda each: self._fitness(place, each)))
+                self._take_moved(node, max(options, key=lambda each: self._fitness(node, each)))
 
-    def _fitness(self, place: _Place, other: _Place) -> tuple[float, ...]:
+    def _fitness(self, node: _BlockNode, other: _BlockNode) -> tuple[float, ...]:
         """How well a Block fits that may be the same one elsewhere."""
-        close = self._closeness(place, other) or 0.0
-        beside = place.parent is not None and other.parent is self.pairs.get(place.parent)
-        return round(close, 2), place.name == other.name, beside
+        close = self._closeness(node, other) or 0.0
+        beside = node.parent is not None and other.parent is self.pairs.get(node.parent)
+        return round(close, 2), node.name == other.name, beside
 
-    def _may_be_same(self, place: _Place, other: _Place) -> bool:
+    def _may_be_same(self, node: _BlockNode, other: _BlockNode) -> bool:
         """Whether the numbers speak against it that a small Block was moved."""
-        if place.inside.total() > SMALL or place.whole != other.whole:
+        if node.inside.total() > SMALL or node.whole != other.whole:
             return True
-        close = self._closeness(place, other)
+        close = self._closeness(node, other)
         return close is None or close > CLOSE
 
-    def _take_moved(self, place: _Place, other: _Place) -> None:
-        self._pair(place, other)
-        self._moved.add(place)
-        free = [(place, other)]
+    def _take_moved(self, node: _BlockNode, other: _BlockNode) -> None:
+        self._pair(node, other)
+        self._moved.add(node)
+        free = [(node, other)]
         while free:
             one, two = free.pop()
             inner = [[each for each in one.children if each not in self.pairs]]
@@ -328,16 +332,16 @@ class _Matcher:
                 self._pair(*pair)
                 free.append(pair)
 
-    def _goes_along(self, place: _Place, other: _Place) -> bool:
+    def _goes_along(self, node: _BlockNode, other: _BlockNode) -> bool:
         """Whether both are in matched Blocks, one perhaps a level deeper, or the Block beside them is the same."""
-        if place.parent is None or other.parent is None:
+        if node.parent is None or other.parent is None:
             return False
-        above, its_above = place.parent, other.parent
+        above, its_above = node.parent, other.parent
         pairs = (above, its_above), (above, its_above.parent), (above.parent, its_above)
         if any(mine is not None and self.pairs.get(mine) is its for mine, its in pairs):
             return True
-        ours, theirs = place.parent.children, other.parent.children
-        at, there = ours.index(place), theirs.index(other)
+        ours, theirs = node.parent.children, other.parent.children
+        at, there = ours.index(node), theirs.index(other)
         return any(
             0 <= at + step < len(ours)
             and 0 <= there + step < len(theirs)
@@ -347,8 +351,8 @@ class _Matcher:
 
     # -- replaced -----------------------------------------------------------------------------------------------------
 
-    def _replace(self, first: _Place, second: _Place) -> None:
-        """Match what stands in the same place of matched Blocks, whatever it is, at all levels."""
+    def _replace(self, first: _BlockNode, second: _BlockNode) -> None:
+        """Match what stands at the same position in matched Blocks, whatever it is, at all levels."""
         pending = [(first, second)]
         while pending:
             one, two = pending.pop()
@@ -357,25 +361,25 @@ class _Matcher:
                 self._align_below(*pair)
             pending += [(child, self.pairs[child]) for child in one.children if child in self.pairs]
 
-    def _in_place(self, first: _Place, second: _Place) -> list[tuple[_Place, _Place]]:
-        names = {place.name: place for place in second.children if place not in self.back}
+    def _in_place(self, first: _BlockNode, second: _BlockNode) -> list[tuple[_BlockNode, _BlockNode]]:
+        names = {node.name: node for node in second.children if node not in self.back}
         pairs = [
-            (place, names[place.name])
-            for place in first.children
-            if place not in self.pairs and place.name in names and not _is_number(place.name)
+            (node, names[node.name])
+            for node in first.children
+            if node not in self.pairs and node.name in names and not _is_number(node.name)
         ]
-        taken = {place for pair in pairs for place in pair}
-        gaps: dict[_Place | None, tuple[list[_Place], list[_Place]]] = defaultdict(lambda: ([], []))
-        for side, (place, matched) in enumerate(((first, self.pairs), (second, self.back))):
-            anchor: _Place | None = None
-            for child in place.children:
+        taken = {node for pair in pairs for node in pair}
+        gaps: dict[_BlockNode | None, tuple[list[_BlockNode], list[_BlockNode]]] = defaultdict(lambda: ([], []))
+        for side, (node, matched) in enumerate(((first, self.pairs), (second, self.back))):
+            anchor: _BlockNode | None = None
+            for child in node.children:
                 if child in matched:
                     anchor = child if side else matched[child]
                 elif child not in taken and _is_number(child.name):
                     gaps[anchor][side].append(child)
         for ours, theirs in gaps.values():
-            by_name = {place.name: place for place in theirs}
-            same = [(place, by_name[place.name]) for place in ours if place.name in by_name]
+            by_name = {node.name: node for node in theirs}
+            same = [(node, by_name[node.name]) for node in ours if node.name in by_name]
             pairs += same if len(ours) != len(theirs) else zip(ours, theirs)
             if not same and len(ours) != len(theirs):
                 pairs += zip(ours, theirs)
@@ -383,19 +387,19 @@ class _Matcher:
 
     # -- what a pair means --------------------------------------------------------------------------------------------
 
-    def _move(self, place: _Place, other: _Place) -> Move | None:
-        if place.parent is None or other.parent is None:
+    def _move(self, node: _BlockNode, other: _BlockNode) -> Move | None:
+        if node.parent is None or other.parent is None:
             return None
-        if place in self._moved or self.pairs.get(place.parent) is not other.parent:
+        if node in self._moved or self.pairs.get(node.parent) is not other.parent:
             return "moved"
-        if place.name == other.name:
+        if node.name == other.name:
             return None
-        return "renumbered" if _stem(place.name) == _stem(other.name) else "renamed"
+        return "renumbered" if _stem(node.name) == _stem(other.name) else "renamed"
 
-    def _match_parameters(self, found: BlockMatching, place: _Place, other: _Place) -> None:
-        ours, theirs = (parameters_of(each.record) for each in (place, other))
+    def _match_parameters(self, found: BlockMatching, node: _BlockNode, other: _BlockNode) -> None:
+        ours, theirs = (parameters_of(each.record) for each in (node, other))
         pairs = [(key, theirs[name]) for name, key in ours.items() if name in theirs]
-        is_same_class = place.record.class_ == other.record.class_
+        is_same_class = node.record.class_ == other.record.class_
         free = [
             {name: key for name, key in own.items() if is_same_class and name not in away}
             for own, away in ((ours, theirs), (theirs, ours))
@@ -423,7 +427,7 @@ def parameters_of(record: BlockRecord | None) -> dict[str, str]:
 # -- places and their likeness ----------------------------------------------------------------------------------------
 
 
-def _places(tree: Tree) -> _Place:
+def _places(tree: Tree) -> _BlockNode:
     """The places of a tree, the outermost one with all others in it."""
     facts: dict[int, tuple[int, int, int, Counter[int], frozenset[int], int]] = {}
     for record in _children_first(tree):
@@ -441,15 +445,15 @@ def _places(tree: Tree) -> _Place:
         weights = len(params) + sum(each[5] for each in inner)
         facts[record.id] = whole, own, kind, inside, frozenset(wholes), weights
 
-    def place(path: str, name: str, record: BlockRecord, parent: _Place | None) -> _Place:
-        return _Place(path, name, record, parent, *facts[record.id])
+    def node(path: str, name: str, record: BlockRecord, parent: _BlockNode | None) -> _BlockNode:
+        return _BlockNode(path, name, record, parent, *facts[record.id])
 
-    root = place("", "", tree.blocks[0], None)
+    root = node("", "", tree.blocks[0], None)
     pending = [root]
     while pending:
         above = pending.pop()
         for name, child in above.record.children:
-            above.children.append(place(layout.join(above.path, name), name, tree.blocks[child], above))
+            above.children.append(node(layout.join(above.path, name), name, tree.blocks[child], above))
         pending += above.children
     return root
 
@@ -485,11 +489,11 @@ def _is_alike(first: tuple[object, ...], second: tuple[object, ...]) -> bool:
     return first == second or (first[0] == second[0] and not isinstance(first[1], bytes))
 
 
-def _likeness(first: _Place, second: _Place) -> float:
+def _likeness(first: _BlockNode, second: _BlockNode) -> float:
     return _named(_likeness_of_kinds(first, second), first.name, second.name)
 
 
-def _likeness_of_kinds(first: _Place, second: _Place) -> float:
+def _likeness_of_kinds(first: _BlockNode, second: _BlockNode) -> float:
     """2 where both are equal, as much as two pairs that are alike; between 0 and 1 of Blocks of one class; negative
     where a common name does not make up for it. A Block that holds the other one was put around it: it is another one.
     """
@@ -513,9 +517,9 @@ def _likeness_of_kinds(first: _Place, second: _Place) -> float:
     return 0.1 + 0.5 * inside if inside >= 0.5 else -1.0
 
 
-def _is_small_change(first: _Place, second: _Place) -> bool:
+def _is_small_change(first: _BlockNode, second: _BlockNode) -> bool:
     """Whether two Blocks of one class hold children of the same classes, as where all layers became wider."""
-    kinds = [Counter(child.record.class_ for child in place.children) for place in (first, second)]
+    kinds = [Counter(child.record.class_ for child in node.children) for node in (first, second)]
     shared = sum((kinds[0] & kinds[1]).values())
     return 2 * shared >= 0.6 * (kinds[0].total() + kinds[1].total())
 

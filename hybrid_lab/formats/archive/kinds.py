@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hybrid_lab.aliases import older_name, place_of
+from hybrid_lab.aliases import current_name, older_name
 from hybrid_lab.ndarray.random_state import check_place
 
 from ..safetensors import tag_of
@@ -109,7 +109,7 @@ def live_class(base: type, module: str, name: str, fits: Callable[[Any], bool] =
     """The class of this name among the live subclasses of a base; None where there is none, and for one whose objects
     run code when they are freed. No module is imported and no attribute read by a name of the file.
     """
-    module = place_of(module)
+    module = current_name(module)
     found: Any = None
     pending: deque[type] = deque([base])
     seen: set[type] = {base}

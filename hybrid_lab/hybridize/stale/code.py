@@ -223,12 +223,12 @@ def _is_name(instruction: dis.Instruction) -> bool:
     return instruction.opname not in ("LOAD_CONST", "LOAD_SMALL_INT")
 
 
-def place_of_name(code: CodeType, name: str) -> tuple[CodeType, int] | None:
+def instruction_loading(code: CodeType, name: str) -> tuple[CodeType, int] | None:
     """The code, of a function or of one inside of it, and the offset of its first instruction that loads this name."""
     for each in dis.get_instructions(code):
         if each.argval == name and each.opname.startswith(("LOAD_", "IMPORT_")):
             return code, each.offset
-    inner = (place_of_name(constant, name) for constant in code.co_consts if isinstance(constant, CodeType))
+    inner = (instruction_loading(constant, name) for constant in code.co_consts if isinstance(constant, CodeType))
     return next((found for found in inner if found is not None), None)
 
 

@@ -160,9 +160,9 @@ def _user_blocks(block: Tree, seen: dict[int, bool]) -> list[Tree]:
 
 
 def _location(block: Tree) -> Location | None:
-    from hybrid_lab.hybridize.neutral import place_of
+    from hybrid_lab.hybridize.neutral import location_of
 
-    return place_of(cast("Hybrid", block)) if hasattr(block, "_code_style") else None
+    return location_of(cast("Hybrid", block)) if hasattr(block, "_code_style") else None
 
 
 # -- signs in the bytecode ---------------------------------------------------------------------------------------------

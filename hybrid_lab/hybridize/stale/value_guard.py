@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.location import Location
-from hybrid_lab.hybridize.stale.code import place_of_name
+from hybrid_lab.hybridize.stale.code import instruction_loading
 from hybrid_lab.hybridize.stale.read_values import by_value
 from hybrid_lab.ndarray.tape import Mode
 
@@ -129,11 +129,11 @@ class ValueGuard:
         """The names of these places in the code."""
         return [place[3] for group in self._groups for place in group if _identity(place) in places]
 
-    def place_of(self, name: str) -> Location | None:
+    def location_of(self, name: str) -> Location | None:
         """Where the code first reads what has this name, `self.it` or `CONFIG['rate']`."""
         for wanted in reversed(re.findall(r"\w+", name.partition("[")[0])):
             for function in self.functions:
-                found = place_of_name(function.__code__, wanted)
+                found = instruction_loading(function.__code__, wanted)
                 if found is not None:
                     return Location(*found)
         return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.graph.equal import equal
-from hybrid_lab.hybridize.neutral import NeutralGraph, place_of, trace_block
+from hybrid_lab.hybridize.neutral import NeutralGraph, location_of, trace_block
 from hybrid_lab.hybridize.stale.code import Reads, attributes_read, of_user, reads_of
 from hybrid_lab.hybridize.stale.frozen import undoing_changes, warning_of_changes
 from hybrid_lab.hybridize.stale.read_values import ClassSource, changed_values, class_source, is_plain, own_values
@@ -180,7 +180,7 @@ def trace_guarded(
     guard = guard_of(block)
     if guard is not None and guard.iterators:
         name = guard.iterators[0]
-        raise _error_of_iterator(block, name, guard.place_of(name) or place_of(block))
+        raise _error_of_iterator(block, name, guard.location_of(name) or location_of(block))
     try:
         with watching(block) as state:
             graph = trace_block(block, spec, types, modes.training, keep=keep, salvage=salvage)
@@ -216,7 +216,7 @@ def _after_changes(
             now.restore()
     if again is None or again.out_spec != graph.out_spec or not equal(again.graph, graph.graph):
         _drop_graphs_below(block)
-        raise _error_of_changes(block, names[0], now.place_of(names[0]) or place_of(block))
+        raise _error_of_changes(block, names[0], now.location_of(names[0]) or location_of(block))
     for each in _hybrid_below(block):
         watch = each._graphs.watch
         if watch.guard is not None:
@@ -268,8 +268,8 @@ def tell_of_unwatched(block: Hybrid, guard: ValueGuard, told: set[Any]) -> None:
     if new:
         listed = []
         for name, why in list(new.items())[:5]:
-            place = guard.place_of(name)
-            listed.append(f"`{name}` ({why}; {place.describe()})" if place is not None else f"`{name}` ({why})")
+            location = guard.location_of(name)
+            listed.append(f"`{name}` ({why}; {location.describe()})" if location is not None else f"`{name}` ({why})")
         more = f"; {len(new) - 5} more" if len(new) > 5 else ""
         logger.warning(
             f"{block.name}: HL178: the graph keeps what the code reads in {'; '.join(listed)}{more}. Calls do not "

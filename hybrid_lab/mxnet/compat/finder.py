@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 import hybrid_lab
-from hybrid_lab.aliases import MODULES, older_name, place_of
+from hybrid_lab.aliases import MODULES, current_name, older_name
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.mxnet.libinfo import __version__ as mxnet_version
@@ -139,7 +139,7 @@ class Aliases(MetaPathFinder, Loader):
         for package in sorted({each.rpartition(".")[0] for each in PLACES if each.startswith(f"{name}.")}):
             if _is_own(package):  # it may be loaded only when it is asked for, past this finder
                 importlib.import_module(f"{OWN}.{package}")
-        start = place_of(f"{OWN}.{name}") + "."
+        start = current_name(f"{OWN}.{name}") + "."
         for each in [each for each in sys.modules if each.startswith(start)]:
             theirs = f"{THEIRS}.{name}.{each.removeprefix(start)}"
             if theirs not in sys.modules:
@@ -251,7 +251,7 @@ def _is_own(name: str) -> bool:
 
 def _submodules(package: str) -> Iterator[str]:
     """Full names, with `mxnet.`, of the modules in a package."""
-    own = sys.modules.get(place_of((OWN + "." + package).rstrip(".")))
+    own = sys.modules.get(current_name((OWN + "." + package).rstrip(".")))
     for found in pkgutil.iter_modules(getattr(own, "__path__", ())):
         yield found.name
     for each in (*PLACES, *MODULES):
@@ -265,7 +265,7 @@ def _not_here(fullname: str) -> ModuleNotFoundError:
     It has no `name`: of an error with the name it asked for, `from mxnet import name` would replace the text.
     """
     package, _, last = fullname.partition(".")[2].rpartition(".")
-    own = sys.modules.get(place_of((OWN + "." + package).rstrip(".")))
+    own = sys.modules.get(current_name((OWN + "." + package).rstrip(".")))
     known = {*_submodules(package), *(dir(own) if own else ())}
     where = f"{THEIRS}.{package}".rstrip(".")
     error = unknown_name(where, last, sorted(known, key=str.swapcase))  # Dense rather than the module dense

@@ -27,8 +27,11 @@ LINE = "import hybrid_lab.compat"
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place in a file. line : from 1; cell : the number of the cell in a notebook, from 1, or None"""
+class LineLocation:
+    """A line of a script, or of a cell in a notebook.
+
+    line : from 1; cell : the number of the cell in a notebook, from 1, or None
+    """
 
     line: int
     cell: int | None = None
@@ -42,7 +45,7 @@ class Missing:
     """A name of MXNet's that is not here. name : "mxnet.nd.foo"; advice : what the package says about it"""
 
     name: str
-    place: Place
+    place: LineLocation
     advice: str
 
 
@@ -99,13 +102,13 @@ def examine(path: Path) -> Report:
     for source in sources:
         names |= _names(source.tree)
     uses: dict[str, int] = {}
-    missing: dict[tuple[str, Place], Missing] = {}
+    missing: dict[tuple[str, LineLocation], Missing] = {}
     for source in sources:
         for name, node in _uses(source.tree, names):
             found, advice = _resolved(name)
             uses[found] = uses.get(found, 0) + 1
             if advice is not None:
-                place = Place(getattr(node, "lineno", 1), source.cell)
+                place = LineLocation(getattr(node, "lineno", 1), source.cell)
                 missing.setdefault((found, place), Missing(found, place, advice))
     order = [kind for source in sources for kind in _order(source.tree)]
     prepared, imports = order[:1] == ["compat"], "mxnet" in order or unread is not None

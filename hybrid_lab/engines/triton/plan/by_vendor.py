@@ -31,7 +31,7 @@ from hybrid_lab.engines.triton.plan.layout import TURNED, convolves_last, with_c
 from hybrid_lab.engines.triton.plan.prices import is_cheap
 from hybrid_lab.engines.triton.plan.recurrent import VendorRNN, is_plain, saves_nothing
 from hybrid_lab.engines.triton.run import attention, availability
-from hybrid_lab.engines.triton.run.calls import CALLS, VendorCall, call_of, is_convolution, place_of
+from hybrid_lab.engines.triton.run.calls import CALLS, VendorCall, call_of, is_convolution, view_of
 from hybrid_lab.engines.triton.run.recurrent import is_trusted
 from hybrid_lab.engines.triton.support import lowered
 from hybrid_lab.engines.triton.write import tiles
@@ -234,7 +234,7 @@ def _can_read(node: Node, call: VendorCall) -> bool:
         for index, form in call.reads:
             item = node.inputs[index]
             assert isinstance(item, Value)
-            place_of(origin(item), views_before(node, index), form)
+            view_of(origin(item), views_before(node, index), form)
     except Unmappable:
         return False
     return True

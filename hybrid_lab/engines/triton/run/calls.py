@@ -1,8 +1,8 @@
 """Products as torch calls them: which call, what it reads, and whether it writes into memory that it is given.
 
-A call reads and writes tensors at `Place`s: views of the memory of Values, which are known when a program is written.
-What torch would have to copy first has no call. Entries are functions of (torch, node, tf32) that return a VendorCall,
-or raise Unmappable with the reason.
+A call reads and writes tensors through `StridedView`s of the memory of Values, which are known when a program is
+written. What torch would have to copy first has no call. Entries are functions of (torch, node, tf32) that
+return a VendorCall, or raise Unmappable with the reason.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class VendorCall:
 
 
 @dataclass(frozen=True)
-class Place:
+class StridedView:
     """A view of a Value's memory, which lies in C order: called with the tensor it gives the view."""
 
     shape: tuple[int, ...]
@@ -66,25 +66,25 @@ class Place:
         return tensor.as_strided(self.shape, self.strides, tensor.storage_offset() + self.start)
 
 
-class SteadyPlace:
-    """The same of a parameter, which is one tensor from call to call: the view of the last one is kept.
+class CachedView:
+    """A view of a parameter, which is the same tensor from call to call: the last view is cached.
 
-    It keeps the tensor's memory, and no other tensor can have its identity meanwhile.
+    The view holds the tensor's memory, so that no other tensor can have the tensor's id meanwhile.
     """
 
-    def __init__(self, place: Place):
-        self._place = place
+    def __init__(self, view: StridedView):
+        self._view = view
         self._last: tuple[Tensor | None, Tensor | None] = None, None
 
     def __call__(self, tensor: Tensor) -> Tensor | None:
         last, view = self._last
         if last is not tensor:
-            view = self._place(tensor)
+            view = self._view(tensor)
             self._last = tensor, view
         return view
 
 
-def place_of(value: Value, views: Sequence[Node], form: Form) -> Place | None:
+def view_of(value: Value, views: Sequence[Node], form: Form) -> StridedView | None:
     """Where a call finds the memory of `value` that these views of it, in order, show; None for all of it as it lies.
 
     Raises Unmappable where torch would have to copy.
@@ -102,8 +102,8 @@ def place_of(value: Value, views: Sequence[Node], form: Form) -> Place | None:
         tensor = form(memory.as_strided(array.shape, array.strides, start))
     except RuntimeError:
         raise Unmappable(_COPIED) from None
-    place = Place(tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
-    return None if place == Place(whole.shape, whole.strides, 0) else place
+    view = StridedView(tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
+    return None if view == StridedView(whole.shape, whole.strides, 0) else view
 
 
 def call_of(node: Node, tf32: bool = False) -> VendorCall:

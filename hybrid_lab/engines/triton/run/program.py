@@ -22,7 +22,7 @@ from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.addresses import ALIGNED, is_aligned
 from hybrid_lab.engines.triton.run.arena import POOL, constant, follow
-from hybrid_lab.engines.triton.run.calls import Place, SteadyPlace
+from hybrid_lab.engines.triton.run.calls import CachedView, StridedView
 from hybrid_lab.engines.triton.run.kernel import Kernel, signed
 from hybrid_lab.engines.triton.run.steps import HostStep, KernelOperator, TorchStep, on_torch
 from hybrid_lab.engines.triton.run.vendor import Flag, Flags, VendorKernel
@@ -153,14 +153,14 @@ class DeviceWriter(Writer):
 
     def _vendor_call(self, kernel: VendorKernel, places: dict[Value, Value], node: Node) -> None:
         """torch's call for a product; views of what lies at a fixed place are made once for each arena."""
-        operands = [self._placed(places.get(value, value), place) for value, place in kernel.reads]
+        operands = [self._viewed(places.get(value, value), view) for value, view in kernel.reads]
         run = self._bind(identifier(kernel.name), kernel.run)
         call = f"{run}({', '.join(operands)})"
         self._calls += 1
         if kernel.flag is not None:
             self._flags[kernel.flag.name] = kernel.flag
         if not kernel.allocates:
-            result = self._placed(places[kernel.outputs[0]], kernel.result)
+            result = self._viewed(places[kernel.outputs[0]], kernel.result)
             self._emit(f"{run}({', '.join([*operands, result])})", node)
             return
         results = [places.get(value) for value in kernel.nodes[-1].outputs]
@@ -179,19 +179,19 @@ class DeviceWriter(Writer):
     def _hand_out(self, name: str, position: int) -> None:
         """A result of the program in memory that torch has made: where memory for it is given, it goes there."""
 
-    def _placed(self, value: Value, place: Place | None) -> str:
-        """The name of the view of a Value's memory at a place."""
+    def _viewed(self, value: Value, strided: StridedView | None) -> str:
+        """The name of a view of a Value's memory; of all of it where `strided` is None."""
         name = self._name(value)
-        if place is None:
+        if strided is None:
             return name
         if self._is_fixed(value):
             view = self._local("f")
-            self.fixed.append((view, lambda memory_, tensors: place(tensors[name])))
+            self.fixed.append((view, lambda memory_, tensors: strided(tensors[name])))
         else:
             view = self._local("v")
             steady = isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES
-            make = SteadyPlace(place) if steady else place
-            self._emit(f"{view} = {self._bind('place', make)}({name})")
+            make = CachedView(strided) if steady else strided
+            self._emit(f"{view} = {self._bind('view', make)}({name})")
         return view
 
     def _launch(self, kernel: Kernel, places: dict[Value, Value], node: Node) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.plan.by_vendor import views_before
 from hybrid_lab.engines.triton.plan.recurrent import layers_of
-from hybrid_lab.engines.triton.run.calls import Place, VendorCall, call_of, is_convolution, place_of, rounded
+from hybrid_lab.engines.triton.run.calls import StridedView, VendorCall, call_of, is_convolution, rounded, view_of
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core.product import operators_before
 from hybrid_lab.engines.triton.write.kinds import is_product
@@ -74,7 +74,7 @@ class VendorKernel:
         return self._call.result is None
 
     @cached_property
-    def reads(self) -> tuple[tuple[Value, Place | None], ...]:
+    def reads(self) -> tuple[tuple[Value, StridedView | None], ...]:
         """The Values whose memory `run` takes, each with where the call finds it; None : as it lies."""
         anchor, found = self.nodes[-1], []
         for index, form in self._call.reads:
@@ -82,14 +82,14 @@ class VendorKernel:
             views = tuple([view for view in views if view in self.nodes])
             assert isinstance(item, Value)
             value = views[0].values_in[0] if views else item
-            found.append((value, place_of(value, views, form)))
+            found.append((value, view_of(value, views, form)))
         return tuple(found)
 
     @cached_property
-    def result(self) -> Place | None:
+    def result(self) -> StridedView | None:
         """Where `run` finds the memory of the result, if it takes it; None : as it lies."""
         form = self._call.result
-        return None if form is None else place_of(self.outputs[0], (), form)
+        return None if form is None else view_of(self.outputs[0], (), form)
 
     @property
     def run(self) -> Callable[..., Any]:
@@ -106,7 +106,7 @@ class VendorKernel:
     def __call__(self, tensors: Sequence[Any]) -> None:
         """Compute it. tensors : inputs and then the output, as a Kernel takes them"""
         known: dict[Any, Any] = dict(zip(self.inputs, tensors[:-1], strict=True))
-        operands = [known[value] if place is None else place(known[value]) for value, place in self.reads]
+        operands = [known[value] if view is None else view(known[value]) for value, view in self.reads]
         run = with_flag(self.run, self.flag)
         if self.allocates:
             tensors[-1].copy_(run(*operands))
