@@ -144,7 +144,7 @@ DEPENDENCIES = (
         "ml_dtypes",
         "torch",
         "triton",
-        "PIL",
+        "cv2",
         "sklearn",
         "matplotlib.pyplot",
         "playwright.sync_api",
@@ -179,7 +179,7 @@ def test_the_list_of_dependencies_is_that_of_the_package():
     extras = {name: lines for name, lines in extras.items() if name not in ("docs", "test")}  # to work on the package
     wanted = [*project["dependencies"], *(line for lines in extras.values() for line in lines)]
     modules = {
-        "pillow": "PIL",
+        "opencv-python-headless": "cv2",
         "scikit-learn": "sklearn",
         "matplotlib": "matplotlib.pyplot",
         "pytorch-triton-rocm": "triton",

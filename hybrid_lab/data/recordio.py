@@ -318,10 +318,8 @@ def unpack_img(s: bytes, iscolor: int = -1) -> tuple[IRHeader, np.ndarray]:
     iscolor : 1 for color, 0 for gray (height, width), -1 for what the image is
     """
     header, data = unpack(s)
-    if iscolor < 0:
-        iscolor = image_files.channels(data) != 1
-    image = image_files.decode(data, bool(iscolor))
-    return header, np.ascontiguousarray(image[:, :, ::-1]) if iscolor else image[:, :, 0]
+    image = image_files.decode(data, None if iscolor < 0 else bool(iscolor))
+    return header, np.ascontiguousarray(image[:, :, ::-1]) if image.shape[2] == 3 else image[:, :, 0]
 
 
 def pack_img(

@@ -165,6 +165,10 @@ class NestingError(HybridLabError, RecursionError):
     """Blocks that call one another deeper than Python's recursion limit lets a graph be traced."""
 
 
+class MissingPackageError(HybridLabError, ImportError):
+    """A package that a function needs is not installed; the message has the command that installs it."""
+
+
 class EngineError(HybridLabError, RuntimeError):
     """An engine could not compile or run a graph."""
 

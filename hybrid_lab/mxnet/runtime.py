@@ -89,7 +89,7 @@ _FEATURES: dict[str, bool | Callable[[], bool]] = {
     "BLAS_APPLE": lambda: _blas("accelerate"),
     "LAPACK": True,
     "MKLDNN": False,
-    "OPENCV": False,
+    "OPENCV": lambda: importlib.util.find_spec("cv2") is not None,
     "CAFFE": False,
     "PROFILER": False,
     "DIST_KVSTORE": False,
@@ -106,7 +106,8 @@ def feature_list() -> list[Feature]:
 
     CUDA, CUDNN : a GPU of NVIDIA's can be used; CPU_..., F16C : NumPy's loops may use these instructions;
     BLAS_... : the library of NumPy's matrix products; LAPACK : `nd.linalg`; INT64_TENSOR_SIZE : arrays may have more
-    than 2**31 elements. Libraries that only MXNet uses are off, such as oneDNN (MKLDNN) and OpenCV.
+    than 2**31 elements; OPENCV : images can be read and resized. Libraries that only MXNet uses are off, such as oneDNN
+    (MKLDNN).
     """
     return [Feature(name, found() if callable(found) else found) for name, found in _FEATURES.items()]
 

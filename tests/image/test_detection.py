@@ -12,12 +12,13 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import recordio
 from hybrid_lab.data.image.detecting import LabelError
+from hybrid_lab.data.image_files import encode
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "image"
 sys.path.insert(0, str(GOLDEN))
 from detection_cases import results  # noqa: E402
 
-pytest.importorskip("PIL")
+pytest.importorskip("cv2")
 
 
 def test_augmenters_draw_and_move_boxes_as_mxnet_does():
@@ -41,11 +42,10 @@ LABELS = [
 
 @pytest.fixture
 def images(tmp_path):
-    from PIL import Image
-
     draw = np.random.default_rng(0)
     for number in range(3):
-        Image.fromarray(draw.integers(0, 255, (20 + number, 30, 3), np.uint8)).save(tmp_path / f"{number}.png")
+        pixels = draw.integers(0, 255, (20 + number, 30, 3), np.uint8)
+        (tmp_path / f"{number}.png").write_bytes(encode(pixels, 3, ".png"))
     return {
         "imglist": [[each, f"{number}.png"] for number, each in enumerate(LABELS)],
         "path_root": str(tmp_path),

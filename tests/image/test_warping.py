@@ -1,8 +1,8 @@
-"""Changes of hue, lightness and saturation, with the values of OpenCV 4.8."""
+"""Changes of hue, lightness and saturation, with the values of OpenCV 4.8 to 4.14."""
 
 import numpy as np
 
-from hybrid_lab.data.image.warping import change_hls
+from hybrid_lab.ops.kernels.opencv import change_hls
 
 COLORS = np.array([[[200, 30, 90], [12, 250, 130], [77, 77, 77], [0, 0, 0], [255, 255, 255], [10, 20, 240]]], "uint8")
 

@@ -114,7 +114,7 @@ def test_a_copy_reads_for_itself():
 
 @pytest.mark.parametrize("shape", [(5, 7, 3), (5, 7)])
 def test_image_records(shape):
-    pytest.importorskip("PIL")
+    pytest.importorskip("cv2")
     image = np.random.RandomState(0).randint(0, 255, shape).astype("uint8")
     record = recordio.pack_img((0, 3.0, 1, 0), image, quality=5, img_fmt=".png")
     header, again = recordio.unpack_img(record)

@@ -22,7 +22,7 @@ from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.numpy_mode import in_mode
-from hybrid_lab.ops.kernels import resizing
+from hybrid_lab.ops.kernels import opencv
 
 #: x, y, width and height of a part of an image.
 Box: TypeAlias = tuple[int, int, int, int]
@@ -74,7 +74,7 @@ def imresize(src: NDArray, w: int, h: int, interp: int = 1, out: NDArray | None 
     if w < 1 or h < 1:
         raise ShapeError(f"an image cannot be resized to a width of {w} and a height of {h}")
     method = choose_interp(interp, (*image.shape[:2], h, w))
-    return _result(resizing.resize(image, int(w), int(h), method), out)
+    return _result(opencv.resize(image, int(w), int(h), method), out)
 
 
 def choose_interp(interp: int, sizes: Sequence[int] = ()) -> int:
@@ -84,11 +84,11 @@ def choose_interp(interp: int, sizes: Sequence[int] = ()) -> int:
     """
     if interp == 9:
         if not sizes:
-            return resizing.CUBIC
+            return opencv.CUBIC
         old_height, old_width, height, width = sizes
         if height > old_height and width > old_width:
-            return resizing.CUBIC
-        return resizing.AREA if height < old_height and width < old_width else resizing.LINEAR
+            return opencv.CUBIC
+        return opencv.AREA if height < old_height and width < old_width else opencv.LINEAR
     if interp == 10:
         return random.randint(0, 4)
     if interp not in range(5):

@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ops.kernels.opencv import opencv
 from hybrid_lab.system.logger import logger
 
 from .augmenting import MEAN, STD
@@ -242,15 +243,14 @@ def _drawn(
     names: Mapping[int, str],
 ) -> np.ndarray:
     """The image with its boxes, blue first."""
-    from PIL import Image, ImageDraw
-
+    cv2 = opencv()
     height, width = pixels.shape[:2]
-    canvas = Image.fromarray(pixels)
-    draw = ImageDraw.Draw(canvas)
+    canvas = np.ascontiguousarray(pixels[:, :, ::-1])
     for number, left, top, right, bottom in objects[objects[:, 1] >= 0, :5]:
         corners = int(left * width), int(top * height), int(right * width), int(bottom * height)
         shade = tuple(int(x) for x in (np.random.rand(3) * 255 if color is None else color))
-        draw.rectangle(corners, outline=shade, width=thickness)
+        cv2.rectangle(canvas, corners[:2], corners[2:], shade[::-1], thickness)
         if int(number) in names:
-            draw.text((corners[0] + 5, corners[1] + 5), names[int(number)], fill=(255, 255, 255))
-    return np.asarray(canvas)[:, :, ::-1].copy()
+            place = corners[0] + 5, corners[1] + 5
+            cv2.putText(canvas, names[int(number)], place, cv2.FONT_HERSHEY_SIMPLEX, 0.5, (255, 255, 255), 1)
+    return canvas

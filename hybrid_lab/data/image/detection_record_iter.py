@@ -14,11 +14,11 @@ from hybrid_lab.data import recordio
 from hybrid_lab.data.io import DataDesc
 from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.ops.kernels.opencv import change_hls
 
 from .cropping import copyMakeBorder, host, imdecode, imresize, resize_short
 from .record_iter import WITHOUT_EFFECT, ImageRecordIter
 from .settings import check_data_shape, check_number, refuse_unknown
-from .warping import change_hls
 
 #: What each crop sampler has one of: settings with one number, which all samplers share, or with one number for each.
 _OF_SAMPLERS = (

@@ -10,11 +10,12 @@ import numpy as np
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ops.kernels.opencv import change_hls
 
 from .augmenting import _EIGENVALUES, _EIGENVECTORS, Augmenter, ColorJitterAug, LightingAug, ResizeAug
 from .cropping import choose_interp, copyMakeBorder, fixed_crop, host, imresize
 from .settings import LONGEST_SIDE, check_number, check_switches
-from .warping import RandomAffine, change_hls
+from .warping import RandomAffine
 
 #: The least values of arguments.
 _LEAST = {

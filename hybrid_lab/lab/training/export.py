@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.errors import MissingPackageError
 from hybrid_lab.formats.atomic import atomic_write
 from hybrid_lab.lab.messages.training import Curve
 from hybrid_lab.lab.training.chart import MANY_COLORS
@@ -20,10 +20,6 @@ from hybrid_lab.lab.training.kept_runs import KeptRun
 from hybrid_lab.system.logger import logger
 
 _BUCKETS = ("starts", "steps", "counts", "means", "lows", "highs", "firsts", "lasts")
-
-
-class MissingPackageError(HybridLabError, ImportError):
-    """A package that an export needs is not installed."""
 
 
 def package(name: str, use: str, *others: str) -> Any:  # noqa: ANN401 - a package without types

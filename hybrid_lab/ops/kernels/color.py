@@ -1,8 +1,10 @@
-"""Changes of the colors of images (height, width, 3), as the documentation of MXNet's operators says."""
+"""Changes of the colors of images (height, width, 3), which MXNet computes itself; turns of hues by OpenCV."""
 
 from __future__ import annotations
 
 import numpy as np
+
+from . import opencv
 
 _GRAY = np.array([0.299, 0.587, 0.114], "float32")
 #: Eigenvectors times eigenvalues of the colors of ImageNet, a column for each; from the AlexNet paper's method.
@@ -49,27 +51,8 @@ def turn_hue(image: np.ndarray, turn: float) -> np.ndarray:
     """
     if image.shape[2] == 1:
         return image.copy()
-    values = image.astype("float32").astype("float64") / 255
-    high, low = values.max(2), values.min(2)
-    difference = high - low
-    lightness = (high + low) / 2
-    gray = difference < np.finfo("float32").eps
-    span = np.where(gray, 1, difference)
-    red, green, blue = np.moveaxis(values, 2, 0)
-    hue = np.where(
-        high == red, (green - blue) / span, np.where(high == green, 2 + (blue - red) / span, 4 + (red - green) / span)
-    )
-    width = np.where(lightness < 0.5, high + low, 2 - high - low)
-    saturation = np.where(gray, 0, difference / np.where(gray, 1, width))
-    hue = (hue + 6 * turn) % 6
-    top = np.where(lightness <= 0.5, lightness * (1 + saturation), lightness + saturation - lightness * saturation)
-    bottom = 2 * lightness - top
-    channels = []
-    for shift in (2, 0, -2):
-        place = (hue + shift) % 6
-        level = np.where(place < 1, place, np.where(place < 3, 1, np.where(place < 4, 4 - place, 0)))
-        channels.append(bottom + (top - bottom) * level)
-    return saturated(np.stack(channels, 2).astype("float32") * np.float32(255), image.dtype)
+    turned = opencv.turn_hue(image.astype("float32") * np.float32(1 / 255), turn)
+    return saturated(turned * np.float32(255), image.dtype)
 
 
 def light(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:

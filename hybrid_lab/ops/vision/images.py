@@ -11,7 +11,7 @@ from hybrid_lab.ops.framework import Operator, into, sample
 from hybrid_lab.ops.framework.lowering import differentiate_lowering, emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
-from hybrid_lab.ops.kernels import philox, resizing
+from hybrid_lab.ops.kernels import opencv, philox
 
 Key = tuple[int, int]
 
@@ -162,7 +162,7 @@ class ImageResize(Operator, name="_image_resize"):
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         shape = self.infer_shape(data.shape)
         images = data.reshape(-1, *data.shape[-3:]) if data.size else ()
-        made = [resizing.resize(image, shape[-2], shape[-3], self.interp) for image in images]
+        made = [opencv.resize(image, shape[-2], shape[-3], self.interp) for image in images]
         result = np.stack(made) if made else np.empty(0)
         return into(result.reshape(shape), out, data.dtype)
 

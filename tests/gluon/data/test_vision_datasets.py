@@ -91,7 +91,7 @@ def test_photographs(tmp_path, packed, fine):
 
 
 def test_folders_lists_and_records(tmp_path):
-    pytest.importorskip("PIL")
+    pytest.importorskip("cv2")
     images = RANDOM.randint(0, 256, (3, 5, 6, 3)).astype("uint8")
     names = ["cat/a.png", "cat/b.PNG", "dog/c.png"]
     with recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w") as file:
