@@ -28,7 +28,7 @@ def test_names_and_arguments_are_checked():
     assert isinstance(optimizer.create("SGD", momentum=0.9, wd=0.1), optimizer.SGD)
     with pytest.raises(ValueError, match="no optimizer named 'adm'; did you mean 'adam'"):
         optimizer.create("adm")
-    with pytest.raises(TypeError, match="the optimizer 'sgd' takes no argument momentm; did you mean momentum"):
+    with pytest.raises(TypeError, match="'sgd' .*momentm; did you mean momentum"):
         optimizer.create("sgd", momentm=0.9)
 
 
@@ -88,7 +88,7 @@ def test_any_function_of_the_number_of_updates_is_a_schedule():
     assert sgd.learning_rate == 0.5
     sgd.num_update = 4
     assert sgd.learning_rate == 0.1
-    with pytest.raises(SettingError, match="learning_rate=1.0 would have no effect.*give only one of the two"):
+    with pytest.raises(SettingError, match="learning_rate=1.0 .*one of the two"):
         optimizer.create("sgd", learning_rate=1.0, lr_scheduler=lambda updates: 0.5)
 
 

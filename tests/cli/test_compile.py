@@ -166,7 +166,7 @@ def test_a_card_is_answered_with_its_target(card, target):
 
 
 def test_a_card_that_triton_does_not_compile_for_is_told_so():
-    with pytest.raises(EngineError, match="'RX 6800', and Triton does not compile for a card of this name; the"):
+    with pytest.raises(EngineError, match="'RX 6800'.*Triton"):
         target_of("RX 6800")
 
 
@@ -202,7 +202,7 @@ def test_a_net_of_which_no_operator_has_a_kernel_says_so():
 
 
 def test_a_plain_block_names_the_children_that_compile():
-    with pytest.raises(HybridLabError, match="top is a Top, not a HybridBlock, .* compile_for of its children head"):
+    with pytest.raises(HybridLabError, match="top is a Top, .*compile_for .*head"):
         Top(prefix="top_").compile_for("gfx942", inputs=(4, 8))
     with pytest.raises(HybridLabError, match="has no graph to compile$"):
         nn.Sequential().compile_for("gfx942")

@@ -162,9 +162,9 @@ def test_dtypes_that_are_accepted():
 
 
 def test_lists_that_cannot_be():
-    with pytest.raises(SettingError, match=r"float32: a list of names is needed, such as \['exp'\], not 'exp'"):
+    with pytest.raises(SettingError, match="float32: .*list.*'exp'$"):
         amp.init(fp32_ops="exp")
-    with pytest.raises(SettingError, match="dot cannot compute in float16 and in float32; give both lists"):
+    with pytest.raises(SettingError, match="dot .*float16 and in float32; give both lists"):
         amp.init(fp32_ops=["dot"])
     with pytest.raises(SettingError, match="dot cannot compute in float16 and in float32$"):
         amp.init(fp32_ops=["dot"], target_precision_ops=["dot"])

@@ -138,7 +138,7 @@ def test_what_convert_hybrid_block_refuses():
         amp.convert_hybrid_block(net, excluded_sym_names=["dense_fwd"])
     with pytest.raises(SettingError, match=r"must be a list of names, such as \['dense0'\]"):
         amp.convert_hybrid_block(net, excluded_sym_names="dense0")
-    with pytest.raises(SettingError, match="target_dtype must be 'float16' or 'bfloat16', not 'int8'"):
+    with pytest.raises(SettingError, match="target_dtype .*'int8'"):
         amp.convert_hybrid_block(net, "int8")
     with pytest.raises(TypeError, match="takes a HybridBlock, not Block"):
         amp.convert_hybrid_block(gluon.Block())

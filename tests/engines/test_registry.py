@@ -23,7 +23,7 @@ def test_numpy_is_always_there():
 
 
 def test_an_unknown_name_lists_the_engines():
-    with pytest.raises(HybridLabError, match="there is no engine 'cuda'; the engines are triton, onnxruntime, numpy"):
+    with pytest.raises(HybridLabError, match="no engine 'cuda'; .*triton, onnxruntime, numpy"):
         engines.get("cuda")
 
 
@@ -39,7 +39,7 @@ class Missing(engines.Engine):
 
 def test_an_engine_that_cannot_run_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(registry._loaded, "triton", Missing())
-    with pytest.raises(EngineUnavailable, match="'triton' cannot run here: no GPU; run on a machine with one"):
+    with pytest.raises(EngineUnavailable, match="'triton' .*no GPU"):
         engines.get("triton")
     assert engines.default() is None
 
@@ -60,7 +60,7 @@ def test_the_environment_pins_an_engine(monkeypatch):
     monkeypatch.setenv("HYBRID_LAB_CPU", "numpy")
     assert engines.default() is engines.get("numpy")
     monkeypatch.setenv("HYBRID_LAB_CPU", "cuda")
-    with pytest.raises(HybridLabError, match="HYBRID_LAB_CPU=cuda: there is no engine 'cuda' for the CPU; the var"):
+    with pytest.raises(HybridLabError, match="HYBRID_LAB_CPU=cuda: .*'cuda'"):
         engines.default()
     monkeypatch.setenv("HYBRID_LAB_CPU", "onnx")
     message = r"did you mean onnxruntime\? The variable takes onnxruntime, numpy, torch or auto$"

@@ -68,7 +68,7 @@ def test_load_into_a_model_of_renamed_classes(classes, graphs, tmp_path):
     net, wanted = called(OldTop)
     net.save(tmp_path / "old.hlab")
     again = NewTop()
-    with pytest.raises(LoadMismatchError, match=r"body is a OldBody in the file, a NewBody in the model"):
+    with pytest.raises(LoadMismatchError, match="body .*OldBody .*NewBody"):
         again.load(tmp_path / "old.hlab", graphs=graphs)
     assert not again.load(tmp_path / "old.hlab", graphs=graphs, classes=classes).differences
     np.testing.assert_array_equal(again(X).asnumpy(), wanted)

@@ -98,7 +98,7 @@ def test_what_cannot_be_read(net, reader, path, words):
 
 def test_the_next_step_names_what_is_there(net):
     net.save("model.v1")
-    with pytest.raises(FileNotFoundError, match=r"there is no file 'model.v2.hlab'; did you mean 'model.v1.hlab'\?"):
+    with pytest.raises(FileNotFoundError, match="'model.v2.hlab'.*'model.v1.hlab'"):
         net.load("model.v2")
     with pytest.raises(FileNotFoundError, match="; the folder has 'model.v1.hlab'"):
         net.load("other")
@@ -189,5 +189,5 @@ def test_errors_are_as_the_system_has_them():
 @pytest.mark.parametrize("reader", READERS)
 def test_a_fifo_is_refused_and_not_waited_for(net, reader):
     os.mkfifo("fifo")
-    with pytest.raises(FileError, match="is a FIFO, not a regular file; give the path of a file"):
+    with pytest.raises(FileError, match="is a FIFO"):
         READERS[reader](net, "fifo")

@@ -102,7 +102,7 @@ def test_a_file_cut_off_during_a_read_that_returns_zeros_for_the_rest(tmp_path, 
         return len(buffer)
 
     monkeypatch.setattr(source._File, "_read", read)
-    with pytest.raises(ArchiveError, match="became shorter while it was read: 130 bytes at offset 50 are missing"):
+    with pytest.raises(ArchiveError, match="shorter .*130 bytes at offset 50"):
         source_of_file.read_into(memoryview(bytearray(170)), 10)
 
 

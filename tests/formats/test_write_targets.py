@@ -476,7 +476,5 @@ def test_no_other_module_opens_files_for_writing():
 
 def test_errors_about_special_files_say_what_is_there(tmp_path):
     os.mkfifo("m.params")
-    with pytest.raises(
-        HybridLabError, match=r"'m.params' is a FIFO, which a file must not replace; give the name of a"
-    ):
+    with pytest.raises(HybridLabError, match="'m.params' is a FIFO"):
         nd.save("m.params", [nd.ones(2)])

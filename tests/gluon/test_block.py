@@ -55,9 +55,9 @@ def test_a_new_child_takes_the_old_ones_place(net):
 
 
 def test_a_child_cannot_become_something_else(net):
-    with pytest.raises(TypeError, match="'out' is a child block .Dense. and cannot become a int"):
+    with pytest.raises(TypeError, match="'out' .*Dense.* int"):
         net.out = 3
-    with pytest.raises(TypeError, match="'out' is a child block .Dense. and cannot become a NoneType.*del net.out"):
+    with pytest.raises(TypeError, match="'out' .*Dense.*NoneType.*del net.out"):
         net.out = None
 
 
@@ -84,7 +84,7 @@ def test_a_child_can_be_deleted(net):
 
 def test_a_parameter_cannot_be_overwritten():
     layer = nn.Dense(2)
-    with pytest.raises(TypeError, match="'weight' is a parameter already; give it values with set_data"):
+    with pytest.raises(TypeError, match="'weight' is a parameter .*set_data"):
         layer.weight = gluon.Parameter("weight", shape=(2, 2))
 
 
@@ -106,7 +106,7 @@ def test_blocks_in_a_list_are_warned_of_once():
             self.layers = [nn.Dense(1), nn.Dense(1)]
 
     listed = Listed()
-    with pytest.warns(UserWarning, match="HL182: Listed: the blocks in `self.layers` are hidden in a list") as caught:
+    with pytest.warns(UserWarning, match="HL182: Listed: .*`self.layers`") as caught:
         listed.collect_params()
     assert caught[0].filename == __file__
     with warnings.catch_warnings():

@@ -335,7 +335,7 @@ def test_eager_loops_check_their_states():
         nd.contrib.cond(x, lambda: x, lambda: x)
     with pytest.raises(ValueError, match="max_iterations must be given"):
         nd.contrib.while_loop(lambda a: a < 1, lambda a: (a, a), x)
-    with pytest.raises(TypeError, match="init_states must be a tensor or a list of tensors, not int"):
+    with pytest.raises(TypeError, match="init_states .*tensor.*int"):
         nd.contrib.foreach(lambda entry, state: (entry, state), x, 1)
 
 
@@ -520,7 +520,7 @@ def test_what_mxnets_files_lack(tmp_path):
     net = Unread()
     net.hybridize(engine="numpy")
     net(sequence(3, 2), sequence(2))
-    with pytest.raises(Unmappable, match="cannot store data or state that the body does not read") as raised:
+    with pytest.raises(Unmappable, match="cannot store data or state") as raised:
         net.export(str(tmp_path / "net"))
     assert isinstance(raised.value, AssertionError)  # as MXNet raises it
 

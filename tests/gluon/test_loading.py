@@ -95,7 +95,7 @@ def test_dtypes_are_converted_on_request_only(path):
     model().save_parameters(path)
     net = model()
     net.cast("float64")
-    with pytest.raises(LoadMismatchError, match="dtype: 0.weight is float64 in the model, float32 in the file"):
+    with pytest.raises(LoadMismatchError, match="dtype: 0.weight .*float64 .*float32"):
         net.load_parameters(path)
     net.load_parameters(path, cast_dtype=True)
     assert net[0].weight.data().dtype == np.float64

@@ -171,7 +171,7 @@ def test_grad_req_can_change():
     weight.grad_req = "null"
     with pytest.raises(RuntimeError, match="'weight' has no gradient: its grad_req is 'null'"):
         weight.grad()
-    with pytest.raises(ValueError, match="grad_req of 'weight' must be 'write', 'add' or 'null', not 'sum'"):
+    with pytest.raises(ValueError, match="grad_req of 'weight' .*'sum'"):
         weight.grad_req = "sum"
 
 

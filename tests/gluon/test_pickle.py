@@ -45,7 +45,7 @@ def test_a_graph_from_a_file_is_not_pickled(net, tmp_path):
     net(nd.ones((2, 7)))
     net.save(tmp_path / "net.hlab")
     loaded = gluon.load(tmp_path / "net.hlab")
-    with pytest.raises(HybridLabError, match=r"a graph from a file, which is not pickled; save it with net.save"):
+    with pytest.raises(HybridLabError, match="a graph from a file.*net.save"):
         pickle.dumps(loaded)
 
 

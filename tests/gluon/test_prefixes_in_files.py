@@ -92,7 +92,7 @@ def test_import_of_a_graph_with_arrays_of_other_names(tmp_path):
     net(nd.ones((1, 3)))
     symbol_file, _ = net.export(str(tmp_path / "net"))
     net.collect_params().save(tmp_path / "stripped.params", strip_prefix="theirs_")
-    with pytest.raises(LoadMismatchError, match="differ only in the prefix, '' in the file and 'theirs_' in the model"):
+    with pytest.raises(LoadMismatchError, match="prefix, '' .*'theirs_'"):
         gluon.SymbolBlock.imports(symbol_file, "data", tmp_path / "stripped.params")
     block = gluon.SymbolBlock.imports(symbol_file, "data")
     block.load_parameters(tmp_path / "stripped.params", map={"": "theirs_"})

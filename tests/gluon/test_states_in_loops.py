@@ -130,8 +130,8 @@ def test_bodies_that_read_the_state(program, engine):
         for _ in range(3):
             same(run(net, (0, 1)), run(eager, (0, 1)))
         # Another set runs the forward again, of which the states are no longer what they were.
-        with pytest.raises(AutogradError, match="needs the parameter .*running_mean.* it has been written to since"):
+        with pytest.raises(AutogradError, match="running_mean.* written to since"):
             run(net, (0,))
         net = made(program, False, before, True, engine=engine)
-        with pytest.raises(AutogradError, match="needs the parameter .*running_mean.* it has been written to since"):
+        with pytest.raises(AutogradError, match="running_mean.* written to since"):
             run(net, (0, 1), second=True)

@@ -255,7 +255,7 @@ def test_shapes_are_inferred_for_code_that_keeps_tensors(hybrid):
 def test_shapes_that_need_an_array_on_the_block_are_a_clear_error():
     net = KeepsWithShapesToInfer(adds=True)
     net.last = nd.ones((2, 5))
-    with pytest.raises(HybridLabError, match="cannot be inferred, because the code computes with arrays that it keeps"):
+    with pytest.raises(HybridLabError, match="cannot be inferred, because .*arrays"):
         net.infer_shape(nd.ones((2, 5)))
     net = KeepsWithShapesToInfer(adds=True)
     net.initialize()

@@ -134,11 +134,11 @@ def test_operators_with_what_is_no_array(name):
 
 
 def test_symbols_outside_of_a_trace_ask_for_symbols():
-    with pytest.raises(DTypeError, match="broadcast_add: the input rhs must be a Symbol or a number, not str"):
+    with pytest.raises(DTypeError, match="broadcast_add: .*rhs .*Symbol .*str"):
         sym.var("x") + "a"
-    with pytest.raises(DTypeError, match="relu: the input data must be a Symbol or a number, not list"):
+    with pytest.raises(DTypeError, match="relu: .*data .*Symbol .*list"):
         sym.relu([sym.var("x")])
-    with pytest.raises(DTypeError, match="relu: at least one input must be a Symbol; int was given"):
+    with pytest.raises(DTypeError, match="relu: at least one input .*Symbol.*int"):
         sym.relu(3)
 
 

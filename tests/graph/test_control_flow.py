@@ -212,7 +212,7 @@ def test_errors_name_the_state_and_the_line():
     with pytest.raises(ShapeError, match=r"foreach: state 0 has shape \(2,\) before a step and \(4,\) after it"):
         inferred(graph_of([grown], x, h), *arrays((3, 2), (2,)))
     cast, _ = sym.contrib.foreach(lambda entry, state: (entry, sym.cast(state, dtype="float32")), x, h)
-    with pytest.raises(DTypeError, match="state 0 has dtype float64 before a step and float32 after it"):
+    with pytest.raises(DTypeError, match="state 0 .*float64 .*float32"):
         inferred(graph_of([cast], x, h), *arrays((3, 2), (2,)))
     wrong, _ = sym.contrib.foreach(lambda entry, state: (sym.dot(entry, state), state), x, h)
     with pytest.raises(ShapeError, match="dot.*\n.*test_control_flow.py"):
@@ -222,7 +222,7 @@ def test_errors_name_the_state_and_the_line():
     with pytest.raises(ShapeError, match="data have 3 and 4 entries"):
         inferred(graph_of([uneven], x, h, s), *arrays((3, 2), (4, 2), (2,)))
     branches = sym.contrib.cond(x, lambda: h, lambda: sym.sum(h))
-    with pytest.raises(ShapeError, match=r"cond: output 0 has shape \(2,\) in the then branch and \(1,\) in the else"):
+    with pytest.raises(ShapeError, match=r"cond: output 0 .*\(2,\) .*then .*\(1,\) .*else"):
         inferred(graph_of([branches], x, h), *arrays((1,), (2,)))
     with pytest.raises(ShapeError, match=r"cond: the condition has shape \(3,\); one number is needed"):
         inferred(graph_of([sym.contrib.cond(x, lambda: h, lambda: h)], x, h), *arrays((3,), (2,)))

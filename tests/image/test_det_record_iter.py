@@ -132,5 +132,5 @@ def test_a_label_whose_head_is_no_size_is_refused(tmp_path, label):
     records = recordio.MXRecordIO(str(tmp_path / "objects.rec"), "w")
     records.write(recordio.pack(recordio.IRHeader(0, np.array(label, "float32"), 3, 0), b"no image"))
     records.close()
-    with pytest.raises(SettingError, match="the label of the record 3 is not .size of the head, size of an object"):
+    with pytest.raises(SettingError, match="the label of the record 3"):
         batches_of(tmp_path, batch_size=1)

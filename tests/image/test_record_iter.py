@@ -210,9 +210,7 @@ def test_a_dtype_and_a_path_that_are_none(folder):
     with pytest.raises(DTypeError, match="'foo' is not a dtype; use one of"):
         batches_of(folder, dtype="foo")
     for iterator in (mx.io.ImageRecordIter, mx.io.ImageDetRecordIter):
-        with pytest.raises(
-            FileNotFoundError, match=r"there is no file '.*nope.rec'; the folder has 'images.rec'"
-        ) as caught:
+        with pytest.raises(FileNotFoundError, match="nope.rec'.*'images.rec'") as caught:
             iterator(str(folder / "nope.rec"), (3, 8, 6), 1)
         assert isinstance(caught.value, HybridLabError)
         with pytest.raises(FileNotFoundError, match="no file '.*nope.idx'; the folder has 'images.idx'") as caught:

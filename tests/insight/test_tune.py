@@ -146,7 +146,7 @@ def test_without_inputs_those_of_the_first_call_count(rivals):
 def test_an_engine_asked_for_by_name_is_not_tuned(monkeypatch):
     net = dense()
     monkeypatch.setenv("HYBRID_LAB_CPU", "numpy")
-    with pytest.raises(HybridLabError, match="runs on NumPy, which was asked for by name: leave engine= out"):
+    with pytest.raises(HybridLabError, match="NumPy.* leave engine= out"):
         mx.tune(net, (2, 4))
     net.hybridize(engine="numpy")
     monkeypatch.setenv("HYBRID_LAB_CPU", "auto")

@@ -226,13 +226,11 @@ def test_wrong_tables_name_the_file_and_the_line(tmp_path, text, message, packed
 def test_whole_numbers_and_labels_of_tables(tmp_path):
     (tmp_path / "data.csv").write_text("1,2\n3,4.5\n")
     (tmp_path / "label.csv").write_text("1\n2\n3\n")
-    with pytest.raises(ValueError, match=r"data.csv, line 2: '4.5' is no number of the dtype int32"):
+    with pytest.raises(ValueError, match="data.csv, line 2: '4.5' .*int32"):
         CSVIter(tmp_path / "data.csv", (2,), dtype="int32")
-    with pytest.raises(
-        mx.MXNetError, match=r"label.csv: there are labels for 3 of the rows in .*data.csv, which has 2"
-    ):
+    with pytest.raises(mx.MXNetError, match="label.csv: .*3 .*data.csv.* 2"):
         CSVIter(tmp_path / "data.csv", (2,), tmp_path / "label.csv")
-    with pytest.raises(mx.MXNetError, match="data_csv must be the path of a CSV file, not NoneType"):
+    with pytest.raises(mx.MXNetError, match="data_csv .*NoneType"):
         CSVIter(None, (2,))
     assert next(CSVIter(tmp_path / "label.csv", 1)).data[0].shape == (1, 1)
 

@@ -111,6 +111,6 @@ def test_workers_share_the_file(name, size, files, monkeypatch):
 
 def test_records_without_an_index(files, monkeypatch):
     monkeypatch.setattr(worker_group, "_group", Joined(0, 2))
-    with pytest.raises(ValueError, match=r"need path_imgidx.*num_parts=1 lets every worker read all images"):
+    with pytest.raises(ValueError, match="path_imgidx.*num_parts=1"):
         mx.image.ImageIter(1, (3, 8, 8), path_imgrec=files["images.rec"])
     assert len(list(mx.image.ImageIter(1, (3, 8, 8), 2, files["images.rec"], num_parts=1))) == 7

@@ -97,7 +97,7 @@ def test_a_block_with_boolean_mask_runs_eagerly(caplog):
 
 
 def test_where_a_graph_is_asked_for_boolean_mask_is_refused():
-    with pytest.raises(HybridizeError, match="HL133: the result of boolean_mask has no shape while a graph is made"):
+    with pytest.raises(HybridizeError, match="HL133: .*boolean_mask"):
         sym.contrib.boolean_mask(sym.var("x"), sym.var("mask"))
     net = Masked()
     net.initialize()

@@ -137,7 +137,7 @@ def test_what_has_no_symbol_says_so():
         by_hand = _Double()(x) + 1
         chosen = x[nd.array([0, 2])] + 1
         y = x * 2
-    with pytest.raises(AutogradError, match="_Double is a step of this history, and has no form in a Symbol"):
+    with pytest.raises(AutogradError, match="_Double .*Symbol"):
         autograd.get_symbol(by_hand)
     with pytest.raises(AutogradError, match="an index with arrays is a step"):
         autograd.get_symbol(chosen)

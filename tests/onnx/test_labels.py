@@ -110,10 +110,10 @@ def test_an_input_that_is_missing_is_named(tmp_path):
     net.hybridize()
     net(X, nd.ones((2, 3)))
     symbol_file, params_file = net.export(str(tmp_path / "two"))
-    with pytest.raises(LoadMismatchError, match=r"reads data1, which is no input.*input_names=\['data0', 'data1'\]"):
+    with pytest.raises(LoadMismatchError, match=r"data1.*input_names=\['data0', 'data1'\]"):
         gluon.SymbolBlock.imports(symbol_file, "data0", params_file)
     block = gluon.SymbolBlock.imports(symbol_file, "data0", params_file, allow_missing=True)
-    with pytest.raises(UninitializedError, match=r"'data1' has no values.*an input, name it in input_names"):
+    with pytest.raises(UninitializedError, match="'data1' .*input_names"):
         block(X)
     block = gluon.SymbolBlock.imports(symbol_file, ["data0", "data1"], params_file)
     net.save(tmp_path / "two.hlab")

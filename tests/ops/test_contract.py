@@ -119,7 +119,7 @@ def test_a_kernel_that_returns_nothing_also_in_an_eager_call():
 def test_a_number_as_input_of_an_onnx_node():
     g = OnnxEmitter()
     op = declare(onnx=lambda self, g, data: g.Mul(data, 2.0))
-    with pytest.raises(RecordError, match=r"'double': onnx calls g.Mul with 2.0; write g.const\(2.0, g.dtype\(x\)\)"):
+    with pytest.raises(RecordError, match=r"'double': .*g.Mul .*g.const\(2.0, g.dtype\(x\)\)"):
         g.emit(op, [g.declare("x", (3, 4), "float32")])
 
 

@@ -148,5 +148,5 @@ def test_l2_normalization_of_a_vector_takes_every_number_for_a_sample():
 
 
 def test_axes_of_broadcast_like_come_in_pairs():
-    with pytest.raises(ShapeError, match=r"lhs_axes=\(1,\) and rhs_axes=\(1, 0\) differ in their number of axes"):
+    with pytest.raises(ShapeError, match=r"lhs_axes=\(1,\) and rhs_axes=\(1, 0\)"):
         nd.broadcast_like(nd.ones((7, 1, 2)), nd.ones((7, 3, 2)), lhs_axes=(1,), rhs_axes=(1, 0))

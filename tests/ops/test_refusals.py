@@ -80,7 +80,7 @@ def test_attributes_that_do_not_fit(name, attributes, text):
 
 
 def test_mixed_dtypes():
-    with pytest.raises(DTypeError, match=r"inputs have different dtypes \(float16, float32\); convert one with F.cast"):
+    with pytest.raises(DTypeError, match=r"\(float16, float32\); .*F.cast"):
         infer(get("broadcast_add").bind(), ((2,), (2,)), (np.dtype("float16"), np.dtype("float32")))
 
 
@@ -117,11 +117,11 @@ def test_what_is_no_array(case):
 
 
 def test_a_number_or_a_list_in_the_place_of_indices():
-    with pytest.raises(DTypeError, match="take: the input indices must be an array, not a number"):
+    with pytest.raises(DTypeError, match="take: .*indices .*number"):
         nd.take(nd.ones((3, 2)), 1)
     with pytest.raises(DTypeError, match="take: the input indices must be an NDArray, not list"):
         nd.take(nd.ones((3, 2)), [1])
-    with pytest.raises(DTypeError, match="_sparse_retain: the input data must be an array, not a number"):
+    with pytest.raises(DTypeError, match="_sparse_retain: .*data .*number"):
         nd.sparse.retain(0, nd.array([0]))
 
 

@@ -147,7 +147,7 @@ def test_a_copy_has_its_own_block():
 def test_errors():
     net = nn.Dense(3)
     net.initialize()
-    with pytest.raises(mx.torch.TorchError, match=r"weight has no values yet: call net.initialize\(\), and net\(x\)"):
+    with pytest.raises(mx.torch.TorchError, match=r"weight has no values yet: .*net.initialize\(\)"):
         mx.torch.module(net)
     module = mx.torch.module(_net())
     with pytest.raises(mx.torch.TorchError, match="cannot become torch.float64"):

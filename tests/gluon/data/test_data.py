@@ -145,7 +145,7 @@ def test_image_transforms():
 def test_splitting_over_contexts():
     parts = gluon.utils.split_and_load(X, [mx.cpu(0), mx.cpu(1)])
     assert [(part.shape, part.ctx) for part in parts] == [((5, 2), mx.cpu(0)), ((5, 2), mx.cpu(1))]
-    with pytest.raises(ShapeError, match="cannot be cut into 3 equal parts along axis 0; use even_split=False"):
+    with pytest.raises(ShapeError, match="3 equal parts along axis 0; .*even_split=False"):
         gluon.utils.split_data(nd.array(X), 3)
     assert [len(part) for part in gluon.utils.split_data(nd.array(X), 3, even_split=False)] == [4, 3, 3]
 

@@ -55,7 +55,7 @@ def test_batches_of_images():
     batch = mx.nd.array(np.stack([IMAGE, IMAGE[::-1]]), dtype="uint8")
     for transform in (transforms.Resize(6), transforms.CropResize(0, 0, 5, 4)):
         np.testing.assert_array_equal(transform(batch)[1].asnumpy(), transform(batch[1]).asnumpy())
-    with pytest.raises(ShapeError, match="width=5, height=4. does not fit into an image of 12 x 20 pixels"):
+    with pytest.raises(ShapeError, match="width=5, height=4. .*12 x 20"):
         transforms.CropResize(18, 0, 5, 4)(batch)
 
 

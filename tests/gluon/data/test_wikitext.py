@@ -55,7 +55,7 @@ def test_the_archive_in_the_folder_is_read(tmp_path, folder):
 
 
 def test_errors_name_the_file(folder):
-    with pytest.raises(DatasetFileError, match=r"WikiText2 has no file wiki.test.tokens or wikitext-2-v1.zip"):
+    with pytest.raises(DatasetFileError, match="WikiText2 .*wiki.test.tokens or wikitext-2-v1.zip"):
         contrib.data.text.WikiText2(folder, "test")
     with pytest.raises(DatasetFileError, match="too few for a sample"):
         contrib.data.text.WikiText2(folder, "validation", seq_len=35)
@@ -87,5 +87,5 @@ def test_damaged_files_are_named(tmp_path):
         contrib.data.text.WikiText2(str(tmp_path))
     with zipfile.ZipFile(archive, "w") as members:
         members.writestr("wikitext-2/wiki.train.tokens", b"a b c \xff")
-    with pytest.raises(DatasetFileError, match="wiki.train.tokens in .*wikitext-2-v1.zip is not text in UTF-8: byte 6"):
+    with pytest.raises(DatasetFileError, match="wiki.train.tokens .*wikitext-2-v1.zip .*UTF-8: byte 6"):
         contrib.data.text.WikiText2(str(tmp_path))

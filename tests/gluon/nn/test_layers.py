@@ -202,7 +202,7 @@ def test_sizes_that_do_not_fit():
         nn.Conv2D(3, (1, 2, 3))
     with pytest.raises(ShapeError, match="multiples of groups=2"):
         nn.Conv2D(3, 3, groups=2)
-    with pytest.raises(ValueError, match="the layout of MaxPool2D must be NCHW or NHWC, not 'NCW'"):
+    with pytest.raises(ValueError, match="layout of MaxPool2D .*'NCW'"):
         nn.MaxPool2D(layout="NCW")
     with pytest.raises(ValueError, match="slope of LeakyReLU must not be negative"):
         nn.LeakyReLU(-0.1)
