@@ -27,14 +27,17 @@ class BlockModule(torch.nn.Module):
 
     net: Block
     shared: dict[Parameter, Any]
+    _paths: dict[str, Parameter]
 
     def __init__(self, net: Block) -> None:
         super().__init__()
         # Not among torch's own attributes: torch looks for modules and tensors there.
         object.__setattr__(self, "net", net)
         object.__setattr__(self, "shared", {})
+        object.__setattr__(self, "_paths", {})
         for path, parameter in access.parameters_by_path(net).items():
             if parameter not in self.shared:
+                self._paths[path] = parameter
                 tensor = _shared_tensor(path, parameter)
                 self.shared[parameter] = tensor if parameter.grad_req == "null" else torch.nn.Parameter(tensor)
             tensor = self.shared[parameter]
@@ -46,6 +49,11 @@ class BlockModule(torch.nn.Module):
 
     def forward(self, *args: Any) -> Any:
         """The Block's result for the same arguments."""
+        if torch.compiler.is_exporting():
+            from hybrid_lab.torch.exported_block import trace
+
+            leaves, structure = pytree.tree_flatten(args)
+            return trace(self.net, self._weights(), leaves, structure, self.training)
         for parameter, tensor in self.shared.items():
             _check_memory(parameter, tensor)
         leaves, structure = pytree.tree_flatten(args)
@@ -68,6 +76,13 @@ class BlockModule(torch.nn.Module):
         else:
             results = [tensor_on(item.raw()) for item in run(given)]
         return unflatten(call.structure, iter(results))
+
+    def _weights(self) -> dict[Parameter, Any]:
+        """The tensors of the parameters as the module has them now: torch.export puts others into their place."""
+        return {
+            parameter: self.get_parameter(path) if path in dict(self.named_parameters()) else self.get_buffer(path)
+            for path, parameter in self._paths.items()
+        }
 
     def extra_repr(self) -> str:
         """The Block's class and name."""
