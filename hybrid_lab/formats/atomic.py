@@ -31,14 +31,14 @@ _ACL = "system.posix_acl_access"
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A binary file that becomes `path` when the block ends without an exception.
 
-    The bytes go to a temporary file in the same folder, are forced to disk, and then renamed over `path`; the folder
-    is forced to disk too. When anything raises, `path` is as it was and the temporary file is gone. A symbolic link
-    keeps pointing where it did: its target is replaced. Temporary files of `path` that killed processes left are
-    removed at the end; those of live ones are not. Errors of the system are raised as FileErrors.
+    The bytes go to a temporary file in the same folder, are forced to disk, and then renamed over `path`; the folder is
+    forced to disk too. When anything raises, `path` is as it was and the temporary file is gone. A symbolic link keeps
+    pointing where it did: its target is replaced. Temporary files of `path` left by killed processes are removed at the
+    end; temporary files of live processes stay. Errors of the system are raised as FileErrors.
 
-    A file that is replaced passes on its permissions, and its owner and group where the system allows it; until then
-    only this user can open the temporary file. A new file gets the permissions of the umask. Folders, devices, FIFOs
-    and sockets are never replaced: they raise a FileError before the block.
+    A replaced file passes on its permissions, and its owner and group if the system allows it; until then only this
+    user can open the temporary file. A new file gets the permissions of the umask. Folders, devices, FIFOs and sockets
+    are never replaced: they raise a FileError before the block.
     """
     with writing(path):
         target, replaced = write_target(path)
@@ -55,8 +55,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_target(path: str | os.PathLike[str]) -> tuple[str, os.stat_result | None]:
-    """The file that a write to `path` makes or replaces, which is where a symbolic link leads to, and the state of the
-    file that is there. Raises OSError where there is something else than a regular file that this user may write.
+    """The file that a write to `path` creates or replaces (the target of a symbolic link), and the state of an existing
+    file. Raises OSError for anything but a regular file that this user may write.
     """
     name = os.fsdecode(path)
     if os.path.basename(name) in ("", os.curdir, os.pardir):
@@ -118,7 +118,7 @@ def keep_permissions(descriptor: int, replaced: os.stat_result, path: str) -> No
 
 
 def _keep_access_list(descriptor: int, path: str) -> bool:
-    """Copy the access control list of a file. False where there is one that cannot be copied."""
+    """Copy the access control list of a file. False if the list cannot be copied."""
     if not hasattr(os, "getxattr"):
         return True
     try:

@@ -26,8 +26,8 @@ def in_threads(
 ) -> Iterator[Iterator[Result]]:
     """An iterator over `function(item)` for each item, in order, which threads work through beside the block.
 
-    sizes : bytes of each item. Small items, and all of them where they are few bytes together, are left to the
-    caller's thread, one by one when their results are asked for. When the block ends, what has not begun is left out.
+    sizes : bytes of each item. Small items, and all items if their sum is small, are left to the caller's thread, one
+    by one when their results are asked for. When the block ends, items that have not begun are left out.
     """
     sizes = list(sizes)
     if sum(sizes) < WORTH_THREADS:

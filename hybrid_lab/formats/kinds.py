@@ -17,7 +17,7 @@ def other_kind(data: bytes | Source, wanted: str) -> str | None:
     """`"a .params file; net.load_parameters(file) reads it"`, or None where the bytes are of no known kind, or wanted.
 
     data : the file's bytes, or the first of them
-    wanted : the kind that was expected, as it is named here: ".hlab", ".params", "states", "JSON" or ".onnx"
+    wanted : the expected kind, one of these names: ".hlab", ".params", "states", "JSON" or ".onnx"
     """
     kind = _kind(data[:_LOOKED_AT])
     return None if kind is None or kind == wanted or kind in _FORMS.get(wanted, ()) else _READERS[kind]
@@ -66,9 +66,9 @@ _ONNX_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72)
 
 
 def check_path(path: str | PathLike[str], what: str, *endings: str) -> None:
-    """Raise SettingError for what is no path, or ends like another kind of file than the one that is to be written.
+    """Raise SettingError for a value that is no path, or for a path with the ending of another kind of file.
 
-    what : the kind of file, for the message; endings : those of the table above that it may have
+    what : the kind of file, for the message; endings : the endings of the table above that the path may have
     """
     text = fspath(path) if isinstance(path, (str, PathLike)) else None
     if not isinstance(text, str):

@@ -1,8 +1,8 @@
 """The safetensors format, read strictly and lazily and written deterministically.
 
 A file is u64 header length, a JSON header {name: {"dtype", "shape", "data_offsets"}, "__metadata__": {str: str}}, and
-the tensors' bytes without gaps. The reader refuses what the format forbids and also what other readers let pass (a name
-twice, holes, lone surrogates), because two readers must never see two different models in one file. The package
+the tensors' bytes without gaps. The reader refuses what the format forbids, and also files that other readers accept (a
+name twice, holes, lone surrogates), because two readers must never see two different models in one file. The package
 `safetensors` reads a name that occurs twice, and can neither write at an aligned position of a zip file nor digest.
 """
 

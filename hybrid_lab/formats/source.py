@@ -71,8 +71,7 @@ class _File:
 class Source:
     """A file, bytes in memory, or a part of them: `len(source)` bytes, of which slices are read when asked for.
 
-    path : the name of the file, None where there is none; bytes in memory may have the name of their file
-    Reading raises ArchiveError where the file is shorter than it was when it was opened, and OSError.
+    path : the name of the file, or None; bytes in memory may have the name of their file
     """
 
     def __init__(self, data: bytes | bytearray | memoryview | io.BufferedReader, path: str | None = None) -> None:

@@ -8,7 +8,7 @@ from hybrid_lab.diagnostics.errors import ArchiveError
 
 
 class OnnxError(ArchiveError):
-    """An ONNX file that is damaged, contradicts the format, or asks for what is not supported.
+    """An ONNX file that is damaged, violates the format, or needs an unsupported feature.
 
     The message names the file and the node, and says what to do next.
     """

@@ -151,9 +151,9 @@ def _schema(op_type: str, opset: int) -> Any:
 def output_types(
     op_type: str, types: Sequence[str | None], attributes: Mapping[str, Any], opset: int, count: int
 ) -> list[str | None]:
-    """The types of a node's outputs, as schemas write them; None where they are not known.
+    """The types of a node's outputs, as schemas write them; None for an unknown type.
 
-    types : of its inputs; None for those that are not known or left out
+    types : of its inputs; None for an unknown or omitted input
     Raises NotInOpset if the opset has no such operator, attribute or type.
     """
     schema = _schema(op_type, opset)

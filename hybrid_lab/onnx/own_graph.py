@@ -1,11 +1,11 @@
 """The graph of this package's operators in the metadata of an ONNX file, from which an import makes the same network.
 
 One operator is often many nodes of ONNX: an LSTM is a hundred. So the file says beside its nodes which operators they
-were written from. An import believes that only after writing these operators again: where the nodes are not those of
-the file, because somebody changed it, the nodes are imported and the graph is ignored.
+were written from. An import trusts the graph only after writing these operators again: if the result differs from the
+file's nodes, because somebody changed the file, the nodes are imported and the graph is ignored.
 
-Both sides use the graph as it is read from the text, so that a network which is exported, imported and exported again
-gives the same nodes.
+Both sides use the graph as read from the text, so that exporting, importing and exporting a network again gives the
+same nodes.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Restored:
 
 
 def restored(file: OnnxFile, inputs: Sequence[str], outputs: Sequence[str]) -> Restored | None:
-    """The network that a file tells in its metadata; None where there is none, or the file's nodes are others.
+    """The network in a file's metadata; None if the metadata have no network, or if the file's nodes differ from it.
 
     inputs, outputs : the names in the file's own metadata
     """
@@ -289,7 +289,9 @@ def _types(
 
 
 def _check_equal(network: Network, model: ModelProto, dimensions: Sequence[str]) -> None:
-    """Raise HybridLabError where the nodes of a network are not those of a file. dimensions : names of open sizes"""
+    """Raise HybridLabError if the nodes of a network differ from the nodes of a file. dimensions : names of open
+    sizes
+    """
     dimension = functools.partial(dimension_text, names=dimensions)
     again = Contents("", network, (), (), {}, {}, {}, dimension).model()
     pairs = [(again.graph.node, model.graph.node), *((x.node, y.node) for x, y in _functions(again, model))]

@@ -56,8 +56,8 @@ def export_model(
     sym, params : the Symbol and its arrays: a dict, or a list of arg_params and aux_params. Or the paths of both files
     in_shapes, in_types : of the inputs that are no parameters, in the order of `sym.list_inputs()`. Labels of operators
         such as SoftmaxOutput are no inputs of the file, if nothing else reads them
-    dynamic : with open sizes: those that are None or a name in dynamic_input_shapes; without it, all. The batch is open
-        in any case, where the network lets it be
+    dynamic : open sizes: the axes with None or a name in dynamic_input_shapes; all axes without dynamic_input_shapes.
+        The batch is always open if the network allows it
     input_shape, input_type : older names of in_shapes and in_types
     verbose, run_shape_inference : without effect; files always have the shapes of their outputs
 

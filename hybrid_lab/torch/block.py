@@ -128,7 +128,9 @@ def _wider(
 
 
 def _tensor(item: Any) -> Any:
-    """An example input as torch has it. One that is given twice becomes two tensors: torch would make it one input."""
+    """An example input as torch has it. An array that is given twice becomes two tensors: torch would make it one
+    input.
+    """
     if isinstance(item, NDArray):
         return tensor_on(item.asnumpy())
     if hasattr(item, "detach"):

@@ -6,7 +6,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 
 
 class TorchError(HybridLabError):
-    """A module of torch that cannot become a Block, or a Block that cannot stand in a torch model.
+    """A module of torch that cannot become a Block, or a Block that torch cannot contain.
 
     The message names the module's path and says what to do next.
     """

@@ -60,7 +60,8 @@ class Exported:
 
     holds_for_one : whether the program is that of a batch of 1 too. torch compares open sizes with 1 for reasons of its
         own; these comparisons do not count then
-    every : whether all sizes are open that torch lets be. What the code compares then holds for those of the example
+    every : whether all sizes are open that torch can open. Comparisons in the code then hold for the sizes of the
+    example
     """
 
     program: ExportedProgram
@@ -141,7 +142,7 @@ def _flat(items: Any) -> list[Any]:
 
 @contextmanager
 def _mode(module: Module, training: bool) -> Iterator[None]:
-    """The module in a mode; one that is in training mode already keeps the modes of its parts."""
+    """The module in a mode; a module that is already in training mode keeps the modes of its parts."""
     before = {each: each.training for each in module.modules()}
     if not training:
         module.eval()
@@ -305,7 +306,7 @@ def _opened(
         return {0: torch.export.Dim.AUTO} if opened(item) else None
 
     shapes = [open_axes(item) for item in leaves]
-    # New tensors: torch marks those that it exports with an open size.
+    # New tensors: torch marks the tensors that it exports with an open size.
     leaves = [(torch.cat([item, item]) if batch == 1 else item.detach()) if opened(item) else item for item in leaves]
     larger_args, larger_kwargs = pytree.tree_unflatten(leaves, structure)
     # None of a tensor means that all its sizes are fixed; a plain value has None, too.
@@ -374,7 +375,7 @@ def _always_on(program: ExportedProgram) -> int:
 def _follow_modes(program: ExportedProgram, always_on: int = 0) -> None:
     """Put operators for both modes in the place of dropout and batch normalization with running statistics.
 
-    always_on : dropouts that are on in both modes; then all stay as they are
+    always_on : number of dropouts that are on in both modes; then all dropouts stay unchanged
     """
     operators = mode_operators()
     graph = program.graph
@@ -392,7 +393,7 @@ def _follow_modes(program: ExportedProgram, always_on: int = 0) -> None:
 
 
 def _is_alone(dropout: FxNode) -> bool:
-    """Whether nobody else reads what a dropout in place overwrites."""
+    """Whether no other node reads the tensor that a dropout in place overwrites."""
     return _name(dropout) == "aten.dropout" or len(dropout.all_input_nodes[0].users) == 1
 
 

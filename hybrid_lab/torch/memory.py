@@ -52,7 +52,7 @@ def _writes(tensor: torch.Tensor) -> int:
 
 
 def shared_buffer(array: np.ndarray, tensor: torch.Tensor) -> SharedBuffer | None:
-    """The buffer of an array that lies in a tensor's memory; None for one that was copied."""
+    """The buffer of an array that lies in a tensor's memory; None for a copied array."""
     if tensor.device.type != "cpu" or tensor.is_inference():
         return None
     return SharedBuffer(array, tensor) if tensor.data_ptr() == array.__array_interface__["data"][0] else None

@@ -32,7 +32,7 @@ class Archive:
     def __init__(self, path: str | PathLike[str], values: bool = True) -> None:
         self.container = container = Container.open(path)
         self.path = container.path
-        # Each member is read once, so that what was checked is what is used even where the file changes meanwhile.
+        # Each member is read once, so that the checked bytes are the used bytes, even if the file changes meanwhile.
         names = container.names if values else [name for name in container.names if _is_structure(name)]
         self._contents = {name: container.read(name) for name in names if not container.holds_tensors(name)}
         self._arrays = {name: container.read_tensors(name) for name in names if container.holds_tensors(name)}

@@ -110,7 +110,7 @@ def _can_be_set(block: Block, name: str) -> bool:
 
 @dataclass
 class Restoring:
-    """The attributes of one load: what is to be set, what stays, and why.
+    """The attributes of one load: attributes to set, attributes that stay, and the reasons.
 
     found : model path of a Block -> the file's attributes; notes : which attributes of the file differ and stay, or
         differ and were taken over though forward reads them

@@ -1,9 +1,9 @@
 """Which Blocks and parameters of two trees belong together: matched by structure and name, not by path alone.
 
 The children of two matched Blocks are aligned as sequences, by class, settings, parameters, what is inside, and name. A
-Block that was inserted so leaves the later ones matched with themselves, whose numbers it shifts. What has no partner
-beside it is looked for elsewhere in the tree (it was moved, or wrapped into another Block); only what is left then
-counts as replaced, added or removed.
+Block that was inserted so leaves the later ones matched with themselves, whose numbers it shifts. A Block without a
+partner beside it is looked for elsewhere in the tree (it was moved, or wrapped into another Block); only the Blocks
+left then count as replaced, added or removed.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class BlockMatching:
     lost: set[str] = field(default_factory=set)
 
     def in_second(self, path: str) -> str:
-        """The path in the second tree of what is at a path in the first; of a Block that is not there a text that is no
-        path. What is below a Block and no Block itself, as a call that registers no child, goes with the Block.
+        """The path in the second tree of an item at a path in the first; for a removed Block, a text that is no path.
+        An item below a Block that is no Block itself, such as a call that registers no child, goes with the Block.
         """
         known = self.pairs.get(path)
         if known is not None:
@@ -71,7 +71,9 @@ class BlockMatching:
         return f"{around}.{name}" if around else name
 
     def parameter_in_second(self, key: str) -> str:
-        """The same for the id of a parameter; what is no parameter of the first tree stays as it is."""
+        """The id in the second tree of a parameter of the first; the id of any other parameter is returned
+        unchanged.
+        """
         return f"\0{key}" if key in self.lost else self.parameters.get(key, key)
 
 
@@ -108,8 +110,8 @@ class _BlockNode:
 def match_blocks(first: Tree, second: Tree, arrays: tuple[Values, Values] | None = None) -> BlockMatching:
     """Match the Blocks of two trees; the outermost ones are always a pair.
 
-    arrays : the values of the parameters of both sides. They are read only where alike Blocks are more on one side than
-        on the other: which one is missing then shows in the numbers
+    arrays : the values of the parameters of both sides. The values are read only if one side has more alike Blocks than
+        the other: the values then show which Block is missing
     """
     return _Matcher(first, second, arrays).result()
 
@@ -274,8 +276,8 @@ class _Matcher:
     # -- moved elsewhere ----------------------------------------------------------------------------------------------
 
     def _find_moved(self) -> None:
-        """Match Blocks without a partner beside them with equal ones elsewhere: those with parameters, and what they
-        hold, then the others, if a Block beside them went the same way.
+        """Match Blocks without a partner beside them with equal Blocks elsewhere: first Blocks with parameters, with
+        their contents, then the other Blocks, if a Block beside them moved to the same place.
         """
         self._move_by(lambda node: node.whole if node.weights else None)
         self._move_by(lambda node: (node.own, node.name) if node.weights and not node.children else None)
@@ -420,7 +422,7 @@ class _Matcher:
 
 
 def parameters_of(record: BlockRecord | None) -> dict[str, str]:
-    """The ids of a Block's own parameters by name, in which those that are no attributes come first."""
+    """The ids of a Block's own parameters by name; parameters that are no attributes come first."""
     return {} if record is None else {**record.loose, **record.parameters}
 
 

@@ -1,7 +1,7 @@
 """Reading the two files that MXNet's `Block.save(prefix)` writes: `<prefix>-model.json` and `<prefix>-model.params`.
 
-The first is a tree of Blocks, by class name and running number, with the names that they had and the graph of each that
-was hybridized and called; the second has the parameters by attribute path (mxnet/gluon/block.py, `Block.save`).
+The first is a tree of Blocks, by class name and running number, with the names of the Blocks, and the graph of each
+hybridized and called Block. The second has the parameters by attribute path (mxnet/gluon/block.py, `Block.save`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""calls.json: what the plain Blocks of a model called last, for its picture where the code is missing.
+"""calls.json: the last call of each plain Block of a model, for its picture if the code is missing.
 
 A plain Block's forward is Python code, which an archive does not hold. The record of its last call
 (`gluon/call_record.py`) goes along: which Blocks and operators it called, in order, and what flowed between them. Lines
@@ -43,9 +43,9 @@ _Types = list[tuple[tuple[schema.Size, ...], str]]
 class ItemData:
     """One call of a Block, or of an operator in eager mode; the fields are those of `call_record.Item`.
 
-    block : id of a Block of the model; operator : name of an operator; other : class of a Block that is not in the
-        model, or that is gone; one of the three is there
-    gives : None where the call did not return; inside : number of a record that comes before the one of this item
+    block : id of a Block of the model; operator : name of an operator; other : class of a deleted Block or of a Block
+        outside the model; exactly one of the three is set
+    gives : None if the call did not return; inside : index of an earlier record
     """
 
     block: int | None = None
@@ -218,7 +218,7 @@ def give(data: CallsData, blocks: Mapping[int, Block]) -> None:
 
 
 class _Gone:
-    """What a reference to a Block that is not there refers to."""
+    """The target of a reference to a deleted Block."""
 
 
 def _item_of(data: ItemData, records: list[Record], blocks: Mapping[int, Block]) -> Item:

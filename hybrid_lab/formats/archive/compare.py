@@ -50,8 +50,8 @@ class Match:
 def match(tree: Tree, net: Block, renamed: Mapping[str, str] | None = None, subtree: str | None = None) -> Match:
     """Match an archive's tree (or the part below `subtree`) with the tree of `net`, by path.
 
-    renamed : file path -> model path, for blocks that have moved; it holds for everything below too
-    Raises HybridLabError for a `subtree` or `renamed` path that is not in the file.
+    renamed : file path -> model path, for moved blocks; an entry holds for everything below too
+    Raises HybridLabError for a `subtree` or `renamed` path missing in the file.
     """
     if not isinstance(subtree, str | None) or not isinstance(renamed, Mapping | None):
         raise SettingError("subtree= is a path in the file, a text; map= is a dict of paths")
@@ -119,7 +119,8 @@ def _renumbered(
     """File path -> model path of children whose names differ in their numbers only, such as `dense0` and `dense2`.
 
     Names that Gluon gives count all Blocks of the process, so a Block that names its children by them has others each
-    time. Where both sides have as many children of such a name, and not the same names, they are matched in order.
+    time. If both sides have the same number of children with such a name, but different names, the children are matched
+    in order.
     """
     found: dict[str, str] = {}
     paths = {"": renamed.get("", "")}
@@ -178,7 +179,9 @@ def _match_blocks(
 
 
 def _moved_to(origin: str, path: str, record: BlockRecord, strangers: Mapping[str, Block]) -> str:
-    """Where the Block that the file has at `origin` may be: the only one of its class beside `path`, or a like name."""
+    """A hint at the place of the Block that the file has at `origin`: the only Block of its class beside `path`, or a
+    similar name.
+    """
     beside = {name: block for name, block in strangers.items() if name.rpartition(".")[0] == path.rpartition(".")[0]}
     alike = [name for name, block in beside.items() if class_name(block) == record.class_]
     if len(alike) != 1 or path != origin:  # map= names it already
@@ -203,7 +206,7 @@ def _match_sharing(found: Match) -> None:
 
 
 def _match_parameters(found: Match, tree: Tree, path: str, record: BlockRecord, block: Block) -> list[str]:
-    """Match the parameters of one Block. Returns those that a file which may lack some does not have."""
+    """Match the parameters of one Block. Returns the parameters missing in a file that may be incomplete."""
     live: dict[str, Parameter] = dict(access.own_parameters(block))
     registered = {id(parameter) for parameter in live.values()}
     for name, parameter in block.params.items():

@@ -1,9 +1,9 @@
 """compiled/: kernels of the model as binaries for some GPUs, so that another machine need not compile them.
 
 `compiled/<target>/kernels.json` says what made them and names them by key - a digest of everything that went into a
-binary, the compiler's version too -, `compiled/<target>/<key>.<kind>` are their files. A model needs none of them, and
-no load takes them: a binary is code for a GPU, and nobody can see in it whether it does what the graph says.
-`use_compiled` takes those of an archive that one has made oneself or trusts, where Triton's version is the one here.
+binary, the compiler's version too -, `compiled/<target>/<key>.<kind>` are their files. A model does not need them, and
+no load uses them: a binary is code for a GPU, and nobody can tell from it whether it computes the graph. `use_compiled`
+loads the binaries of an archive that the user made or trusts, if they were compiled by the installed version of Triton.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def write_binaries(writer: ContainerWriter, binaries: Iterable[Binary]) -> int:
 
 
 def add_binaries(path: str | PathLike[str], binaries: Sequence[Binary]) -> int:
-    """Write the archive at `path` once more, atomically, with these binaries in the place of those that it had.
+    """Write the archive at `path` once more, atomically, with these binaries in place of its own.
 
     Returns how many there are. Raises ArchiveError for a damaged archive, which stays as it was, FileError.
     """

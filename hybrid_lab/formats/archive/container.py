@@ -2,7 +2,7 @@
 
 The last member, `manifest.json`, lists size and SHA-256 of every other one (of a safetensors member: of its header and
 of each tensor, which together are all of it); the zip's comment holds the SHA-256 of the manifest. With the fixed zip
-layout no byte of the file is free: changing any one of them is noticed.
+layout every byte of the file is covered: a change of any byte is detected.
 """
 
 from __future__ import annotations

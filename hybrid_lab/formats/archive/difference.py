@@ -49,11 +49,11 @@ def diff(first: object, second: object) -> ModelDifference:
     first, second : each a Block, the path of a `.hlab` archive, a Graph, or what a pass took or gave
         (`mx.explain(net).passes["fuse"].before`)
 
-    A Block is compared with the graphs that it runs now; one without any is traced for the inputs of the other side's
-    graphs. Nothing is changed. Blocks are matched by structure and name, so that one that was inserted, moved or
-    wrapped leaves the others matched with themselves; operators by what they compute, where they stand and what reads
-    them. Names that an instance happens to have do not count. The result prints, has HTML and `data()`, and is false in
-    a condition where nothing differs:
+    A Block is compared with the graphs that it runs now; a Block without graphs is traced for the inputs of its
+    partner's graphs. Nothing is changed. Blocks are matched by structure and name, so that an inserted, moved or
+    wrapped Block leaves the others matched with themselves. Operators are matched by computation, position and readers.
+    Names that an instance happens to have do not count. The result prints, has HTML and `data()`, and is false in a
+    condition where nothing differs:
 
     >>> mx.diff("before.hlab", net)
     before.hlab -> net0: 1 operator changed, 2 tensors changed
@@ -319,7 +319,7 @@ class _Comparing:
                     self._compare_parameter(first, second, name, *keys)
 
     def _find_exchanges(self) -> None:
-        """Say of Blocks that changed places that they did, where only the numbers tell."""
+        """Report Blocks that changed places, which only the values show."""
         changed = {
             tensor.name: tensor
             for block in self.blocks.values()
@@ -400,7 +400,7 @@ def _pairs(old: list[SideGraph], new: list[SideGraph]) -> Iterator[tuple[SideGra
 
 
 def _with_those_around(path: str) -> Iterator[str]:
-    """The path of a Block, and those of the Blocks around it but for the outermost."""
+    """The paths of a Block and of the Blocks around it, without the outermost."""
     yield path
     while "." in path:
         path = path.rpartition(".")[0]

@@ -62,7 +62,7 @@ class Examples:
             if neutral.origin is None:
                 self._run_outer(neutral, nested)
         for neutral in nested:
-            # From a file, where the outer graph's values are not known any more, or where the outer one could not run.
+            # From a file, if the values of the outer graph are no longer known, or if the outer graph could not run.
             if id(neutral) not in self.inputs:
                 for small in self._candidates(neutral, NESTED_LIMIT):
                     self.inputs[id(neutral)] = small

@@ -23,7 +23,7 @@ def export_outermost(
 ) -> list[tuple[str, str]]:
     """Export each HybridBlock that lies in no other one to `<path>-<path in the model>`; the names of the files.
 
-    Raises HybridLabError where no HybridBlock has a graph; others without one are left out with a warning.
+    Raises HybridLabError if no HybridBlock has a graph; a HybridBlock without one is left out with a warning.
     """
     files, without = [], []
     with passing(net) as blocks:

@@ -89,7 +89,9 @@ class Attributes:
 
 
 def folder_at(path: str | PathLike[str] | None, name: str = "") -> str | None:
-    """The folder of MXNet's files that a path means: one that has such files, where no archive has that name."""
+    """The folder of MXNet's files that a path refers to: a folder with such files, unless an archive has the same
+    name.
+    """
     folder = fspath(path) if path is not None else name
     if not folder or not os.path.isdir(folder) or not any(each.endswith(SYMBOL) for each in os.listdir(folder)):
         return None

@@ -111,7 +111,7 @@ def write(
 ) -> bytes:
     """The member's bytes; arrays inside the graph go to `tensors`. ids : id() of a Parameter -> its id in the tree.
 
-    Raises HybridLabError where the graph reads a parameter that is not in the tree.
+    Raises HybridLabError if the graph reads a parameter missing in the tree.
     """
     strangers = [parameter.name for parameter in neutral.parameters if id(parameter) not in ids]
     if strangers:

@@ -65,7 +65,7 @@ def live_histograms(parameter: Parameter) -> ParameterHistograms | None:
 
 
 def _gradient(parameter: Parameter) -> NDArray | None:
-    """The gradient as it is summarized: of a sparse one the rows that it stores."""
+    """The gradient to summarize: of a sparse gradient, the stored rows."""
     gradient = access.written_gradient(parameter)
     return gradient if gradient is None or gradient.stype == "default" else gradient.data  # type: ignore[attr-defined]
 
@@ -127,7 +127,7 @@ class SavedHistograms:
             values = summary_of_row(self._values[row], shape, dtype)
             if gradient is None:
                 return ParameterHistograms(values)
-            # Of a sparse gradient the rows that it stores are recorded, however many they are.
+            # Of a sparse gradient only the stored rows are recorded, whatever their number.
             size = float(gradient[0])
             stored = (int(size),) if 0 <= size < values.size else shape
             return ParameterHistograms(values, summary_of_row(gradient, stored, dtype))

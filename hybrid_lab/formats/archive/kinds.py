@@ -64,7 +64,7 @@ def of(value: object) -> Kind | None:
 
 
 def of_array(value: np.ndarray | np.generic) -> Kind | None:
-    """The kind of a NumPy array or scalar that is no plain array of numbers; None for one that is."""
+    """The kind of a special NumPy array or scalar; None for a plain array of numbers."""
     if isinstance(value, np.generic):
         return None if tag_of(value.dtype) is not None else _NUMPY_SCALAR
     if isinstance(value, np.ma.MaskedArray):

@@ -53,10 +53,10 @@ def load_cached_graphs(
 ) -> LoadReport:
     """Load a `.hlab` archive into an existing model; Parameter objects stay the same, so Trainers stay valid.
 
-    Or load a folder that `save_cached_graphs(net, path, format="mxnet")` wrote, or that has MXNet's files of single
-    Blocks, named by their paths, or by `block.name` and a number: a Block without files stays as it is. Or load the two
-    files that MXNet's `Block.save(path)` wrote: their tree is compared with the model, and their graphs are read for
-    graphs="file" only.
+    Or load a folder that `save_cached_graphs(net, path, format="mxnet")` wrote, or a folder with MXNet's files of
+    single Blocks, named by their paths or by `block.name` and a number: a Block without files is not changed. Or load
+    the two files that MXNet's `Block.save(path)` wrote: their tree is compared with the model, and their graphs are
+    read for graphs="file" only.
 
     strict : raise one LoadMismatchError that lists every difference; False loads what fits and reports the rest
     graphs : "code" traces the model's code again and compares it with the file's graphs; "file" lets the file's graphs
@@ -65,12 +65,13 @@ def load_cached_graphs(
     subtree : load only the part below this path of the file into `net`
     trainer : also restore this Trainer and the random state from the file
     attributes : "state" restores the attributes that the model's forward does not read: counters, histories, Trainers.
-        One that it reads is a setting of the code, stays as it is, and is noted where it differs in the file. "file"
-        restores these too, before graphs are compared; "code" restores none. `report.attributes` has all of the file
+        An attribute that forward reads is a setting of the code; it is not changed, and a different value in the file
+        is noted. "file" restores these too, before graphs are compared; "code" restores none. `report.attributes` has
+        all of the file
     classes : name in the file -> the class, or its name, of Blocks whose class has another name now, {"OldNet": Net}
 
-    The report has the user's own values and, where the file was saved with `trainer=`, the state of training, which
-    continues exactly where it stopped once a Trainer of this model has it:
+    The report has the user's own values and, if the file was saved with `trainer=`, the training state. The training
+    continues exactly where it stopped once a Trainer of this model has restored the state:
 
     >>> report = load_cached_graphs(net, "run.hlab")
     >>> report.aux

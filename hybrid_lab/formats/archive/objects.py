@@ -124,8 +124,8 @@ def trainer_parts(value: object, ids: Mapping[int, str]) -> dict[str, object] | 
 
 
 def trainer_of(parts: Any, parameters: Mapping[str, Parameter]) -> Trainer | None:
-    """The Trainer that `trainer_parts` described, of the parameters of a loaded model. None where the model lacks one
-    of them, where one has no values or another shape, or where the optimizer's class is not defined here.
+    """The Trainer that `trainer_parts` described, of the parameters of a loaded model. None if the model lacks one of
+    the parameters, if a parameter has no values or another shape, or if the optimizer's class is not defined here.
     """
     ids = [entry["id"] for entry in parts["settings"]["parameters"]]
     found = [parameters[each] for each in ids if each in parameters]

@@ -139,9 +139,9 @@ def load(
         files is a SymbolBlock at its place in the tree, those above them are stubs
     ctx : where the parameters go, the CPU by default
     with_aux : return (model, the values that were saved as `aux=`)
-    classes : name in the file -> the class, or the name of a registered one, {"OldNet": Net}: for classes that have
-        another name now, or that are not registered. Blocks of a class that the file has no arguments of are made
-        where its constructor needs none
+    classes : name in the file -> the class, or the name of a registered one, {"OldNet": Net}: for renamed classes and
+        for classes that are not registered. A Block whose arguments the file lacks is made if its constructor needs
+        none
     Raises ArchiveError for a damaged file, HybridLabError for a class in `classes` that the file does not have.
     """
     check_switches("gluon.load", with_aux=with_aux)
@@ -211,7 +211,9 @@ def _most(tree: Tree) -> int:
 
 
 class _Builder:
-    """Makes each block and each parameter once. classes : those of the user's code that may be constructed, by name"""
+    """Makes each block and each parameter once. classes : the classes of the user's code that may be constructed, by
+    name
+    """
 
     def __init__(
         self,
@@ -379,7 +381,7 @@ class _Builder:
         return made
 
     def _place(self, block: Block, name: str, key: str) -> None:
-        """Put a parameter where the block keeps it, in place of the one that its own constructor made."""
+        """Put a parameter into the block, replacing the parameter that the constructor made."""
         own = access.own_parameters(block).get(name)
         parameter = self._parameter(key, own)
         if own is not None:
@@ -400,7 +402,7 @@ def _check_function(config: dict[str, object]) -> None:
 
 
 def _is_as_saved(parameter: Parameter, record: ParameterRecord) -> bool:
-    """Whether a parameter without values is what the file says, but for the values."""
+    """Whether a parameter without values equals the file's record in everything else."""
     return (
         type(parameter) is Parameter
         and not record.constant

@@ -62,8 +62,8 @@ def save_cached_graphs(
 ) -> str:
     """Write the whole model to one `.hlab` archive, atomically; returns the file's absolute path.
 
-    net : any Block; every HybridBlock below it that was ever called, hybridized or not, brings its graphs: one that
-        has none now, as after `hybridize()` or `cast()`, is traced for the calls that it had
+    net : any Block; the graphs of every HybridBlock below it that was ever called, hybridized or not, are saved: a
+        called Block without a graph, as after `hybridize()` or `cast()`, is traced again for its earlier calls
     path : `.hlab` is appended unless it ends so; a file of that name is replaced, whatever it is. By default
         `<block name>.hlab`, where only an archive is replaced
     inputs : an array, or a tuple or list of the arguments, to call `net` on once, in predict mode, so that every
@@ -74,12 +74,12 @@ def save_cached_graphs(
     compiled : what net.compile_for() gave: its binaries go along, for mx.use_compiled(path) on another machine
     format : "mxnet" takes `path` for a folder and writes MXNet's two files for each HybridBlock that has a graph:
         `features.0-symbol.json` and `features.0-0000.params`; the outermost one is `__root__`
-    overwrite : "fewer graphs" also replaces an archive that has more graphs than this save; by default that is a
+    overwrite : "fewer graphs" also replaces an archive with more graphs than this save; by default that raises a
         FewerGraphsError, which lists the graphs that would be lost
 
-    Parameters without values or shapes are saved as such. Attributes of Blocks (`net.step = 3`) go along where they are
-    data, as in `aux`; one warning names the others. Raises HybridLabError for what cannot be saved, FileError
-    where the file cannot be written; then an older file of that name stays as it was.
+    Parameters without values or shapes are saved as such. Attributes of Blocks (`net.step = 3`) are saved if they are
+    data, as in `aux`; one warning names the others. Raises HybridLabError for a value that cannot be saved, FileError
+    if the file cannot be written; an older file of that name is then unchanged.
     """
     check_choice("format", format, ("hlab", "mxnet"), HybridLabError)
     if overwrite is not None:
@@ -94,8 +94,8 @@ def save_cached_graphs(
 def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
     """Write MXNet's pair of files for each HybridBlock of a model that has a graph; returns the folder's path.
 
-    A Block with an operator that MXNet lacks is left out with a warning. Raises HybridLabError where no Block is left;
-    the folder is as it was then.
+    A Block with an operator that MXNet lacks is left out with a warning. Raises HybridLabError if no Block is left; the
+    folder is then unchanged.
     """
     with without_collecting(), boundary.lock, passing(net) as blocks:
         if inputs is not None:
@@ -217,7 +217,7 @@ def _save(
 
 
 def _called(block: Block) -> str:
-    """The name of a Block in messages: that of its class where it has none, as a BidirectionalCell or a SymbolBlock."""
+    """The name of a Block in messages, or its class if it has no name, as a BidirectionalCell or a SymbolBlock."""
     return block.name or type(block).__name__
 
 
@@ -238,14 +238,14 @@ def _warn(net: Block, text: str, always: bool) -> None:
 
 
 def _check_no_graph_is_lost(file_name: str, contents: _Contents, problems: Sequence[str]) -> None:
-    """Raise FewerGraphsError if the archive that is to be replaced has more graphs than these, or graphs of a Block of
-    the model that has none now.
+    """Raise FewerGraphsError if the archive to be replaced has more graphs than this save, or graphs of a Block of the
+    model that now has none.
 
     problems : why some Blocks have no graph
     """
     try:
         before = graph_members(Container.open(file_name))
-    except (ArchiveError, OSError):  # there is no file, or one that is no archive
+    except (ArchiveError, OSError):  # no file, or no archive
         return
     lost = _lost_graphs(before, contents.graphs.keys(), contents.tree)
     if not lost:
@@ -267,8 +267,8 @@ def graph_members(archive: Container) -> list[str]:
 
 
 def _lost_graphs(before: Sequence[str], now: Set[str], described: tree.Tree) -> list[str]:
-    """In words, the graphs of a file that a save without them would lose; none where the save has as many graphs, and
-    one of every Block that has one in the file.
+    """In words, the graphs of a file that a save without them would lose; empty if the save has as many graphs, and a
+    graph of every Block that has one in the file.
     """
     without = {layout.graph_member(record.path, 1) for record in described.blocks if not record.graphs}
     if len(before) <= len(now) and without.isdisjoint(before):
@@ -287,8 +287,8 @@ _PARTS = {
 def would_lose(net: Block, path: str | PathLike[str], trainer: Trainer | None = None) -> list[str]:
     """In words, the graphs, tensors and other parts of the archive at `path` that a save of `net` would not write.
 
-    Nothing changes. Tensors are looked for only where the file has the Blocks of this model: those of another model
-    are no loss of this one. Raises ArchiveError, FileError.
+    Nothing changes. Tensors are compared only for Blocks of this model: losing the tensors of another model is no loss
+    here. Raises ArchiveError, FileError.
     """
     archive = Container.open(path)
     with without_collecting(), boundary.lock, passing(net) as blocks:

@@ -56,9 +56,9 @@ class SideGraph:
         matching: BlockMatching,
         is_first: bool,
     ) -> GraphSide:
-        """The graph for `diff_graphs`; with the shapes of all values, where those of the inputs are known.
+        """The graph for `diff_graphs`; with the shapes of all values if the shapes of the inputs are known.
 
-        matching : which Blocks and parameters are the same as those of the other side; is_first : which side this is
+        matching : the Blocks and parameters that are equal on both sides; is_first : whether this is the first side
         """
         data = [f"input {index}" for index in range(self.data)]
         graph = self._inferred(tree, types)
@@ -95,7 +95,9 @@ class Side(Protocol):
         """The arrays among the attributes of Blocks; None where nothing is known of attributes."""
 
     def graphs(self, path: str, other: list[SideGraph]) -> list[SideGraph]:
-        """The graphs of the Block that stands first at `path`. other : those of the other side, to be traced for"""
+        """The graphs of the Block that stands first at `path`. other : the other side's graphs, for whose inputs to
+        trace
+        """
         ...
 
     def array(self, key: str) -> np.ndarray | None:
@@ -124,7 +126,7 @@ class LiveSide:
         }
 
     def graphs(self, path: str, other: list[SideGraph]) -> list[SideGraph]:
-        """Those that the Block has; one without any is traced for the inputs of the other side's graphs."""
+        """The Block's graphs; a Block without graphs is traced for the inputs of the other side's graphs."""
         block = self._blocks.get(path)
         if not isinstance(block, HybridBlock):
             return []
@@ -183,7 +185,7 @@ class FileSide:
 
     @cached_property
     def attribute_tensors(self) -> Mapping[str, np.ndarray] | None:
-        """Those of the file; None for a file that was written before attributes were."""
+        """The arrays of the file; None for a file that was written before attributes were."""
         if str(self.container.manifest.get("schema")) in ("1.0", "1.1"):
             return None
         if isinstance(self._file, Archive):
@@ -191,7 +193,7 @@ class FileSide:
         return self.container.read_tensors(layout.ATTRIBUTES) if layout.ATTRIBUTES in self.container else {}
 
     def graphs(self, path: str, other: list[SideGraph]) -> list[SideGraph]:
-        """Those of the file."""
+        """The file's graphs of the Block."""
         record = self._records.get(path)
         return [] if record is None else [self._graph(member) for member in record.graphs]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def passing(net: Block) -> Iterator[list[HybridBlock]]:
-    """The HybridBlocks of `net`; those that are not hybridized and had no graph have none again at the end."""
+    """The HybridBlocks of `net`; a Block that is not hybridized and had no graph loses its new graphs at the end."""
     blocks = [block for _, block in hybrid_blocks(net)]
     without = [block for block in blocks if not access.is_active(block) and not access.graphs(block).graphs()]
     try:
@@ -47,12 +47,12 @@ def live_graph(
     types: tuple[Any, ...] | None,
     named: bool = False,
 ) -> NeutralGraph | None:
-    """The graph of the block's code for these inputs: one that it has, or a trace made now and kept.
+    """The graph of the block's code for these inputs: an existing graph, or a new trace, which is kept.
 
-    types : (shape, dtype) of each input tensor, where they are known
-    named : whether there are named tuples among the arguments, whose classes a file has not
-    None where the shapes or classes that the code asks for are not known. Raises what the code raises; HybridLabError
-    for a SymbolBlock that has no such graph.
+    types : (shape, dtype) of each input tensor, if known
+    named : whether the arguments contain named tuples, whose classes a file lacks
+    None if the shapes or classes that the code asks for are unknown. Raises what the code raises; HybridLabError for a
+    SymbolBlock that has no such graph.
     """
     graphs = access.graphs(block)
     access.calls(block).follow_values()
@@ -73,8 +73,8 @@ def live_graph(
 
 
 def trace_missing(blocks: list[HybridBlock]) -> list[str]:
-    """Trace the graph of every call that the blocks had and that has none, outer ones first; returns why some of the
-    blocks have no graph, or none of their latest call.
+    """Trace the graph of every earlier call without a graph, outer Blocks first; returns the reasons for Blocks without
+    a graph, or without a graph of their latest call.
     """
     return [problem for block in blocks if (problem := trace_calls(block)) is not None]
 

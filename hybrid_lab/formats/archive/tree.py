@@ -215,7 +215,7 @@ def _as_text(init: object) -> str | None:
 
 
 def initializer_of(record: ParameterRecord, path: str | None) -> object:
-    """What a deferred Parameter of a file is initialized with, where it has no initializer of its own.
+    """The initializer of a deferred Parameter of a file, if the Parameter has none of its own.
 
     Raises ArchiveError for a text that describes none.
     """

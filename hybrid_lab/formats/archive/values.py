@@ -1,7 +1,8 @@
 """The user's own values (`aux`, attributes of Blocks) as JSON and tensors: data, and nothing that runs code.
 
-Plain texts, whole numbers below 2^53, finite floats, bools and None stand as they are; all else is an object with one
-key that says what it is. `kinds.py` has Python's and NumPy's own types, `objects.py` those of this package.
+Plain strings, whole numbers below 2^53, finite floats, bools and None are written unchanged; every other value is an
+object with one key that names its type. `kinds.py` has Python's and NumPy's own types, `objects.py` those of this
+package.
 """
 
 from __future__ import annotations
@@ -131,8 +132,8 @@ class Encoder:
 class Decoder:
     """Makes values of what an Encoder wrote.
 
-    blocks, parameters : by their ids in the archive, of the model that is loaded; a value that refers to one that is
-        not among them becomes None, and is counted in `unresolved`
+    blocks, parameters : of the model that is loaded, by their ids in the archive; a value that refers to any other id
+        becomes None, and is counted in `unresolved`
     trainer_of : makes a Trainer of its parts and the parameters, which must have their values by then; see
         `objects.trainer_of`
     """

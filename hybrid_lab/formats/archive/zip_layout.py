@@ -245,7 +245,7 @@ def read_layout(data: bytes | Source, comment_size: int) -> tuple[list[Entry], b
 
 
 def _central_error(entry: Entry, stated: int, found: bytes, expected: bytes) -> ArchiveError:
-    """What is wrong with the central header `found`; stated : the offset that it gives."""
+    """The error in the central header `found`; stated : the header's offset."""
     if stated != entry.offset and found[:42] == expected[:42]:
         kind = "overlaps the one before" if stated < entry.offset else "does not follow the one before"
         return ArchiveError(f"the member {kind} (at {stated}, must be at {entry.offset})", member=entry.name)

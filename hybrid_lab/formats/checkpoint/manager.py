@@ -61,7 +61,7 @@ class Checkpoint:
 
 
 class Resumable(Protocol):
-    """What stands for a DataLoader: anything that tells where it is and can be put there."""
+    """Protocol of a DataLoader: anything that can report its position and be put there."""
 
     def get_state(self) -> Mapping[str, Any]:
         """Where it is: numbers, texts, arrays, lists and dicts."""
@@ -160,8 +160,8 @@ class Manager:
 
         metric : a number by which `keep_best` compares
         aux : values of your own, as in `mx.save_cached_graphs`
-        An older checkpoint of the same step is replaced. Raises HybridLabError for what cannot be saved, FileError; the
-        checkpoints that are there stay then.
+        An older checkpoint of the same step is replaced. Raises HybridLabError for a value that cannot be saved,
+        FileError; the existing checkpoints then stay.
         """
         step = _whole(step)
         if self._every is not None and step % self._every:

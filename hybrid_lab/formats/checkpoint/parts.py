@@ -62,13 +62,13 @@ def is_resumable(value: object) -> bool:
 
 
 class Placing:
-    """Puts loaders and metrics to where a checkpoint says, or all of them back."""
+    """Puts loaders and metrics to the positions of a checkpoint, or all of them back."""
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, Any]] = []
 
     def put(self, part: Any, place: Callable[[], None]) -> None:  # noqa: ANN401 - anything with get_state and set_state
-        """Put one part there by calling `place`. Raises what it does; `undo` puts back those that were put before."""
+        """Put one part there by calling `place`. Raises the errors of `place`; `undo` restores the parts put so far."""
         before = copy.deepcopy(part.get_state())
         place()
         self._before.append((part, before))

@@ -67,7 +67,7 @@ def own_values(joined: Group, net: Block) -> dict[str, np.ndarray]:
 
 
 def own_part(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint has for this worker. With another number of workers than it was saved with, that of rank 0."""
+    """What a checkpoint has for this worker. With another number of workers than at the save, the part of rank 0."""
     joined, parts = workers(), saved.get("workers") or []
     rank, size = (0, 1) if joined is None else (joined.rank, joined.size)
     if len(parts) == size and size > 1:
@@ -90,7 +90,7 @@ def set_random_states(saved: Mapping[str, Any]) -> None:
 
 
 def put_loader(loader: Any, position: Any, saved: Mapping[str, Any]) -> None:
-    """Let a loader continue; where another number of workers began the epoch, these share what is left of it."""
+    """Let a loader continue; if another number of workers began the epoch, the workers share the rest of the epoch."""
     count = max(len(saved.get("workers") or []), 1)
     if not is_of_others(saved):
         loader.set_state(position)

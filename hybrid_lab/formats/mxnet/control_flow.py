@@ -132,7 +132,8 @@ def _write_cond(op: Cond, then: _Part, other: _Part, document: Callable[[Graph],
 class FileOperator(NamedTuple):
     """A node of control flow from a file.
 
-    inputs : which of the node's inputs in the file the operator takes, in its order; for Cond first those of `decides`
+    inputs : indices of the node's inputs in the file, in the operator's order; for Cond, the inputs of `decides` come
+    first
     decides : the graph that computes the number of a Cond from them, or None
     """
 

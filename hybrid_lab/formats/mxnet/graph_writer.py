@@ -41,9 +41,9 @@ follow.
 class GraphWriter:
     """Turns one graph into MXNet's lists of nodes.
 
-    portable : refuse (Unmappable) what the real MXNet does not know; otherwise such operators are written under our own
-    names, and nodes keep their block path in hidden attributes; so they do their draw number, which portable files have
-    only where it is not the next one
+    portable : refuse (Unmappable) operators that the real MXNet does not know; otherwise such operators are written
+    under our own names, and hidden attributes have the nodes' block paths and draw numbers. Portable files have a draw
+    number only if it is not the next one
     constants : where arrays inside the graph go, by name; None writes their numbers into the JSON
     in_program_order : number the nodes as the program runs, and not depth-first from the outputs as MXNet does
     """
@@ -110,7 +110,9 @@ class GraphWriter:
         return _node("null", name, attrs, [])
 
     def _name_of_constant(self, name: str) -> str:
-        """The name, or another one where it is taken: a Block that is called twice gives its arrays the same names."""
+        """The name, or a numbered name if the name is taken: a Block that is called twice gives its arrays the same
+        names.
+        """
 
         def is_taken(name: str) -> bool:
             key = comparable(name)
@@ -254,8 +256,8 @@ def _node(op: str, name: str, attrs: dict[str, str], inputs: list[list[int]]) ->
 def in_order_of_use(graph: Graph) -> tuple[Node, ...]:
     """Nodes depth-first from the outputs, as MXNet numbers them; inputs that nothing reads come last.
 
-    Nodes that read a state which one of them updates stay in program order: a BatchNorm that is called twice updates
-    its running statistics in the order of the calls.
+    Nodes that read an updated state stay in program order: a BatchNorm called twice updates its running statistics in
+    the order of the calls.
     """
     before = _before_it(graph)
     ordered: dict[Node, None] = {}
@@ -278,7 +280,7 @@ def in_order_of_use(graph: Graph) -> tuple[Node, ...]:
 
 
 def _before_it(graph: Graph) -> dict[Node, list[Node]]:
-    """Node -> the nodes that read one of its states last before it, where there is one that updates that state."""
+    """Node -> the nodes that last read one of its states before it, if a node updates that state."""
     readers: dict[Value, list[Node]] = {state: [] for state in graph.states}
     for node in graph.nodes if readers else ():
         for item in dict.fromkeys(node.values_in):

@@ -4,8 +4,8 @@ x[:, [0, 2]]      = take(x, [0, 2], axis=1)
 x[..., ::2]       = swapaxes(slice(swapaxes(x, 0, -1), step 2), 0, -1)
 x[[0, 1], [2, 0]] = gather_nd(x, [[0, 1], [2, 0]])
 
-The number of axes is not known here, so that axes of the parts behind `...` are counted from the end. Keys for which
-that is not enough, as two lists that do not stand in front, have no such form.
+The number of axes is not known here, so that axes of the parts behind `...` are counted from the end. Other keys, such
+as two lists that do not stand in front, have no such form.
 """
 
 from __future__ import annotations

@@ -232,9 +232,9 @@ def read_params(
     """The arrays of a `.params` file (a path) or of its bytes.
 
     Returns a dict of name -> array for named saves (names as written: `arg:...`, `aux:...`, or attribute paths), a list
-    for unnamed ones; an entry is None where MXNet saved an empty array. Arrays are writable and in C order;
-    row_sparse and csr become dense, as long as all arrays together stay under `dense_limit` bytes (default: twice the
-    file). Raises ArchiveError naming the file, the array and the offset.
+    for unnamed saves; an entry is None if MXNet saved an empty array. Arrays are writable and in C order; row_sparse
+    and csr become dense, as long as all arrays together stay under `dense_limit` bytes (default: twice the file).
+    Raises ArchiveError naming the file, the array and the offset.
     """
     arrays: Any = _parse(_opened(source), dense_limit, sparse=False)
     return arrays

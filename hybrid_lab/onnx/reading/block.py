@@ -229,9 +229,10 @@ def imports(
     path : the file, of opset 7 or newer; ctx : where the parameters go, the CPU by default
     shapes : input -> its shape, in the place of the file's: numbers, names, and None for open sizes. A name is one size
         wherever it stands. The Block takes inputs of the shapes that the file declares, as ONNX Runtime does, because a
-        file may hold for these alone; (None, 3, None, None) opens sizes of a file that computes for others too
+        file may be valid for these shapes alone; (None, 3, None, None) opens sizes of a file that computes for other
+        sizes too
     values : input -> its value, for inputs that decide shapes; they are no arguments of the Block then
-    A call with other sizes than those is a DeclaredSizeError.
+    A call with other sizes raises DeclaredSizeError.
     Raises OnnxError for a damaged file, UnsupportedOperatorError (one of them) naming node and operator.
     """
     return ImportedGraph(compose(path, shapes, values), ctx)

@@ -1,4 +1,4 @@
-"""What an imported graph declares of its inputs: the shapes and dtypes that it was made for."""
+"""The declaration of an imported graph's inputs: the shapes and dtypes for which the graph is valid."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Composed:
     tensors : name in the file -> Value, for all results of nodes
     outputs : names of the outputs in the file; classes : path of a Block -> the name of its class, as the file says
     frozen : parameters that the model's owner did not train
-    shapes : the shape of each Value as it was imported, with symbols for open sizes; {} where they are not known
+    shapes : the shape of each Value as imported, with symbols for open sizes; {} if unknown
     conditions : what the symbols satisfy
     source : where the graph comes from
     views : Blocks of the same graph with further outputs, by the names of these
@@ -99,8 +99,8 @@ def compose(
     values : name of an input -> its value; for an optional input None, for a sequence a list of arrays of which the
         shapes are read
     training : the graph is that of training: its operators get both modes
-    by_nodes : whether the nodes are imported in any case. By default a file of this package gives the operators that it
-        was written from, if all of it is asked for and nobody has changed it
+    by_nodes : always import the nodes. By default a file of this package gives the operators that it was written from,
+        if the whole file is requested and nobody has changed it
     """
     path = os.fspath(source) if isinstance(source, (str, PathLike)) else None
     try:

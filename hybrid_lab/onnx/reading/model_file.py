@@ -96,7 +96,7 @@ class OnnxFile:
 
     @staticmethod
     def _check_recursion(functions: Mapping[tuple[str, str, str], FunctionProto]) -> None:
-        """Raise OnnxError where a function calls itself, at once or through others."""
+        """Raise OnnxError if a function calls itself, directly or through others."""
         calls = {
             key: {
                 called
@@ -246,8 +246,8 @@ def _parsed(onnx: ModuleType, path: str) -> ModelProto:
 
 
 def _plain(value: Any) -> Any:
-    """A value of an attribute. Attributes are float32: of the numbers that round to it the shortest decimal, 0.9 and
-    not 0.8999999761581421, is the one that was meant.
+    """A value of an attribute. Attributes are float32: of all decimals that round to the value, the shortest is meant,
+    0.9 and not 0.8999999761581421.
     """
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")

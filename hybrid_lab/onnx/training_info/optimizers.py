@@ -2,9 +2,9 @@
 
     Adam(learning_rate, update_count, weights ..., gradients ..., means ..., variances ...)  ->  the new arrays
 
-Where ONNX has an operator for the rule it is used, with nodes around it where ours differs from it (`FORMS`). Other
-rules are written as the records of `ops/updates` compute them. The names of all values begin with `training/`, so
-that the same optimizer and weights give the same nodes: a reader compares a file's nodes with those.
+If ONNX has an operator for the rule, it is used, with nodes around it for the differences (`FORMS`). Other rules are
+written as the records of `ops/updates` compute them. The names of all values begin with `training/`, so that the same
+optimizer and weights give the same nodes: a reader compares a file's nodes with those.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Step:
         return outputs
 
     def states(self, group: Group, names: Sequence[str], sign: float = 1.0) -> list[list[str]]:
-        """The names of the states of all weights, by kind. sign : -1 for those that are kept negated in the file"""
+        """The names of the states of all weights, by kind. sign : -1 for states that the file stores negated"""
         found: list[list[str]] = []
         for place, kind in enumerate(names):
             found.append([])

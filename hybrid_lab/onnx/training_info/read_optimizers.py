@@ -98,7 +98,7 @@ def _entry(item: object, name: str, kind: Any, optional: bool = False) -> Any:
 
 
 def _compare(update: Update, trainer: Trainer, parameters: Sequence[Parameter]) -> None:
-    """Raise OnnxError where the nodes are not those that the Trainer would be written as; take over the counts."""
+    """Raise OnnxError if the nodes differ from the nodes that the Trainer would be written as; take over the counts."""
     optimizer = trainer.optimizer
     weights = [
         Weight(

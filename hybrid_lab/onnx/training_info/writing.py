@@ -72,7 +72,7 @@ class Training:
     gradients : types of the gradients, which ONNX's schema does not tell
     arrays : name -> array, the initializers of the algorithm
     first_values, bindings : name of an initializer -> the name of its first value, of its new value
-    metadata : what a reader needs besides, for JSON; notes : what could not be written
+    metadata : further data for a reader, for JSON; notes : parts that could not be written
     """
 
     initialization: Body
@@ -466,7 +466,7 @@ def _refuse(trainer: Trainer) -> None:
 
 
 def _refuse_rows(optimizer: Optimizer, parameter: Parameter, wd: float) -> None:
-    """Raise HybridLabError where rows of a weight would change in a file's step that do not change in the trainer's.
+    """Raise HybridLabError if a file's step would change rows of a weight that the trainer's step does not change.
 
     Rows without a gradient change by weight decay, and by states that change without one; AdaGrad's do not.
     """

@@ -1,4 +1,4 @@
-"""For which arguments a HybridBlock is exported: those of its calls, or those that the user gives."""
+"""The arguments for which a HybridBlock is exported: from its calls, or given by the user."""
 
 from __future__ import annotations
 

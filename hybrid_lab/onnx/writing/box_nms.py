@@ -45,7 +45,7 @@ def emit(g: FileEmitter, node: Node, inputs: Sequence[Any]) -> tuple[str, ...]:
     ranked = g.declare(picked(g, rows, order), (batch, most, width), dtype)
     alive = g.GatherElements(valid, order, axis=1)
     left = _kept(g, op, ranked, alive, (batch, most))
-    _, place = g.TopK(g.cast(left, "float32"), [most], axis=1, outputs=2)  # those that are kept first, in their order
+    _, place = g.TopK(g.cast(left, "float32"), [most], axis=1, outputs=2)  # kept boxes first, in their order
     found = g.Unsqueeze(g.GatherElements(left, place, axis=1), [2])
     result = g.Where(found, picked(g, _converted(g, op, ranked, width), place), g.const(-1, dtype))
     if most is not count:
@@ -73,10 +73,10 @@ def _corners(g: FileEmitter, op: Any, rows: str, dtype: np.dtype, given: str) ->
 
 
 def kept(g: FileEmitter, alive: str, shape: tuple[Any, Any], covered: Callable[[Mine], str]) -> str:
-    """Which of the boxes, best first, no better one covers: bools of (batch, boxes).
+    """A mask of the boxes, best first, that no better box covers: bools of (batch, boxes).
 
-    alive : which of them count; shape : (batch, boxes); covered : which boxes one covers, bools of (batch, boxes), from
-    a function that takes its own column, (batch, 1), out of an array (batch, boxes)
+    alive : mask of the boxes that count; shape : (batch, boxes); covered : a mask of the boxes that one box covers,
+    bools of (batch, boxes), from a function that takes its own column, (batch, 1), out of an array (batch, boxes)
     """
     batch, most = shape
     flags = np.dtype("bool")

@@ -19,10 +19,10 @@ from hybrid_lab.graph.scope import Scope
 class BlockCall:
     """One call of a Block.
 
-    path : of the Block, below the one that the graph is of; "" for that one
+    path : of the Block, below the Block of the graph; "" for the graph's own Block
     items : the operators and calls in it, in an order in which they can run
-    inputs, outputs : what it reads of the graph around it, data before parameters, and what is read of it; constants
-    belong to each call that reads them
+    inputs, outputs : the values read from the graph around the call, data before parameters, and the values read from
+    the call; constants belong to each call that reads them
     """
 
     path: str
@@ -59,8 +59,8 @@ def calls_of(graph: Graph, parameters: Collection[Value], flat: bool = False) ->
 def _order(call: BlockCall) -> set[Value]:
     """Put the items into an order in which they can run; returns what they read from outside.
 
-    The operators of one call stand together in a trace, so that the calls can run one after the other. Where a graph
-    that was changed has a call whose operators wait for others between them, the call is taken apart.
+    The operators of one call stand together in a trace, so that the calls can run one after the other. In a changed
+    graph, operators of one call may wait for operators between them: such a call is taken apart.
     """
     while True:
         reads = [_order(item) if isinstance(item, BlockCall) else set(item.values_in) for item in call.items]

@@ -83,7 +83,7 @@ class FileEmitter(OnnxEmitter):
             _refuse_symbols(value)
         narrow = self._narrow(operands[0]) if op_type == "Cast" else None
         if narrow is not None and DATA_TYPES[self.dtype(narrow).name] == attributes["to"]:
-            # Also because ONNX Runtime 1.32 loses the second of two such Casts where a branch reads its result.
+            # Also because ONNX Runtime 1.32 loses the second of two such Casts if a branch reads its result.
             op_type, operands, attributes = "Identity", [narrow], {}
         result = super()._add(op_type, operands, outputs, attributes)
         if op_type == "Cast" and operands[0] in self._known:
@@ -98,7 +98,7 @@ class FileEmitter(OnnxEmitter):
         return result
 
     def _narrow(self, value: str) -> str | None:
-        """What was cast to give a value, where that lost nothing."""
+        """The value that was cast without loss to give `value`, or None."""
         source = self._widened.get(value)
         if source is None or value not in self._known:
             return None

@@ -21,9 +21,9 @@ from hybrid_lab.ops.framework.sizes import Guards, Polynomial
 class Needed:
     """The symbols that must get a number or become one size.
 
-    numbers : symbols that must have the number of the call -> those that are open instead: with a number for one of
-        these, the first could be open. Most often there is none
-    one : symbols that must be one size; the equalities are then to be looked at again
+    numbers : symbols that must have the number of the call -> the symbols that stay open for this: if one of these had
+        a number, the key could be open. Usually empty
+    one : symbols that must be one size; the caller then examines the equalities again
     """
 
     numbers: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Needed:
 def needed(guards: Guards, order: Sequence[int]) -> Needed:
     """Find the symbols that the recorded equalities restrict.
 
-    order : all symbols; where there is a choice, earlier symbols stay open
+    order : all symbols; given a choice, earlier symbols stay open
     """
     result = Needed()
     equalities = [

@@ -152,8 +152,8 @@ def export(
         `mx.onnx.imports_training` reads it
     label : shape or array of the labels; default: as in the loss's last call
 
-    Sizes are open, with a name, where calls differ in them, where `inputs` names them, and among the first two of each
-    input where the network lets them be. Raises HybridLabError: Unmappable for an operator without a form in this
+    Sizes are open, with a name, if calls differ in them or if `inputs` names them; of the first two sizes of each
+    input, also if the network allows it. Raises HybridLabError: Unmappable for an operator without a form in this
     opset, which the message names with the lowest opset that has one; then no file is changed.
     """
     check_switches("export", flat=flat, training=training)
@@ -181,7 +181,9 @@ def export(
 def _networks(
     net: Block, path: str, inputs: object, blocks: Sequence[HybridBlock]
 ) -> tuple[list[tuple[HybridBlock, str, Asked]], list[str]]:
-    """The HybridBlocks to write, each with its file and its arguments; the paths of those that were never called."""
+    """The HybridBlocks to write, each with its file and its arguments; and the paths of HybridBlocks that were never
+    called.
+    """
     stem, suffix = os.path.splitext(path)
     suffix = suffix or ".onnx"
     if isinstance(net, HybridBlock):
@@ -300,8 +302,8 @@ def _prepared(
 
 
 def _without_labels(neutral: NeutralGraph, asked: Asked) -> tuple[NeutralGraph, Asked, list[str]]:
-    """The network without the inputs that are labels, of SoftmaxOutput for instance: prediction does not read them. And
-    the names of these.
+    """The network without the inputs that are labels, of SoftmaxOutput for instance: prediction does not read them.
+    Also returns the names of the labels.
     """
     whole, data = Symbol(tuple(neutral.graph.outputs)), neutral.graph.inputs[: neutral.num_data]
     labels = set(labels_of(whole))

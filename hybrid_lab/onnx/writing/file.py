@@ -250,7 +250,7 @@ def write(
         places: dict[str, tuple[str, int]] = {}
         files = [path]
         if beside:
-            # The name tells the contents: a write that is killed leaves the old file with the arrays that it names.
+            # The name depends on the contents: a killed write leaves the old file and the arrays that it names.
             digest = hashlib.blake2b(digest_size=8)
             for name, array in beside.items():
                 digest.update(f"{name} {array.dtype} {array.shape} ".encode())
@@ -317,7 +317,7 @@ def _write_model(
     progress: Progress,
 ) -> None:
     onnx = import_onnx()
-    # protobuf writes fields by number: what stands before field 7 (graph), the graph, what stands behind it.
+    # protobuf writes fields by number: the fields before field 7 (graph), the graph, the fields behind it.
     head, tail = onnx.ModelProto(), onnx.ModelProto()
     head.ir_version, head.producer_name = model.ir_version, model.producer_name
     head.producer_version = model.producer_version
@@ -366,7 +366,7 @@ def _tensor(name: str, array: np.ndarray, place: tuple[str, int] | None) -> tupl
         for key, value in (("location", place[0]), ("offset", place[1]), ("length", array.nbytes)):
             tensor.external_data.add(key=key, value=str(value))
         return tensor.SerializeToString(deterministic=True), None
-    # raw_data is field 9, the last of those that are there
+    # raw_data is field 9, the last of the fields in use
     return tensor.SerializeToString(deterministic=True) + _key(9) + _varint(array.nbytes), array
 
 

@@ -25,7 +25,7 @@ from .nodes import Subgraph, needed, reads
 class Body:
     """The nodes of the file's graph or of a function.
 
-    path : of the Block below the one that the file is of, "" for that one
+    path : of the Block below the file's Block, "" for the file's Block itself
     inputs, outputs : names
     constants : name -> array
     operators : for each node, the node of our graph that it is a part of; None for a call
@@ -60,7 +60,7 @@ class Network:
     """A network as ONNX nodes.
 
     graph : as it was emitted: inferred, in prediction
-    body : of the file's graph; functions : by name, each after those that it calls
+    body : of the file's graph; functions : by name, each after the functions that it calls
     """
 
     graph: Graph

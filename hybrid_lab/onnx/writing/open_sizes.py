@@ -8,7 +8,8 @@ input (batch and time, in either layout). The network is inferred and written wi
     an equality of products, of a reshape to numbers (equalities.py)            as few of its sizes as will do are fixed
     a rule that needs the number, such as the indices of a diagonal             the size is fixed
 
-Where one of several sizes may stay open, it is one that was asked for; else the first axis of an input.
+If one of several sizes may stay open, a size that the user asked for stays open; else the size of the first axis of an
+input.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ Infer = Callable[[list[tuple[Any, ...]]], Graph]
 
 @dataclass
 class Described:
-    """An input of a network. sizes : numbers; names : axis -> what the user called it; varying : the axes in which
-    calls differ; exact : whether all sizes without a name are meant as they are
+    """An input of a network. sizes : numbers; names : axis -> the user's name for it; varying : the axes in which calls
+    differ; exact : whether all unnamed sizes are meant literally
     """
 
     name: str
@@ -113,7 +114,7 @@ class OpenSizes:
             number, axis = group[0]
             size = self.inputs[number].sizes[axis]
             # The network inferred for 1 would hold for 1 alone: operators repeat a size of 1 along others. So a batch
-            # of 1 is inferred as 2, and `solve` checks that the network of the call, with 1, is the same.
+            # of 1 is inferred as 2, and `solve` checks that the network for a batch of 1 is the same.
             hints.append(2 if size == 1 and axis == 0 and self._batch_of_one_opens else size)
         return hints
 

@@ -475,8 +475,8 @@ def unknown_attribute(cls: type[Operator], key: str) -> str:
 
 
 def declare_modules(names: Sequence[str]) -> None:
-    """Name all modules of records, in the order of `records()`. All of them are imported once a name is requested
-    that no imported record has.
+    """Name all modules of records, in the order of `records()`. The first request for a name without an imported record
+    imports all modules.
     """
     _modules.update((name, place) for place, name in enumerate(names))
     _unloaded[:] = names

@@ -70,8 +70,7 @@ def sides(
 class Dot(Operator, name="dot"):
     """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n).
 
-    With more than two dimensions the other axes remain: (a, b, k) x (k, c, d) -> (a, b, c, d). Two vectors give shape
-    (1,).
+    Arrays of more dimensions keep the other axes: (a, b, k) x (k, c, d) -> (a, b, c, d). Two vectors give shape (1,).
     transpose_a : sum over the first axis of lhs, its others stay in order; transpose_b : sum over the last axis of rhs
     forward_stype : the storage type of a product of sparse arrays; of no effect on dense ones
     """

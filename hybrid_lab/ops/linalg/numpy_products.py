@@ -44,7 +44,7 @@ class _Product(Operator):
 
 class NumpyDot(_Product, name="_np_dot"):
     """The sums of products over the last axis of a and the last but one of b, or its only one. a : (..., n); b :
-    (..., n, m) or (n,); returns : the other axes of a, then the other axes of b. An array without axes is a factor.
+    (..., n, m) or (n,); returns : the remaining axes of a, then of b. An array without axes is a factor.
     """
 
     arrays_only = ("a", "b")
@@ -103,7 +103,7 @@ def tensordot(
 
 class NumpyTensordot(_Product, name="_np_tensordot"):
     """The sums of products over axes: over the last and first `axes` axes, or over the pairs of `a_axes` and `b_axes`;
-    the other axes of a remain, then the other axes of b. `inner`: an array without axes is a factor.
+    the remaining axes of a come first, then the remaining axes of b. `inner`: an array without axes is a factor.
     """
 
     axes: int | None = None

@@ -60,7 +60,7 @@ def _embedding_bag(
 
 
 def _membership(F: Functions, indices: Tensor, offsets: Tensor, with_last: bool) -> Tensor:
-    """(bags, indices, 1): 1 where an index lies in a bag. offsets : where each bag begins, in order"""
+    """(bags, indices, 1): 1 if an index lies in a bag. offsets : first index of each bag, in order"""
     line = F.reshape_to(_line(F, indices, 0), (1, indices.shape[0]))
     begun = F.cast(F.broadcast_lesser_equal(F.reshape_to(offsets, (offsets.shape[0], 1)), line), "float32")
     if with_last:
@@ -233,7 +233,7 @@ def _scatter_reduce(
 
 
 def _alike(shape: Sequence[Size], other: Sequence[Size], axis: int) -> bool:
-    """Whether two shapes are equal at all sizes but for one axis."""
+    """Whether two shapes are equal at all sizes, ignoring one axis."""
     pairs = [pair for place, pair in enumerate(zip(shape, other, strict=True)) if place != axis]
     return all(repr(one) == repr(two) for one, two in pairs)
 

@@ -144,7 +144,7 @@ def _batch_norm(
     F: Functions, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, momentum: float,
     eps: float,
 ) -> Tensor:  # fmt: skip
-    """In both modes: statistics of the batch and new running ones in training, the running ones in prediction."""
+    """In both modes: batch statistics and new running statistics in training, running statistics in prediction."""
     shape = mean.shape
     gamma, beta = _vector(F, weight, shape, 1.0, mean.dtype), _vector(F, bias, shape, 0.0, mean.dtype)
     if mean.is_parameter and var.is_parameter:

@@ -1,6 +1,6 @@
 """Functions that a module's source contains where it needs them: MXNet's operators that torch has no function for.
 
-Each one stands alone but for torch and the functions that it calls.
+Each function needs only torch and the functions that it calls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def source_of(name: str) -> str:
 
 
 def needed_by(name: str) -> list[str]:
-    """The functions of this file that one of them calls."""
+    """The functions of this file that the named function calls."""
     return {"multibox_detection": ["overlaps", "uncovered"], "box_nms": ["overlaps", "uncovered"],
             "proposal": ["overlaps", "uncovered"]}.get(name, [])  # fmt: skip
 

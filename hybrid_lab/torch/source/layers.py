@@ -23,7 +23,7 @@ def _all_weights(writer: Writer, node: Node, places: Sequence[int]) -> bool:
 
 
 def _arguments(**settings: object) -> str:
-    """Keyword arguments of a module; those that are torch's defaults are left out by the callers as None."""
+    """Keyword arguments of a module; callers pass None for torch's defaults, which are left out."""
     return "".join(f", {name}={value!r}" for name, value in settings.items() if value is not None)
 
 

@@ -269,7 +269,9 @@ class Writer:
         return [line for text in out for line in _wrapped(text)]
 
     def _needed(self, lines: Sequence[_Line]) -> tuple[list[_Line], dict[str, list[int]]]:
-        """The lines that the outputs depend on, and which of them read each value; the return is one more line."""
+        """The lines that the outputs depend on, and the numbers of the lines that read each value; the return is one
+        more line.
+        """
         self._results = [_key(value) if self._is_computed(value) else self._text(value) for value in self.graph.outputs]
         wanted = {key for text in self._results for key in _keys(text)}
         kept: list[_Line] = []
@@ -329,7 +331,7 @@ class Writer:
 
 
 def _key(item: object) -> str:
-    """What stands in the text of a rule for a value that has no name yet."""
+    """The placeholder in a rule's text for a value that has no name yet."""
     return f"\0{id(item)}\0"
 
 
@@ -343,7 +345,7 @@ def docstring(title: str, shapes: str) -> str:
 
 
 def _plain_text(text: str) -> str:
-    """A text, such as the name of a file, that cannot end the string that it stands in."""
+    """A text, such as the name of a file, without characters that could end the string around it."""
     return "".join(letter if letter.isprintable() and letter not in '"\\\\' else "'" for letter in text)
 
 

@@ -28,7 +28,7 @@ def from_front(F: Functions, indices: Tensor, size: Any) -> Tensor:
 
 
 def size_in_graph(F: Functions, size: Size) -> Tensor:
-    """A size as a whole number without axes, which is computed in the graph where it is open."""
+    """A size as a whole number without axes; an open size is computed in the graph."""
     if not isinstance(size, SymbolicSize):
         return F.constant(size, np.int64)
     return F.reshape_to(F.constant(sizes.shape_of((size,))), ())

@@ -24,7 +24,7 @@ def _batch_norm(
     if training_mode and not F.training:
         return _batch_norm_of_batch(F, x, scale, bias, mean, var, epsilon, momentum)
     parameters = (scale, bias, mean, var)
-    # A scale of ones that is no parameter is how a BatchNorm without one is written.
+    # A BatchNorm without a scale is written with constant ones.
     ones = scale.is_constant and bool(np.all(scale.array == 1))
     known = all(item.is_parameter for item in parameters[1:]) and (scale.is_parameter or ones)
     if known and len({item.dtype for item in parameters}) == 1:

@@ -85,7 +85,7 @@ def _symmetric(x: Tensor, kernel: Sequence[int], strides: Sequence[int], edges: 
 def _rounds_up(
     x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], edges: Edges
 ) -> bool:
-    """Whether windows that reach behind an axis are those of the record's convention "full", as it is exported."""
+    """Whether windows that reach behind an axis follow the record's convention "full", as it is exported."""
     if not (1 <= len(kernel) <= 3 and all(number == 1 for number in dilations)):
         return False
     for size, window, step, (before, after) in zip(x.shape[2:], kernel, strides, edges, strict=True):
@@ -153,7 +153,7 @@ def _pooled_by_axis(F: Functions, x: Tensor, windows: _Windows, record: str, joi
 
 
 def _flat(F: Functions, windows: _Windows, spatial: Sequence[int]) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-    """Flat places (windows, elements of a window), which of them lie inside, and the output's shape."""
+    """Flat indices (windows, elements of a window), a mask of the indices inside the data, and the output's shape."""
     rank = len(spatial)
     F.table(*(at.size for at in windows.places))
     places: Any = np.zeros((1,) * (2 * rank), np.int64)

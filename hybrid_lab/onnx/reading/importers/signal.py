@@ -27,7 +27,7 @@ def transformed(F: Functions, x: Tensor, axis: int, points: int, inverse: bool, 
     (size,) = F.numbers(F.constant(sizes.shape_of((x.shape[axis],))), "the length of the axis")
     parts = [F.slice_axis(x, axis=x.rank - 1, begin=k, end=k + 1) for k in range(x.shape[-1])]
     back = inverse and onesided
-    if back:  # the other half of the spectrum is that of a real signal
+    if back:  # the other half of a real signal's spectrum
         rest = np.arange(points // 2 + 1, points)
         rest = points - rest
         whole = np.concatenate([np.arange(points // 2 + 1), rest])

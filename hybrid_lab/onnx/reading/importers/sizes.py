@@ -19,7 +19,7 @@ def shape_of(shape: tuple[Size, ...]) -> Array:
 
 
 def packed(array: Any) -> Array:
-    """The array as int64, where none of its numbers is open."""
+    """The array as int64, if no number is open."""
     array = np.asarray(array)
     if array.dtype == object and not any(isinstance(item, SymbolicSize) for item in array.reshape(-1)):
         return array.astype(np.int64)
