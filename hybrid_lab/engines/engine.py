@@ -62,7 +62,7 @@ class Executable:
         raise NotImplementedError(f"{type(self).__name__} is no planned program")
 
     def release(self) -> None:
-        """Give back what it keeps for the next call, where that call may never come; it is made again if it does."""
+        """Release the memory kept for the next call; a later call allocates it again."""
         forget = getattr(self.run, "forget", None)
         if forget is not None:
             forget()
@@ -109,7 +109,7 @@ class Training(ABC):
     begin: Callable[[Sequence[np.ndarray], tuple[int, int]], tuple[list[np.ndarray], ForwardState]]
 
     def release(self) -> None:
-        """Give back the memory that it keeps for the next call, where that call may never come."""
+        """Release the memory kept for the next call, which may never come."""
         self.forward.release()
         self.backward.release()
 

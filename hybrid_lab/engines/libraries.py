@@ -3,8 +3,8 @@
 Python cannot resume an import that an interrupt stopped: torch's raises AttributeError or SystemError from then on,
 until the process ends. So the import runs in a thread, which an interrupt does not reach, and the caller waits for it.
 
-A fork waits for the end of such imports, because a child has none of its parent's threads: what is half imported at the
-fork, in Python, in C++ and in the loader of shared libraries, stays so in the child.
+A fork waits for the end of such imports, because a child has none of its parent's threads: a module half imported at
+the fork (in Python, in C++ or in the loader of shared libraries) would stay half imported in the child.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ _interrupted = False
 
 @functools.cache
 def _wait_at_forks() -> None:
-    """Called before the first import is begun: the hooks that were registered last run first, so that no lock of an
-    earlier one, such as those of logging, is held during the wait.
+    """Called before the first import begins: the hooks registered last run first, so that no lock of an earlier hook,
+    such as logging's, is held during the wait.
     """
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=_wait_before_fork, after_in_parent=_interrupt_after_fork)

@@ -19,9 +19,9 @@ from hybrid_lab.engines.torch_kernels.rules import refusal
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
 
-#: Torch runs a recorded call with at least so many multiply-adds (two FLOP each) of convolutions, products and
-#: recurrences, or with at least so many bytes that other operators write. LeNet with 64 images (0.4 billion): 15 ms a
-#: step in torch, 20 in ONNX Runtime; a perceptron with 256 rows (0.1 billion) is as fast in either, and never needs the
+#: Torch runs a recorded call with at least PRODUCTS multiply-adds (two FLOP each) of convolutions, products and
+#: recurrences, or if its other operators write at least BYTES bytes. LeNet with 64 images (0.4 billion): 15 ms a step
+#: in torch, 20 in ONNX Runtime; a perceptron with 256 rows (0.1 billion) is as fast in either, and never needs the
 #: import of torch.
 PRODUCTS, BYTES = 200e6, 64 << 20
 #: ONNX Runtime is taken if it saves the time for making its sessions within so many calls.

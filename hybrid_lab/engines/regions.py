@@ -19,7 +19,7 @@ from hybrid_lab.ops.framework.signature import Signature
 class RegionOperator(Operator):
     """A region in a contracted graph: one operator, as the engine of the region runs it.
 
-    outputs : how many it has; members : what a subclass has besides
+    outputs : number of outputs; members : further attributes of a subclass
     """
 
     region: Region

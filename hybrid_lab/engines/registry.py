@@ -76,7 +76,7 @@ def for_flags(flags: Mapping[str, Any]) -> Engine | None:
 
 
 def check_device(name: str | None, on_gpu: bool) -> None:
-    """Raise EngineUnavailable where no engine runs on a GPU, or on the CPU, or the one of this name does not."""
+    """Raise EngineUnavailable if no engine, or not the named engine, runs on the GPU (`on_gpu`) or on the CPU."""
     if name is None and not on_gpu:
         default(on_cpu=True)
         return
@@ -100,10 +100,10 @@ def cpu_engines() -> dict[str, Engine]:
 
 
 def default(on_cpu: bool = False) -> Engine | None:
-    """The engine of calls without `engine=`: Triton where a usable GPU is found, unless `on_cpu`; else the one that the
-    environment variable HYBRID_LAB_CPU names. None where the policy chooses an engine for each call.
+    """The engine of calls without `engine=`: Triton if a usable GPU is found, unless `on_cpu`; else the engine named by
+    the environment variable HYBRID_LAB_CPU. None if the policy chooses an engine for each call.
 
-    Raises EngineUnavailable where the one in HYBRID_LAB_CPU, or the interpreter of HYBRID_LAB_TRITON, cannot run here.
+    Raises EngineUnavailable if the engine of HYBRID_LAB_CPU, or the interpreter of HYBRID_LAB_TRITON, cannot run here.
     """
     triton = None if on_cpu else _usable("triton")
     if triton is not None:
@@ -195,7 +195,7 @@ def _tell_of_a_fork(*names: str) -> None:
 
 
 def _check_interpreter() -> None:
-    """Raise EngineUnavailable where HYBRID_LAB_TRITON asks for what is not here, or for something else."""
+    """Raise EngineUnavailable if HYBRID_LAB_TRITON has an unknown value, or asks for a missing interpreter."""
     from hybrid_lab.engines.triton.run import availability
 
     if availability.setting() and (missing := availability.missing()) is not None:

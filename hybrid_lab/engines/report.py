@@ -65,9 +65,9 @@ class Report:
     memory : the graph.memory.plan.MemoryPlan, which `plan` prints; written : gives the text of the generated program
     bodies : the graph.body.Body objects of loops and branches; each compiles a program per shapes while it runs
     seconds : compile time
-    choice : the engine that the policy chose, and why; "" where an engine was asked for by name
+    choice : the engine that the policy chose, and why; "" if an engine was requested by name
     host_copies : operator -> how many copies between device and host a call makes for it
-    notes : what else there is to say, in words
+    notes : further remarks, in words
     """
 
     engine: str
@@ -149,7 +149,7 @@ class Report:
 
     @property
     def plan(self) -> str:
-        """The memory plan as text: what each step of a call runs and where its results lie."""
+        """The memory plan as text: the operator of each step of a call, and the memory of its results."""
         return "" if self.memory is None else str(self.memory)
 
     @property
@@ -159,8 +159,8 @@ class Report:
 
     @property
     def runs_on(self) -> str:
-        """The engine that runs it: the one that compiled it, or if that has none of the operators, the one that has
-        most of them.
+        """The engine that runs most of the program: the compiling engine if it runs any operator, else the engine with
+        the most operators.
         """
         if self.operators.get(self.engine) or self.operators.get("vendor") or not any(self.operators.values()):
             return self.engine

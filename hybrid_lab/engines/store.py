@@ -5,11 +5,11 @@ content: an entry that is damaged, cut short, renamed or of another version coun
 rename, so other processes see all of an entry or none of it. Each kind has a limit in bytes, beyond which the entries
 that were used longest ago are removed.
 
-Some entries are code: binaries run on the GPU. Whoever can write a file can write its
-digest. So a file is read only if nobody but this user (or root) can have written it: the store's folder, the folder of
-the kind and the file belong to this user or to root, group and others may not write to them, and only the store's
-folder may be a symbolic link, of this user or root. Everything else counts as missing, which a warning says once. On
-Windows the user's cache folder is taken to be the user's own.
+Some entries are code: binaries run on the GPU. Whoever can write a file can write its digest. So a file is read only if
+only this user or root can have written it: the store's folder, the folder of the kind and the file belong to this user
+or to root, and group and others may not write to them. Only the store's folder may be a symbolic link, of this user or
+root. Everything else counts as missing, which a warning says once. On Windows the user's cache folder is taken to be
+the user's own.
 
 Nothing here raises OSError. Where an entry cannot be written, a warning says so once, and the work goes on without it.
 """
@@ -129,8 +129,8 @@ class Store:
         return hashlib.sha256(f"{self.kind}\n{self.version()}\n{key}".encode()).hexdigest()
 
     def _make_room(self, folder: Path, size: int) -> None:
-        """Remove what killed writers left and, where `size` more bytes would exceed the limit, the entries that were
-        used longest ago, until a quarter of the limit is free. Raises OSError.
+        """Remove the files of killed writers. If `size` more bytes would exceed the limit, also remove the entries used
+        longest ago, until a quarter of the limit is free. Raises OSError.
         """
         self._unchecked[folder] = self._unchecked.get(folder, 0) - size
         if self._unchecked[folder] >= 0:
@@ -198,7 +198,8 @@ def _warn_once(text: str) -> None:
 
 
 def why_untrusted(path: Path, may_be_link: bool = False) -> str | None:
-    """Who else may have written a folder or file, in words and with the next step; None where nobody, or no such file.
+    """Who else may have written a folder or file, in words and with the next step; None if nobody else may, or if there
+    is no such file.
 
     may_be_link : a symbolic link of this user or root is followed
     """

@@ -208,7 +208,7 @@ class _Writer:
 
 
 class _Memory:
-    """Where each value of the loop lies: in the array that it is to overwrite, or in a temporary that is free.
+    """The location of each value of the loop: the array that the value overwrites, or a free temporary.
 
     left : effects whose new value could not be made in place, to be copied at the end
     """

@@ -1,7 +1,7 @@
 """Bounds: how large the numbers before a pooling can get for given weights. What stays finite holds no NaN to be lost.
 
 |Convolution(x)| <= max |x| * (the largest sum of one filter's |weights|) + max |bias|, and so on from operator to
-operator. So one look at the inputs of a region tells what ONNX Runtime would else have to be asked after each layer.
+operator. So one look at the inputs of a region replaces a check by ONNX Runtime after each layer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FEW = 8192
 class Bounded:
     """What is known of a region's values.
 
-    values : those that are finite and not NaN while the elements of the inputs are at most `magnitude` in size
+    values : Values without NaN and infinity as long as the elements of the inputs are at most `magnitude` in size
     inputs : the positions of these inputs
     """
 

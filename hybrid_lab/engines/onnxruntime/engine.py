@@ -135,8 +135,8 @@ class OnnxRuntimeEngine(PlannedEngine):
         """The session of each region, and the refused nodes with reasons. A node without an ONNX form, or one that
         onnxruntime turns down, is taken out of its region, and the rest is tried again.
 
-        strict : write the form of every node, also of those that are not worth a session
-        background : make sessions of many operators in the background; what they turn down shows later
+        strict : write the form of every node, also of nodes too small for a session
+        background : make sessions of many operators in the background; operators that they refuse are found later
         """
         turned_down: dict[Node, str] = {}
         sessions: dict[tuple[Node, ...], BoundSession] = {}

@@ -1,7 +1,7 @@
 """Making a session within limits: an interrupt comes through, and a session that takes too long is given up.
 
 ONNX Runtime makes a session in one call, which Python cannot interrupt and which has no time limit. So the call runs in
-a thread of its own, and whoever needs the session waits for that thread.
+its own thread, and callers that need the session wait for that thread.
 """
 
 from __future__ import annotations

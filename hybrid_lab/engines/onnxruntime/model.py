@@ -29,8 +29,8 @@ _RECURRENT = frozenset({"RNN", "LSTM", "GRU"})
 #: Operators of ONNX whose kernels compare numbers and drop NaN, which compares with nothing: maxima, and the clipped
 #: activations of recurrent layers.
 LOSE_NAN = frozenset({"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"}) | _RECURRENT
-#: The form of one operator has at most so many nodes, and bytes of constants, besides some for each input and output:
-#: the time that a session takes to make grows faster than its nodes.
+#: The form of one operator has at most this many nodes and bytes of constants, apart from some for each input and
+#: output: the time for making a session grows faster than its number of nodes.
 MOST_NODES, MOST_BYTES = 256, 1 << 25
 #: Images of more elements are averaged per channel first, which ONNX Runtime does in the layout of its convolutions.
 _LARGE = 1 << 15
@@ -42,7 +42,7 @@ class Model:
     nodes : in order; what no output and no check needs is left out
     constants : name -> array
     inputs, outputs : (name, shape, dtype), in the region's order
-    checks : further outputs, one number each, that are finite where ONNX Runtime loses no NaN
+    checks : further outputs, one number each, that are finite if ONNX Runtime loses no NaN
     region : the region
     checked : per check the Value that it looks at
     """
@@ -85,9 +85,9 @@ class Model:
     def skeleton(self) -> bytes:
         """A digest of the model but for the sizes of its inputs and outputs and the values of its small constants.
 
-        ONNX operators take sizes from their operands as they run. So of two models with one skeleton, whose small
-        constants agree as well, each computes what the other does at every shape; where some constants differ, the
-        same is true of the model that takes these as inputs.
+        ONNX operators take sizes from their operands as they run. So two models with one skeleton and equal small
+        constants compute the same at every shape. If some constants differ, this holds for the model that takes these
+        constants as inputs.
         """
         digest = hashlib.sha256()
         for name, shape, dtype in (*self.inputs, *self.outputs, *self.checks):
@@ -129,7 +129,9 @@ class RegionEmitter(OnnxEmitter):
         return self.const(math.prod(self.shape(value)), "int64")
 
     def Reshape(self, value: str, shape: str | Sequence[int]) -> str:
-        """With 0 for leading sizes that stay and -1 for the first that changes, so that no batch is written down."""
+        """With 0 for unchanged leading sizes and -1 for the first changed size, so that the batch size is not written
+        down.
+        """
         wanted = self.initializers.get(shape) if isinstance(shape, str) else shape
         if value in self._known and wanted is not None and min(wanted, default=0) > 0:
             have = self.shape(value)
@@ -237,7 +239,7 @@ def build_model(region: Region) -> Model:
     return Model(tuple(emitter.nodes), emitter.initializers, tuple(inputs), tuple(outputs), region, checks)
 
 
-# Checks: each gives the name of a number that is finite where the operators behind it lose no NaN.
+# Checks: each function returns the name of a number that is finite if the operators behind the value lose no NaN.
 
 
 def _nan_count(emitter: OnnxEmitter, name: str, value: Value) -> str:
@@ -255,8 +257,8 @@ def _sum(emitter: OnnxEmitter, name: str, value: Value) -> str:
 
 
 def _scaled_sum(emitter: OnnxEmitter, name: str, value: Value) -> str:
-    """The sum of the value times a large number, so that it is also infinite where products inside a recurrent layer
-    might be, and NaN comes of their sum.
+    """The sum of the value times a large number: infinite if products inside a recurrent layer might be infinite, whose
+    sum is NaN.
     """
     large = emitter.const(np.sqrt(np.finfo(value.dtype).max), value.dtype)
     return str(emitter.ReduceSum(emitter.Mul(name, large), keepdims=0))

@@ -34,12 +34,12 @@ _trimmer: Any = None
 #: wake-up, and on busy cores nobody is held up for long. Left to itself ONNX Runtime spins for milliseconds: beside one
 #: busy process a core LeNet's step took 80 ms so, and takes 21 to 33.
 SPIN = 20
-#: The version from which on ONNX Runtime knows of such a time; before, threads do not spin at all.
+#: The first version of ONNX Runtime with a spin time; with older versions threads do not spin.
 SPIN_VERSION = (1, 28)
 
 
-#: The threads of all sessions together, about. Sessions that are made beyond it compute on the caller's thread alone: a
-#: model of many small Blocks that are not in one graph has a session for each.
+#: The threads of all sessions together, about. Sessions made beyond this number compute on the caller's thread alone: a
+#: model of many small Blocks that are not in one graph has a session for each Block.
 MOST_THREADS = 512
 
 
@@ -57,8 +57,8 @@ def _set_threads(ort: Any, options: Any, count: int) -> None:
 def shared_memory(ort: Any) -> bool:
     """Set up the memory that all sessions share, once. False with an onnxruntime that cannot.
 
-    By itself every session has an arena that grows by powers of two and plans each shape as one block besides: for the
-    training step of a ResNet-18 three times what is in use at once.
+    By default every session has an arena that grows by powers of two and plans each shape as one block as well: three
+    times the memory in use at once, for the training step of a ResNet-18.
     """
     global _memory
     with _lock:
@@ -131,7 +131,7 @@ class Session:
     """An onnxruntime session of a model, good for every shape.
 
     small : the values of the model's small constants
-    fed : those of them that are inputs of the session
+    fed : names of the small constants that are inputs of the session
     weights : the inputs of the model that are baked in, as name -> array
     """
 
@@ -152,7 +152,7 @@ class Session:
         return frozenset(name for name, array in model.small.items() if array.tobytes() != self.small[name].tobytes())
 
 
-#: The sessions that have threads besides the caller's.
+#: The sessions with threads in addition to the caller's.
 _with_threads: weakref.WeakSet[Session] = weakref.WeakSet()
 #: (skeleton, names of the weights, token) -> the sessions that programs hold on to.
 _shared: dict[Any, list[weakref.ref[Session]]] = {}
@@ -161,7 +161,7 @@ _given_up: dict[tuple[bytes, tuple[str, ...]], str] = {}
 
 
 def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, token: Hashable = None) -> Session:
-    """The session of a model: one that another shape has made already, where only sizes differ.
+    """The session of a model; an existing session if the models differ only in sizes.
 
     weights : inputs to bake in; token : equal tokens promise equal weights, None promises nothing
     Raises EngineError.
@@ -251,7 +251,7 @@ class BoundSession:
         named = {name: array for name, array in named.items() if name in read}
         model, known = self.model, None
         if model.checks:
-            # With the weights given, what the layers make of inputs of usual size is finite: nothing to check there.
+            # With known weights and inputs of usual size, the results of the layers are finite: nothing to check.
             known = bounded(model.region, weights, model.checked)
             model = model.without_checks(known.values)
         try:
@@ -288,8 +288,8 @@ class _Bindings:
 class _Binding:
     """One set of bound buffers.
 
-    onnxruntime does not own NumPy memory. Buffers of our own are held here; arrays of the caller only need to live
-    during the run, and weak references tell whether the one that is bound now is still the one that comes in.
+    onnxruntime does not own NumPy memory. Buffers of our own are held here. Arrays of the caller only need to live
+    during the run; weak references tell whether the bound array is still the array of this call.
     """
 
     def __init__(self, model: Model, session: Session):

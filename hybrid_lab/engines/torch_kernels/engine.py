@@ -56,7 +56,7 @@ class TorchOperator(RegionOperator):
 
 
 class TorchEngine(PlannedEngine):
-    """torch's kernels, called one after the other without autograd; where torch is installed.
+    """torch's kernels, called one after the other without autograd; available if torch is installed.
 
     worth : decides whether a region runs in torch (None) or stays in NumPy (the reason)
     """
@@ -83,7 +83,7 @@ class TorchEngine(PlannedEngine):
         return contracted(self.name, graph, {region: TorchOperator(region) for region in regions}, refused)
 
     def compile_training(self, split: Split, **options: bool) -> Training:
-        """As every engine; LSTMs run in oneDNN where nobody else reads what they keep."""
+        """As every engine; LSTMs run in oneDNN if no other operator reads their saved values."""
         plain = super().compile_training(split, **options)
         found = rewritten(split)
         if found is None:
@@ -100,7 +100,7 @@ _imported_here = False
 def set_threads() -> None:
     """Give torch as many threads as all engines on the CPU use, if nobody has imported it yet.
 
-    Where the user has, torch's threads are the user's; what is set later stays, too.
+    If the user has imported torch, its threads are the user's; later settings of the user stay, too.
     """
     global _imported_here, _threads_set
     if _threads_set:

@@ -59,9 +59,9 @@ def _conv_weight_grad(torch: ModuleType, node: Node, op: ConvWeightGrad) -> Kern
     return _convolution_backward(torch, node, op, 1)
 
 
-#: Up to so many windows, of at least so many numbers each, the gradient of a weight is one product of unfolded windows.
-#: oneDNN is slower there: 8 images of 512 channels, 1 x 1: 23.8 ms and 0.9 (Zen 3), 68 and 0.7 (Zen 5). With 8 images
-#: of 256 channels, 2 x 2, both take as long; from there on oneDNN is faster.
+#: Up to FEW_WINDOWS windows of at least MANY_COLUMNS numbers each, the gradient of a weight is one product of unfolded
+#: windows. oneDNN is slower there: 8 images of 512 channels, 1 x 1: 23.8 ms and 0.9 (Zen 3), 68 and 0.7 (Zen 5). With 8
+#: images of 256 channels, 2 x 2, both take as long; from there on oneDNN is faster.
 FEW_WINDOWS, MANY_COLUMNS = 32, 256
 
 
@@ -206,7 +206,7 @@ _MOST_ROWS = 256
 
 
 def _needs_exact_sums(shape: Sequence[int]) -> None:
-    """Where a channel has one element a row, torch adds the rows up one after the other in float32."""
+    """With one element per channel and row, torch adds the rows up one after the other in float32."""
     few = shape[0] <= _MOST_ROWS or math.prod(shape[2:]) > 1
     needs(few, f"more than {_MOST_ROWS} rows of one element a channel, whose sums torch rounds too often")
 
@@ -218,7 +218,7 @@ def _batch_norm(torch: ModuleType, node: Node, op: BatchNorm) -> Kernel:
     normalize, fixed = torch.native_batch_norm, op.fix_gamma
     if op.from_batch:
         _needs_exact_sums(shape_of(node, 0))
-        # torch computes x * scale - mean * scale, which is not 0 where x is its own mean.
+        # torch computes x * scale - mean * scale, which is not 0 even if x equals its mean.
         needs(math.prod(shape_of(node, 0)) != shape_of(node, 0)[1], "one element a channel, whose mean it is")
         return lambda x, gamma, beta, mean, variance: normalize(
             x, None if fixed else gamma, beta, None, None, True, 0.0, eps

@@ -46,7 +46,7 @@ class TorchProgram:
     source : the generated text
     """
 
-    #: The function that takes `ready` besides; written when somebody asks for it.
+    #: The function with the further argument `ready`; written on first use.
     _run_telling: Callable[..., tuple[Tensor, ...]] | None = None
 
     def __init__(self, region: Region):
@@ -88,7 +88,7 @@ class _Writer:
         self.names: dict[Value, str] = {value: f"x{index}" for index, value in enumerate(region.inputs)}
         #: What the function's names stand for: kernels and constants.
         self.bound: dict[str, object] = {"torch": torch}
-        #: The value whose memory a value lies in; None where that is an input's, or shared by calls.
+        #: The value whose memory a value lies in; None if the memory is an input's, or shared by calls.
         self.origins: dict[Value, Value | None] = {}
         self.outputs = set(region.outputs)
         self.readers: dict[Value, list[int]] = {}
@@ -139,7 +139,7 @@ class _Writer:
         return f"{line:<56}  # {comment}".rstrip()
 
     def may_overwrite(self, value: Value, index: int) -> bool:
-        """Whether call number `index` may write its result over one of its inputs, which has memory of its own."""
+        """Whether call number `index` may write its result over `value`, an input with memory of its own."""
         result = self.calls[index].node.outputs[0]
         if self.origins.get(value) is not value or not self.is_dead(value, index):
             return False
@@ -158,7 +158,7 @@ class _Writer:
             self.names[item] = name = f"k{len(self.names)}"
             self.bound[name] = self.torch.from_numpy(np.array(item.node.op.array))
             return name
-        # Memory that is never touched, so that none is taken.
+        # Memory that is never touched, so that the system allocates no pages for it.
         name = f"shape_{'x'.join(map(str, item.shape))}_{item.dtype.name}"
         self.bound.setdefault(name, self.torch.empty(item.shape, dtype=torch_dtype(item.dtype)))
         return name

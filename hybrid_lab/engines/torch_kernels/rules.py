@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hybrid_lab.ops.framework.operator import Operator
 
 Kernel: TypeAlias = Callable[..., Any]
-#: (torch, the node, its operator) -> the kernel. An Activation's operator is the one that it stands for.
+#: (torch, the node, its operator) -> the kernel. For an Activation, its operator is the activation function's operator.
 WriteKernel: TypeAlias = "Callable[[ModuleType, Node, Any], Kernel]"
 
 
@@ -33,7 +33,7 @@ class Rule:
 
     kernel : writes the kernel of a node
     out : the kernel takes `out=`, which may be an input of the same shape and dtype
-    need : the kernel takes `need=`, which of the outputs somebody reads; the others may be None
+    need : the kernel takes `need=`, a mask of the outputs that are read; unread outputs may be None
     shared : the result may be a view of an input, or the same tensor in every call
     whole : positions of inputs that need not be floating
     whole_results : nothing need be floating: the results are positions, or elements of any data

@@ -411,7 +411,7 @@ def _embedding(torch: ModuleType, node: Node, op: Operator) -> Kernel:
 def _take_grad(torch: ModuleType, node: Node, op: TakeGrad) -> Kernel:
     shape, backward, mode = node.outputs[0].shape, torch.ops.aten.embedding_dense_backward, op.mode
     if len(shape) != 2 or op.axis % 2 or mode == "raise":
-        raise Unmappable("the gradient of take but for that of rows")
+        raise Unmappable("the gradient of take except for rows of a matrix")
     return lambda dy, like, indices: backward(dy, _rows(indices, shape[0], mode), shape[0], -1, False)
 
 

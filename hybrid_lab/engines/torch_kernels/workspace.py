@@ -1,7 +1,8 @@
 """LSTMs by oneDNN, whose forward leaves what its backward reads in memory of a layout of its own.
 
-What a record keeps is known to every engine; what oneDNN keeps is known to nobody. So it stays inside one recorded
-call: `WorkspaceTraining` runs the two graphs with such layers, and hands out nothing in place of what they keep.
+A record's saved values are known to every engine; oneDNN's workspace has no documented layout. So it stays inside one
+recorded call: `WorkspaceTraining` runs the two graphs with such layers, and hands out nothing in place of what they
+keep.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 
 #: The number of LSTMs among the modes of torch's kernel.
 _LSTM = 2
-#: The inputs of a gradient before what the forward kept: those of the LSTM and its output.
+#: The inputs of a gradient before the forward's saved values: the LSTM's inputs and its output.
 _GIVEN = 5
 
 
 class WorkspaceLSTM(Operator):
-    """RNN in training, by oneDNN. Outputs: those that the user sees, the last cell states of all layers, the outputs of
-    the lower layers where there are some, a workspace for each layer and direction.
+    """RNN in training, by oneDNN. Outputs: the user's outputs, the last cell states of all layers, the outputs of the
+    lower layers if there are several layers, a workspace for each layer and direction.
 
     record : the RNN that it stands for
     """
@@ -55,8 +56,8 @@ class WorkspaceLSTM(Operator):
 
 
 class WorkspaceGradient(WorkspaceLSTM):
-    """Its gradient. Inputs: those of RNN, its output, the last cell states, the outputs of the lower layers where there
-    are some, gradients of outputs as `heads` says, the workspaces.
+    """Its gradient. Inputs: RNN's inputs, its output, the last cell states, the outputs of the lower layers if there
+    are several layers, gradients of outputs as `heads` says, the workspaces.
     """
 
     name: ClassVar[str] = "torch_lstm_grad"
@@ -227,7 +228,7 @@ class Rewritten:
     """The two graphs of a recorded call with oneDNN's LSTMs, as `split`.
 
     inputs : their places among the inputs of the backward as it was; None where there they are not
-    kept : where each saved value of the graphs as they were is among the saved ones; None where it is gone
+    kept : index of each original saved value among the new saved values; None where it is gone
     """
 
     def __init__(self, pairs: Sequence[_Pair], split: Split):
@@ -273,7 +274,7 @@ class Rewritten:
 
 
 def rewritten(split: Split) -> Rewritten | None:
-    """The graphs with oneDNN's LSTMs, or None where there is none that can be one."""
+    """The graphs with oneDNN's LSTMs, or None if no LSTM qualifies."""
     if not any(node.op.name == "RNN" for node in split.forward.nodes):
         return None
     pairs = list(_pairs(split))

@@ -77,5 +77,5 @@ def remember(key: str, kernel: str, choice: Choice) -> None:
 
 
 def forget() -> None:
-    """Let go of what this process knows; what is on disk stays."""
+    """Forget the choices in this process; the choices on disk stay."""
     _known.clear()

@@ -1,4 +1,4 @@
-"""Kernels to look at: the text, what each is made of and why, and - compiled - what it takes of a GPU."""
+"""Kernels to look at: the text, the operators of each and the reasons, and - compiled - the GPU resources they use."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class FusedKernel:
         return sum(not node.view for node in self.nodes)
 
     def on(self, target: str) -> FusedKernel:
-        """The kernel for a GPU that need not be here. It is compiled when somebody looks at what comes of that.
+        """The kernel for a GPU that need not be here. It is compiled on first access to a result of the compilation.
 
         Raises EngineError for an unknown target.
         """
@@ -289,7 +289,7 @@ def moved_by_step(op: KernelOperator) -> int:
 
 
 def compiled_for(kernels: Sequence[FusedKernel], target: str) -> list[FusedKernel]:
-    """The kernels compiled for a target, all at once; one that does not compile says so in its `problem`.
+    """The kernels compiled for a target, all at once; a kernel that does not compile has the reason in its `problem`.
 
     Raises EngineError for an unknown target, EngineUnavailable where Triton is missing.
     """

@@ -49,8 +49,8 @@ def lowered(graph: Graph, keeps_whole: Callable[[Node], bool] = lambda node: Fal
 
 
 def _rounded(graph: Graph) -> Graph:
-    """The graph in which numbers beside tensors of float16 are such numbers, as they are eagerly: 1e-8 is 0. Those that
-    composites are taken apart into come later, and stay as they are.
+    """The graph in which numbers beside tensors of float16 are such numbers, as they are eagerly: 1e-8 is 0. Operators
+    that come from composites are added later, and are not rounded.
     """
 
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
@@ -71,7 +71,7 @@ def refusal(node: Node) -> str | None:
 
 
 def misfit_of_sizes(node: Node) -> str | None:
-    """The reasons against a kernel that depend on sizes, beyond which of them are 1."""
+    """Reasons against a kernel that depend on sizes, apart from sizes of 1."""
     for value in (*node.values_in, *node.outputs):
         if 0 in value.shape:
             return "an empty array"

@@ -1,7 +1,7 @@
 """Kernel tuning: measure on the GPU with which tiles a kernel is fastest, and whether the vendor's library is faster.
 
-Only `mx.tune` measures. Every later compile of such a kernel on such a chip takes the result, in later processes too
-(choices.py). A candidate is first compared with the kernel that has the rule's tiles, on the same random numbers. A
+Only `mx.tune` measures. Every later compile of the kernel on the same kind of chip uses the result, in later processes
+too (choices.py). A candidate is first compared with the kernel that has the rule's tiles, on the same random numbers. A
 candidate that does not compile, gives other numbers or needs too much memory is left out, and the result says so. If
 tuning ends early, the results so far are kept. On a CPU `mx.tune` measures engines instead (insight/tune_engines.py).
 """
@@ -50,7 +50,7 @@ SPILLS = 16
 #: Bytes that are written between two runs, more than any chip's second-level cache holds.
 FLUSH = 256 << 20
 
-#: So many random numbers are drawn for an array at the most: a prime.
+#: At most PERIOD (a prime) random numbers are drawn for an array.
 PERIOD = 1_048_583
 
 #: What stands in a group's place: sources of kernels, or the vendor's call and kernels behind it.
@@ -323,7 +323,9 @@ def _finite(form: Form, group: Region, arrays: Mapping[Value, object]) -> bool:
 
 
 def _arrays(values: set[Value], group: Region, positive: bool = False) -> dict[Value, Any]:
-    """Random numbers of a fixed seed for what the group reads; whole numbers are 0 and 1, which are places anywhere."""
+    """Random numbers of a fixed seed for the inputs of the group; whole numbers are 0 and 1, which are valid indices
+    everywhere.
+    """
     random, device = np.random.default_rng(0), availability.torch_device()
     inside = {value for node in group.nodes for value in node.outputs}
     arrays = {}

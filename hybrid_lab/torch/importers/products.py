@@ -141,7 +141,7 @@ def _solve_triangular(
     F: Functions, a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
     if unitriangular or a.rank != b.rank:
-        raise F.unsupported("matrices with a diagonal of ones, and broadcast ones, are not supported")
+        raise F.unsupported("matrices with a unit diagonal, and broadcast matrices, are not supported")
     return F._linalg_trsm(a, b, rightside=not left, lower=not upper)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from hybrid_lab.engines.store import Store
 from hybrid_lab.engines.triton.build.resources import Resources, resources_of
 
-#: Of the entries and of how binaries are made; one that says another number is made anew.
+#: Version of the entries and of the way binaries are made; a binary of another version is compiled again.
 FORMAT = 5
 #: What is kept of Triton's stages, by file suffix. What a GPU loads comes last.
 KINDS = ("json", "ttir", "ttgir", "amdgcn", "ptx", "hsaco", "cubin")
@@ -73,7 +73,7 @@ def digest(content: bytes) -> str:
 
 
 def key_of(request: Mapping[str, Any], version: str) -> str:
-    """What tells a binary from all others: everything that is compiled, and the compiler."""
+    """The key of a binary: a digest of everything that is compiled, and of the compiler."""
     parts = {name: item for name, item in request.items() if name not in ("file", "key")}
     parts["signature"], parts["constants"] = list(parts["signature"].items()), sorted(parts["constants"].items())
     return digest(json.dumps([FORMAT, version, parts], sort_keys=True).encode())

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-#: A program has at most so many warps, and a kernel with products may spill so many registers.
+#: A program has at most MOST_WARPS warps, and a kernel with products may spill at most FEW registers.
 MOST_WARPS, FEW = 16, 16
 
 

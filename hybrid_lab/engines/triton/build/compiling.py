@@ -30,9 +30,9 @@ from hybrid_lab.engines.triton.build.targets import name_of, shared_limit, targe
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.system.progress import Progress
 
-#: A kernel may take so many seconds to compile.
+#: A kernel may take this many seconds to compile.
 LIMIT = 300.0
-#: A process is started for so many kernels each, and at most so many: one takes 300 MB.
+#: One process is started for EACH kernels, and at most MOST_PROCESSES: one process takes 300 MB.
 EACH, MOST_PROCESSES = 3, 16
 _SCRIPT = Path(__file__).with_name("compile_process.py")
 #: Chips on which pipelined loops fail in some kernels.
@@ -48,9 +48,9 @@ def divisible(source: KernelSource) -> tuple[tuple[int, int], ...]:
     one instruction then loads.
 
     That is all that a binary knows of a size: another batch runs the same one, but a binary for multiples must not run
-    with other sizes. So nothing is said of sizes that decide nothing - which ones these are `KernelSource.together`
-    knows, and how many parts there are says nothing of where they lie - nor of how many elements a
-    small pointwise kernel has, unless each of its rows has such a multiple.
+    with other sizes. So nothing is promised for sizes without effect on loads (`KernelSource.together` knows these
+    sizes; a number of parts says nothing about positions), and nothing for the number of elements of a small pointwise
+    kernel, unless each of its rows has such a multiple.
     """
     sizes, multiples = source.sizes, []
     small = source.kind == "pointwise" and source.together is not None
@@ -62,12 +62,12 @@ def divisible(source: KernelSource) -> tuple[tuple[int, int], ...]:
 
 
 def _per_row(source: KernelSource) -> int:
-    """The elements of an output but for its first axis, which is most often the one that changes."""
+    """The number of elements of an output without its first axis, which most often is the changing axis."""
     return prod(source.outputs[0].shape[1:])
 
 
 def options_of(source: KernelSource, target: tuple[str, object, int]) -> dict[str, Any]:
-    """What is handed to Triton: warps and stages where the source says them. Products and sums are joined (fma)."""
+    """Triton's options: warps and stages if the source gives them. Products and sums are joined (fma)."""
     options = {"num_warps": source.warps, "num_stages": source.stages}
     if target[1] in _ONE_STAGE:
         options["num_stages"] = 1

@@ -1,4 +1,4 @@
-"""What a compiled kernel takes of a GPU: registers, spills, shared memory, read from what the compilers print."""
+"""Resources of a compiled kernel: registers, spills, shared memory, read from the compilers' output."""
 
 from __future__ import annotations
 

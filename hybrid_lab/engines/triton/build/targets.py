@@ -108,7 +108,7 @@ class Chip:
     peak: Mapping[str, float]
 
     def seconds(self, moved: float, flops: float, dtype: str) -> float:
-        """The least time in which it moves so many bytes and does so many operations at once."""
+        """The least time for moving `moved` bytes and doing `flops` operations at once."""
         return max(moved / (self.bandwidth * 1e9), flops / (self.peak.get(dtype, self.peak["float32"]) * 1e12))
 
 

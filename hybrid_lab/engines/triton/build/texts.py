@@ -11,7 +11,7 @@ TEXTS = Store("kernels", str, 64 << 20)
 
 
 def path_of(name: str, text: str) -> str:
-    """Where the text of a kernel is, or would be where nothing is kept on disk."""
+    """The path of a kernel's text; if nothing is stored on disk, the path it would have."""
     return os.path.join(TEXTS.folder() or "hybrid_lab-kernels", _file(name, text))
 
 

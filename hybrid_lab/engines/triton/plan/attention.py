@@ -1,4 +1,4 @@
-"""Attention as one call of the vendor's library, where nobody reads its weights: forward, and gradient.
+"""Attention as one call of the vendor's library, if no other operator reads its weights: forward, and gradient.
 
     scores = batch_dot(q, k, transpose_b=True) * scale
     y = batch_dot(softmax(scores), v)                             y, sums = vendor_attention(q, k, v)
@@ -87,7 +87,7 @@ class _Found:
 
 
 def _attentions(graph: Graph, saved: Iterable[Value] = ()) -> list[_Found]:
-    """The attentions of a graph of whose values nobody reads any but the result. saved : values that may be saved"""
+    """The attentions of a graph of which only the result is read. saved : values that may be saved"""
     users, roots = graph.users(), set(graph.roots) - set(saved)
     return [
         found for node in graph.operators if (found := _attention_at(node)) is not None
@@ -227,7 +227,7 @@ class _Gradient:
 def _gradient_of(
     weights: Value, found: _Found, users: Mapping[Value, Sequence[Node]], roots: set[Value]
 ) -> _Gradient | None:
-    """The gradient of an attention, of which nobody reads any value but the three at the ends."""
+    """The gradient of an attention, if only the three gradients at its ends are read elsewhere."""
 
     def only(value: Value, count: int = 1) -> Sequence[Node]:
         readers = users.get(value, ())
@@ -261,7 +261,7 @@ def _gradient_of(
 
 
 class _Rebuilt:
-    """A graph that is written anew in its order, but for what a replacement needs before.
+    """A graph rebuilt in its own order, except for values that a replacement needs earlier.
 
     replace : (node, this) -> the values in the place of its outputs, or None
     """
@@ -299,7 +299,7 @@ class _Rebuilt:
         self._new.update(zip(node.outputs, values, strict=True))
 
     def graph(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
-        """The new graph; values that nobody needs any more are not in it."""
+        """The new graph, without unused values."""
         source = self._source
         results = [self.of(value) for value in outputs]
         effects = [(target, self.of(value)) for target, value in source.effects]

@@ -1,7 +1,7 @@
 """Which products the vendor's library (cuBLAS, cuDNN, rocBLAS, MIOpen) computes: by rule, before operators are fused.
 
-Such a product is a step of its own: what it is made of is stored by the kernels before it, and what is made of it is
-fused in the kernels behind it. Its bias becomes an operator of its own where a convolution has one, so that a kernel
+Such a product is a step of its own: the kernels before it store its operands, and the kernels behind it fuse the
+operators that read its result. Its bias becomes an operator of its own where a convolution has one, so that a kernel
 behind it adds the bias. The thresholds stand in write/vendor.json, by family of chips:
 
     keys : so many keys an attention has at least that is the vendor's
@@ -47,7 +47,7 @@ from hybrid_lab.ops.framework.operator import get
 Vendors = dict[Node, tuple[Node, ...]]
 #: The gradients of a convolution's weight.
 _WEIGHT_GRADIENTS = ("_conv_weight_grad", "_deconv_weight_grad")
-#: So many operators are followed to find what a factor is made of.
+#: The number of operators that are followed to find the origin of a factor.
 _MOST_MADE = 16
 
 

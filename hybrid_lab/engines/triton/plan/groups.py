@@ -1,6 +1,6 @@
 """Groups: the operators that share a kernel while fusion puts them together, and the order in which groups run.
 
-An operator can be in several groups: each of them computes it, and the first one stores it if somebody else needs it.
+An operator can be in several groups: each group computes it, and the first group stores it if another kernel needs it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Write = Callable[..., Kernels]
 
 @dataclass(eq=False)
 class Group:
-    """Operators of one kernel, or one that has no kernel.
+    """The operators of one kernel, or one operator without a kernel.
 
-    rows : of its reductions, if it has some; product : the one that it computes
-    bit : which it is; below : the bits of what runs after it, because it reads what the group stores
+    rows : of its reductions, if any; product : the product that it computes
+    bit : its bit in masks; below : the bits of the groups that run after it, because they read its stored values
     """
 
     bit: int
@@ -158,7 +158,7 @@ class Grouping:
     def shape(self, group: Group) -> tuple[int, ...]:
         if group.rows is not None:
             return group.rows.shape
-        # Of an attention the weights may be stored; what is made of its result comes last.
+        # The weights of an attention may be stored; the last output is computed from its result.
         return self.region((group,)).outputs[0 if group.product is None else -1].shape
 
     def feeds(self, node: Node, group: Group) -> bool:
@@ -175,7 +175,7 @@ class Grouping:
         return False
 
     def comes_back(self, group: Group, other: Group) -> bool:
-        """Whether a path leads from a group through further ones to the other."""
+        """Whether a path leads from a group through further groups to `other`."""
         readers = (reader for node in group.nodes if self.of[node][0] is group for reader in self.readers(node))
         return any(reader.below & other.bit for reader in readers if reader is not other)
 

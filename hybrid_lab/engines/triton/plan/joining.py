@@ -15,7 +15,7 @@ from hybrid_lab.engines.triton.write.kinds import is_product, is_reduction
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.passes.partition import Region
 
-#: A kernel has at most so many operators, and so many inputs and outputs together.
+#: A kernel has at most MAX_NODES operators, and MAX_POINTERS inputs and outputs together.
 MAX_NODES, MAX_POINTERS = 64, 24
 #: The number of operators that are searched for the reduction that another operator is made of.
 NEAR = 8
@@ -42,7 +42,7 @@ def objection(
 
 
 def everywhere(grouping: Grouping, node: Node, groups: Sequence[Group]) -> str:
-    """Let each of these groups compute the operator; or return why one of them cannot."""
+    """Let each group compute the operator; or return the reason why a group cannot."""
     for group in groups:
         if reason := objection(grouping, (node,), group, False):
             return reason

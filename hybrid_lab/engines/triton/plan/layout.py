@@ -6,7 +6,7 @@ written on x' too - operators element by element, reductions, pooling - so nothi
     y = Convolution(x, w);  m = sum(y, axis=(0, 2, 3));  z = relu(y - m)
     x' = stored(transpose(x));  y' = Convolution_channels_last(x', w);  m = sum(y', axis=(0, 1, 2));  z' = ...
 
-Where a chain begins, the kernel that makes x stores x'; where it ends, readers see transpose(x'), a view. A forward
+At the start of a chain, the kernel that makes x stores x'; at its end, readers see transpose(x'), a view. A forward
 saves x' in the place of x, so the backward's chains go on with it.
 """
 
@@ -148,9 +148,9 @@ def _last(shape: Sequence[Any]) -> tuple[Any, ...]:
 
 
 class _Conversion:
-    """A lowered graph that is written anew, with channels last where chains of convolutions want it.
+    """A lowered graph rebuilt with channels last in chains of convolutions that gain from it.
 
-    convolves : whether a convolution is to be written so; last : value -> its transpose, at first of inputs
+    convolves : whether to write a convolution with channels last; last : value -> its transpose, at first of inputs
     """
 
     def __init__(self, graph: Graph, convolves: Callable[[Node], bool], last: Mapping[Value, Value]):
@@ -184,7 +184,7 @@ class _Conversion:
         return self.last[value]
 
     def _converted(self, node: Node, convolves: Callable[[Node], bool]) -> Value | None:
-        """What an operator makes of images with channels last, transposed too; None where it stays as it is."""
+        """The result of an operator on images with channels last, transposed too; None if the operator is unchanged."""
         output = node.outputs[0]
         if node.op.name in ("Convolution", "_conv_data_grad", "_conv_weight_grad"):
             return self._turned(node) if convolves(node) else None

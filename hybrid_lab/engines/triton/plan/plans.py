@@ -125,7 +125,7 @@ def _kernels_at(plan: Fusion, histories: Sequence[History], binding: Binding, wr
 
 @dataclass
 class History:
-    """The tile choices and the texts of earlier batches, for groups that are equal at all sizes.
+    """The tile choices and the texts of earlier batches, for groups equal at all sizes.
 
     choices : values of the symbols -> the tile choices that were made for them
     texts : texts of a group's kernels -> the sizes for which they were written first
@@ -178,7 +178,9 @@ def _texts(kernels: Kernels) -> tuple[str, ...]:
 
 
 def _multiplies(kernels: Kernels) -> bool:
-    """Whether a kernel computes a product. With arguments for sizes its loops would divide by them, which is slow."""
+    """Whether a kernel computes a product. With arguments for sizes, the kernel's loops would divide by the arguments,
+    which is slow.
+    """
     return any("product" in source.kind or "attention" in source.kind for source in kernels)
 
 

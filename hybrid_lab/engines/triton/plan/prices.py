@@ -1,7 +1,7 @@
 """Prices in bytes: whether kernels read an operator's result from memory, or compute it again.
 
-A result that a kernel reads from memory costs its bytes. A result that it computes again costs the bytes of the values
-that the result is made of and that the kernel does not read anyway. Two cases have prices:
+A result that a kernel reads from memory costs its bytes. A result that it computes again costs the bytes of the
+result's operands that the kernel does not read anyway. Two cases have prices:
 
 - `worth_copies`: a cheap operator that several kernels read.
 - `host_of`: a cheap operator made of a reduction or product. The kernel of that reduction can store the result, because
@@ -71,7 +71,7 @@ def worth_copies(grouping: Grouping, node: Node, groups: Sequence[Group], must: 
         return list(groups)
     computed = {group: _would_read(grouping, leaves, node, group) for group in groups}
     least = {group: min(size, price) for group, price in computed.items()}
-    # An operand that is not cheap and that nobody else reads gets a kernel of its own; copies read it from memory.
+    # An expensive operand without other readers gets a kernel of its own; copies read it from memory.
     operands = sum(value.nbytes for value in alone)
     own_kernel = sum(value.nbytes for value in leaves if value not in alone) + sum(least.values())
     in_a_reader = operands + sum(least.values()) + min(computed[group] - least[group] for group in groups)

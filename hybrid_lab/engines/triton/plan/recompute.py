@@ -5,11 +5,11 @@ Here it keeps the largest score and the sum of the exponentials of each query, a
 
     weights = exp(scores - largest) / sum
 
-again from queries and keys, which it has in any case; attention_grad.py has the kernels that do so tile by tile. What
-the softmax's gradient sums up over a row, weights times their gradient, is the result times its gradient summed up over
-the numbers of a value, whatever dropout lies between: so no kernel needs whole rows of weights.
+again from queries and keys, which the backward has in any case; the kernels in attention_grad.py do so tile by tile.
+The softmax's gradient sums weights times their gradient over a row. This sum equals the result times its gradient,
+summed over the numbers of a value, with or without dropout between: so no kernel needs whole rows of weights.
 
-Where something else reads weights, scores or their gradients - a user, a learned bias - the graphs stay as they are.
+If another reader of weights, scores or their gradients exists - a user, a learned bias - the graphs are not changed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Impossible(Exception):
 class _Rewriting:
     """What becomes of one attention.
 
-    inputs : forward's value -> what stands for it in the backward, as it is or newly handed over
+    inputs : forward's value -> its input in the backward, existing or new
     new : values of the forward that the backward reads after the rewrite -> its inputs for them
     same : forward's value -> the equal value of the backward, where it has one
     """

@@ -14,8 +14,8 @@ from hybrid_lab.ops.framework.sizes import NeedsNumber
 
 
 def with_less_saved(split: Split, rule: VendorRule | None = None) -> Split:
-    """The graphs with less saved between them: no weights of an attention, and no views. Recurrent layers that are the
-    vendor's by the rule save what it keeps.
+    """The graphs with less saved between them: no weights of an attention, and no views. Recurrent layers of the
+    vendor's library, chosen by the rule, save the library's workspace.
 
     If the graphs are bound from symbolic ones, the symbolic graphs are rewritten, once.
     """

@@ -1,9 +1,9 @@
 """At which addresses the arrays of a program lie.
 
-Kernels are compiled for addresses that are multiples of 16 bytes, of which one instruction loads four floats. What is
-allocated lies at such addresses, and so does every value in the arena. A view begins inside another array: whether
-that is at a multiple follows from its graph alone, and where it is not, the kernel is compiled without the promise for
-this argument. What others hand over - inputs, memory for gradients - and what torch returns is looked at in each call.
+Kernels are compiled for addresses that are multiples of 16 bytes, so that one instruction loads four floats. Allocated
+memory and every value in the arena have such addresses. A view begins inside another array: its graph alone tells
+whether the view's address is a multiple; if not, the kernel is compiled without the promise for this argument.
+Addresses of inputs, of memory for gradients and of torch's results are checked in each call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hybrid_lab.engines.triton.write.index import strides_in, strides_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
 
-#: Addresses are multiples of so many bytes, unless a kernel's source says that they are not.
+#: Addresses are multiples of ALIGNED bytes, unless a kernel's source says otherwise.
 ALIGNED = 16
 
 

@@ -45,7 +45,7 @@ def wait_for(stream: int | None) -> bool:
 
 
 #: Launches are in order: an arena that comes back while its last kernels still run is taken by kernels behind them.
-#: Those of another stream wait for them (`follow`).
+#: Kernels of another stream wait for the arena's last kernels (`follow`).
 POOL = ArenaPool(device_memory)
 memory.givers.append(POOL.clear)
 

@@ -147,7 +147,9 @@ _DISTRIBUTIONS = (
 
 
 def triton_distributions() -> dict[str, str]:
-    """Those of them that are installed, with their versions. More than one is a mistake: they overwrite one another."""
+    """The installed distributions of Triton, with their versions. More than one is a mistake: they overwrite one
+    another.
+    """
     import importlib.metadata  # loads a dozen modules, where most machines have no GPU
 
     versions = {}
@@ -161,7 +163,7 @@ def fitting_extra(distributions: Mapping[str, str], rocm: bool) -> str:
     """The extra of this package that an installed Triton satisfies. rocm : torch is a build for AMD GPUs
 
     PyTorch's ROCm index calls it pytorch-triton-rocm up to torch 2.9, and triton-rocm from 2.10 on; AMD's own wheels
-    bring one that is called triton.
+    bring a distribution called triton.
     """
     if "pytorch-triton-rocm" in distributions:
         return "rocm"
@@ -186,12 +188,12 @@ def two_tritons(distributions: Mapping[str, str]) -> str:
 
 @functools.lru_cache
 def device_index() -> int:
-    """torch's number of the GPU that this process computes on: the one that was current (torch.cuda.set_device) when
-    it was first asked for. A worker's is the one with its local rank.
+    """torch's number of the GPU that this process computes on: the current GPU (torch.cuda.set_device) at the first
+    call. A worker's is the one with its local rank.
     """
     import torch
 
-    # Without a context on a GPU nobody has chosen one, and asking would make a context on the first.
+    # Without a context on a GPU no GPU was chosen, and asking would create a context on the first.
     return int(torch.cuda.current_device()) if torch.cuda.is_initialized() else 0
 
 
@@ -240,8 +242,8 @@ def torch_device() -> Any:
 
 
 def chip() -> str:
-    """The device with what its vendor calls it and how many processors it has, in which chips of one architecture
-    differ: what was measured on one holds for no other.
+    """The device with its vendor's name and its number of processors, which differ between chips of one architecture: a
+    measurement on one chip does not hold for another.
     """
     if device().interpreted:
         return device().name

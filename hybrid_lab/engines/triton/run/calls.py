@@ -1,4 +1,4 @@
-"""Products as torch calls them: which call, what it reads, and whether it writes into memory that it is given.
+"""Products as torch calls them: the call, its operands, and whether it writes into given memory.
 
 A call reads and writes tensors through `StridedView`s of the memory of Values, which are known when a program is
 written. What torch would have to copy first has no call. Entries are functions of (torch, node, tf32) that
@@ -352,8 +352,8 @@ def _backward(
 ) -> VendorCall:  # fmt: skip
     """A gradient of a convolution: of its data, if `weight` is the number of an input, or of its weight.
 
-    dy, data, weight : numbers of the node's inputs; result : the shape of the gradient, with channels first, and of
-        what it is of, which is not read; last : channels of images come last
+    dy, data, weight : indices of the node's inputs; result : the shape, with channels first, of the gradient and of the
+        array it belongs to, which is not read; last : channels of images come last
     """
     image = _as_image if last else _as_it_lies
     if weight is not None and has_cudnn():
@@ -428,5 +428,5 @@ def is_convolution(node: Node) -> bool:
 
 
 def rounded(dtype: np.dtype[Any], tf32: bool) -> str:
-    """What the factors are as they are multiplied, in words: "float16", "float32", "tf32"."""
+    """The type of the factors during multiplication, in words: "float16", "float32", "tf32"."""
     return "tf32" if tf32 and dtype == np.float32 else dtype.name

@@ -1,15 +1,15 @@
 """Captured launches (static_shape): a whole program as one CUDA or HIP graph, replayed from call to call.
 
 A training step is two replays, forward and backward, and the update's one launch (update.py), which a graph of its own
-would not make cheaper. One graph for all three is not to be had: between `record()`, `backward()` and `Trainer.step()`
-the caller's code runs, which may read the loss, clip gradients, skip the step or set another rate, and where it does
-not nobody can know beforehand.
+would not make cheaper. One graph for all three is impossible: between `record()`, `backward()` and `Trainer.step()` the
+caller's code runs, which may read the loss, clip gradients, skip the step or set another rate. Nobody can know
+beforehand whether it does.
 
-A captured graph reads and writes the addresses it was captured with. Data is copied to memory of its own before a
-replay and outputs out of it, and so is what was computed from parameters alone, where it was computed anew. Parameters
-and gradients are used where they lie, and when they lie elsewhere the program is captured anew. The first replay is
-compared bit by bit with a plain run; where they differ, or where a program cannot be captured, it runs plainly and the
-report says why.
+A captured graph reads and writes the addresses it was captured with. Before a replay, data is copied to the graph's own
+memory; outputs are copied out of it. Values computed from parameters alone are copied whenever they were recomputed.
+Parameters and gradients are used where they lie, and when they lie elsewhere the program is captured anew. The first
+replay is compared bit by bit with a plain run. If they differ, or if a program cannot be captured, it runs plainly and
+the report gives the reason.
 
 Where the vendor's library computes products, the order of its sums may differ from run to run (cuDNN adds parts of a
 weight's gradient up by atomic additions), so the first replay need only be near: `torch.use_deterministic_algorithms`
@@ -39,10 +39,10 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input
 from hybrid_lab.system import forks
 
-#: What a capture of a function gives: a function that launches again what it launched, and the tensors that these
-#: launches write to. Nothing has run before: the first replay is the first run.
+#: The capture of a function: a function that repeats the captured launches, and the tensors that these launches write
+#: to. Nothing has run before: the first replay is the first run.
 Captured = tuple[Callable[[], None], list[Any]]
-#: A program is captured at most so often; then its memory moves too much.
+#: A program is captured at most CAPTURES times; after that its memory moves too much.
 CAPTURES = 4
 #: How far a replay with products by the vendor's library may be from a plain run, relative to the largest number.
 NEAR = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
@@ -139,7 +139,7 @@ class Steady:
         self._addresses = self.addresses(inputs)
 
     def fill(self, inputs: Sequence[object]) -> None:
-        """Copy the data to where the program reads it, and what is hoisted where it is another."""
+        """Copy the data to the program's input memory, and hoisted values if they have changed."""
         for index, (tensor, stays) in enumerate(zip(inputs, self._stays, strict=True)):
             if stays or self._copied[index] is tensor:
                 continue
@@ -191,7 +191,7 @@ class _Capturing:
         self._report.notes.append(f"launches are not captured: {reason}")
 
     def _takes(self, inputs: Sequence[Any]) -> bool:
-        """Make memory for what a new capture reads; or give up, where there were too many."""
+        """Make memory for the inputs of a new capture; or give up after too many captures."""
         self._forget()
         self._captures += 1
         if self._captures > CAPTURES:
@@ -222,7 +222,9 @@ class _Capturing:
 
 
 class CapturedRun(_Capturing):
-    """A program's function that replays what it captured in its second call; takes and gives what the program does."""
+    """A program's function that replays the launches captured in its second call; arguments and results are the
+    program's.
+    """
 
     def __init__(self, executable: Executable):
         self._plain: Any = executable.run
@@ -242,7 +244,7 @@ class CapturedRun(_Capturing):
             self._calls += 1
             results = self._plain(inputs, rng)
             if self._calls > 1 and self._takes(inputs):
-                # Its arena lives as long as what was captured: the pool would give the plain program's to others, or
+                # This arena lives as long as the capture: the pool would give the plain program's arena to others, or
                 # back to the system.
                 self._alone = alone = self._write()
                 self._replay, self._outputs = self._recorded(lambda: alone(self._steady.inputs, rng), results)
@@ -347,7 +349,7 @@ class CapturedTraining(_Capturing, Training):
     def _replay_backward(self, operands: Sequence[Any], rng: tuple[int, int], out: Sequence[Any] | None) -> list[Any]:
         # Gradients that lie elsewhere in every step are not written in place: each place would be a capture.
         apart = out is None or self._moves > CAPTURES
-        # Nor are those at addresses that no kernel takes.
+        # Nor are gradients at unaligned addresses, which no kernel takes.
         places = [
             None if apart or place is None or place.data_ptr() % ALIGNED else place
             for place in out or [None] * len(self.backward.graph.outputs)

@@ -55,7 +55,7 @@ class Kernel:
         return [*draws, *(source.sizes[name] for name in source.passed)]
 
     def __call__(self, tensors: Sequence[Any], numbers: Sequence[int]) -> None:
-        with _interpreter, np.errstate(all="ignore"):  # of elements beside the data too, which nobody stores
+        with _interpreter, np.errstate(all="ignore"):  # from elements outside the data too, which are never stored
             self.function[self.grid()](*tensors, *numbers, **self.blocks)
 
     def bound(self, tensors: Sequence[Any]) -> Callable[[int], None]:

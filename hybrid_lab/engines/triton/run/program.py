@@ -1,8 +1,8 @@
 """Device programs: a planned graph as a straight line of launches on tensors of one device.
 
 As on the host (engines/planned/program.py), whose writers these are: the same plan, the same text with other kernels.
-What a launch takes is known before a call but for the addresses of inputs and outputs: addresses in the arena, sizes,
-grids and compiled handles stand in the text or are bound to its names.
+The arguments of a launch are known before a call, except for the addresses of inputs and outputs: addresses in the
+arena, sizes, grids and compiled handles stand in the text or are bound to its names.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class DeviceWriter(Writer):
         self._into(node, targets, f"{self._bind(f'{identifier(op.name)}_{where}', step)}({', '.join(operands)})", True)
 
     def _into(self, node: Node, targets: list[str | None], call: str, packed: bool = False) -> None:
-        """The line of a step that makes its results, and those that take them where they are planned.
+        """The line of a step that makes its results, and the lines that copy the results to their planned memory.
 
         packed : they come as a tuple
         """
@@ -218,7 +218,7 @@ class DeviceWriter(Writer):
         self._emit(line, node)
 
     def _address(self, value: Value) -> str:
-        """The name of a tensor's address. What does not lie where kernels expect it is copied first."""
+        """The name of a tensor's address. A value at an unaligned address is copied first."""
         name = self._name(value)
         pointer = self._pointers.get(name)
         if pointer is not None:

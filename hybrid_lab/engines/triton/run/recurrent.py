@@ -1,7 +1,7 @@
 """Calls of recurrent layers: cuDNN's, and for tests without a GPU torch's own layers in their place.
 
-The packed parameters of RNN lie as cuDNN has them, which is checked where a layer is first compiled; so nothing is
-copied. cuDNN makes memory for its results.
+The packed parameters of RNN have cuDNN's layout, which is checked when a layer is first compiled; so nothing is copied.
+cuDNN makes memory for its results.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Updates on the device: one optimizer step of all weights of one dtype in one launch.
 
-The graphs are those of the blockwise programs (engines/numpy/blockwise.py), and so are the numbers: what depends on
-rates alone is computed on the host in float64. Where the weights lie, how large they are and which numbers are theirs
-stands in tables on the device; a program of the launch looks up which block of which weight is its own. So the launch
-is the same from step to step: arrays that have moved are a new table, new rates are fills, which copy nothing.
+The graphs are the graphs of the blockwise programs (engines/numpy/blockwise.py), and give the same numbers: values that
+depend on rates alone are computed on the host in float64. Tables on the device have the addresses, sizes and numbers of
+the weights; a program of the launch looks up its block of a weight. So the launch is the same from step to step: moved
+arrays need a new table, new rates are fills, which copy nothing.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ from hybrid_lab.ops.elementwise.cast import Cast
 from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.ops.framework.pointwise import Binary, Unary
 
-#: Of a weight's row in the table: its rule, twice, and 1 more where it is ragged; where its numbers begin; how many
-#: elements it has. The addresses of its arrays follow.
+#: The head of a weight's row in the table: twice its rule's index, plus 1 for a ragged weight; the start of its
+#: numbers; its number of elements. The addresses of its arrays follow.
 HEAD = 3
-#: Addresses and sizes that are multiples of so many bytes and elements are read 16 bytes at a time.
+#: Addresses that are multiples of WHOLE bytes, and sizes that are multiples of WHOLE elements, are read 16 bytes at a
+#: time.
 WHOLE = 16
 #: More numbers than these are copied at once; fewer are filled in, one launch each.
 FEW = 8
@@ -50,7 +51,7 @@ class Rule:
     """An update graph as a function of a kernel: inputs arrays of one size and "number" inputs; effects on arrays.
 
     arrays : the inputs that are no numbers, in the order of a weight's arrays
-    name, text : of the function; places : of each of its pointers, the array that it is, or ~number
+    name, text : of the function; places : for each of its pointers, the index of the array, or ~index of the number
     dtype : in which the numbers are read; group : the operators
     Raises EngineError where the graph is not one pointwise kernel.
     """

@@ -1,11 +1,10 @@
 """Products by the vendor's library (cuBLAS, cuDNN, rocBLAS, MIOpen), through torch.
 
-Which ones is decided by rule before fusion (plan/by_vendor.py), or by `mx.tune`, which has measured that the library is
-faster than our kernel; then the group is torch's call and, where something is made of the result, kernels of its own
-for that. The call writes into the memory that is planned for its result where torch has such a call (calls.py).
-float32 is multiplied as our kernel would multiply it, sums of float16 are not rounded in between, and torch's own flags
-are what they were afterwards. `torch.backends.cudnn.benchmark` and torch's switch for deterministic algorithms are the
-user's.
+The products are chosen by rule before fusion (plan/by_vendor.py), or by `mx.tune`, if it measured that the library is
+faster than our kernel. Then the group is torch's call, followed by kernels for the operators behind the product. The
+call writes into the memory planned for its result if torch has such a call (calls.py). float32 is multiplied as our
+kernel would multiply it, sums of float16 are not rounded in between, and torch's own flags are restored afterwards.
+`torch.backends.cudnn.benchmark` and torch's switch for deterministic algorithms are the user's.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class VendorKernel:
     """A product, or a recurrent layer, by torch's call, in the place of a KernelSource, and of the Kernel that launches
     one.
 
-    nodes : the product, and views before it; inputs : what they read; outputs : those of its results that are read
+    nodes : the product, and views before it; inputs : the values they read; outputs : its results that are read
     tf32 : float32 factors may be rounded to 10 bits
     """
 
@@ -61,7 +60,7 @@ class VendorKernel:
 
     @property
     def precision(self) -> str:
-        """What the factors are as they are multiplied: "float16", "float32", "tf32" ..."""
+        """The type of the factors during multiplication: "float16", "float32", "tf32" ..."""
         return rounded(self.outputs[0].dtype, self.tf32)
 
     @cached_property
@@ -165,8 +164,8 @@ def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ..
 class Flag:
     """A flag of torch that decides how factors are rounded.
 
-    name : what it decides; read : what it is; wanted : what it is to be; change : sets it, returns what `restore` takes
-        to undo that
+    name : the decision; read : reads the flag; wanted : the value needed; change : sets it, returns the argument with
+        which `restore` undoes the change
     """
 
     name: str
@@ -183,12 +182,12 @@ class Flags:
         self._flags = [(flag.read, flag.wanted, flag.change, flag.restore) for flag in flags]
 
     def set(self) -> list[tuple[Callable[[Any], None], Any]]:
-        """Set those that are different; returns what `restore` takes."""
+        """Set the flags that differ; returns the argument of `restore`."""
         return [(restore, change()) for read, wanted, change, restore in self._flags if read() != wanted]
 
     @staticmethod
     def restore(changed: Sequence[tuple[Callable[[Any], None], Any]]) -> None:
-        """Let them be what they were."""
+        """Restore the flags."""
         for restore, before in reversed(changed):
             restore(before)
 

@@ -2,8 +2,8 @@
 
 A writer asks a Body for the element of a value at a place, which is an index for each axis. For an operator of the
 kernel the Body asks for the elements of the operands at their places and then writes one line. A view writes no line;
-it only changes the place. Every other value is loaded. A line goes into the outermost scope that has all variables of
-its place, so values that do not change in a loop are computed before the loop.
+it only changes the place. Every other value is loaded. A line goes into the outermost scope with all variables of its
+place, so values that do not change in a loop are computed before the loop.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ _LONG = 56
 #: Bytes that one instruction loads or stores at most.
 TOGETHER = 16
 
-#: A kernel has at most so many lines, and computes what reads more than so many elements at one place only.
+#: A kernel has at most MOST_LINES lines; an operator that reads more than MOST_READS elements is computed at one place
+#: only.
 MOST_LINES, MOST_READS = 512, 8
 
 
@@ -106,8 +107,8 @@ class Body:
     pointers : stored value -> its pointer argument
     inputs : loaded value -> its pointer argument, in the order of first use; draws : draw numbers that are arguments
     widens : whether float16 and bfloat16 are computed in float32; the factors of a product are not
-    counts : pairs (whole number, the argument that has it, "" before its first use): divisors of means, which are not
-        printed because other batches have others
+    counts : pairs (whole number, its argument, "" before the first use): divisors of means, which are not printed
+        because they differ between batches
     lengths : name of a variable -> the argument with its length, where the kernel has one
     loads : the number of loads before the first loop, and from the start of each loop on; loads of one element per row
         do not count
@@ -288,7 +289,7 @@ class Body:
             expression = f"({expression}).to({TYPES[wide(value.dtype)]})"
         elif expression.startswith("(") and closes_at_the_end(expression):
             expression = expression[1:-1]
-        if value in self._stored:  # another kernel will go on with the number that is stored, and so does this one
+        if value in self._stored:  # another kernel continues with the stored (rounded) number, so this kernel does, too
             expression = rounded(f"({expression})", value.dtype)
         return self.write(expression, short(node.op.name), scope, node)
 
@@ -367,7 +368,9 @@ class Body:
         return self.write(text, label(value), scope, typed(value))
 
     def _conditions(self, guard: str, variables: Collection[str]) -> list[str]:
-        """The conditions of a guard that can be false at a place of these variables: those that depend on no others."""
+        """The conditions of a guard that can be false at a place of these variables: conditions that depend on no other
+        variables.
+        """
         if not guard:
             return []
         known = {name for scope in self.scopes for name in scope.variables}
@@ -375,7 +378,9 @@ class Body:
         return [part for part in guard.split(" & ") if known.intersection(_WORD.findall(part)) <= moving]
 
     def without(self, guard: str, variables: Collection[str]) -> list[str]:
-        """The other conditions of a guard: a load that does not move along their variables is made without them."""
+        """The other conditions of a guard: a load that does not move along the variables of these conditions is made
+        without them.
+        """
         needed = self._conditions(guard, variables)
         return [part for part in guard.split(" & ") if part and part not in needed]
 
@@ -418,7 +423,9 @@ class Body:
         return self.inputs[value]
 
     def number(self, text: str, length: int, variables: Sequence[str], wanted: str = "place") -> Index:
-        """A computed whole number below `length` as a variable of its own, in the scope of those that it depends on."""
+        """A computed whole number below `length` as a variable of its own, in the scope of the variables it depends
+        on.
+        """
         scope = self._scope_of(variables)
         key = ("number", text)
         if key not in scope.memo:

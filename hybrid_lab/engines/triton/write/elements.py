@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Elements:
     """The argument K of a record's `Element` function: it names elements of the node's inputs in the kernel's text.
 
-    reads : how an input is read, (number, place, guard) -> expression, where that is not `Body.value`
+    reads : how an input is read, (number, place, guard) -> expression, if not by `Body.value`
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class Elements:
         """
         variables = variables_of(place)
         element, dtype = self.read(number, place), self.dtype(number)
-        if mode == "clip" and is_floating(dtype) and size <= 1 << 24:  # as floats, which have all of them; NaN gives 0
+        # as floats, which represent all sizes up to 2^24; NaN gives 0
+        if mode == "clip" and is_floating(dtype) and size <= 1 << 24:
             text = f"tl.minimum(tl.maximum({tensor(element, dtype)}, 0.0), {size - 1}.0).to(tl.int32)"
             return self._body.number(text, size, variables, "place")
         text = self.whole(element, number)
@@ -87,7 +88,7 @@ class Elements:
         return self._body.write(expression, wanted, self._scope)
 
     def inside(self, number: int, guard: str, name: str) -> str:
-        """`name`, an element of input `number`, where the guard holds, else 0; what was loaded is 0 there already."""
+        """`name`, an element of input `number`, if the guard holds, else 0; a loaded element is 0 already."""
         return self.where(guard, name, "0.0") if self._body.is_computed(self._node.inputs[number]) else name
 
     def where(self, guard: str, name: str, other: str) -> str:
@@ -131,8 +132,8 @@ class Elements:
         return f"{text}.to(tl.float32)" if target.name in NARROW else text
 
     def whole(self, name: str, number: int) -> str:
-        """An element that was read of input `number` as a whole number, in int64 where int32 does not hold all; what
-        int64 does not hold is its least number, as on the host.
+        """An element of input `number` as a whole number, in int64 if int32 may be too small; a number outside int64
+        becomes the least number of int64, as on the host.
         """
         dtype = self._node.inputs[number].dtype
         name = tensor(name, dtype)

@@ -2,8 +2,8 @@
 
 Triton compiles `/` of float32 for NVIDIA's GPUs to `div.full.f32`, which is off by up to 2 units in the last place, and
 `tl.sqrt` to `sqrt.approx.ftz.f32`: `floor(x / y)` would differ from an eager call. Records and writers print `/` and
-`tl.sqrt`; here both become calls of `divide` and `square_root` (functions.py). Where 2 units do no harm and an exact
-division would be slow, a writer prints `tl.fdiv`, which stays as it is.
+`tl.sqrt`; here both become calls of `divide` and `square_root` (functions.py). If an error of 2 units does no harm and
+an exact division would be slow, a writer prints `tl.fdiv`, which is not replaced.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from hybrid_lab.ops.arrays.movement import Permutation
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.framework.sizes import BoundSize
 
-#: Strides and the like that are arguments had better be multiples of this: so many numbers are loaded at once.
+#: Arguments such as strides should be multiples of this: one instruction loads NEIGHBOURS numbers.
 NEIGHBOURS = 4
 #: (strides along the axes of the view, its first element), in elements
 Strides = tuple[tuple[int, ...], int]
@@ -210,8 +210,8 @@ def formula(index: Index, lengths: Mapping[str, str]) -> str:
     """The index with arguments of the kernel for strides: `row * columns + column` for row * 320 + column.
 
     lengths : name of a variable -> argument with its length
-    So arrays of other sizes have the same text. Where the length has a factor 2, 4 or 8 and not 16 the stride stays a
-    number: of an argument the compiler knows at most that it is a multiple of what is loaded at once, of a number all.
+    So arrays of other sizes have the same text. If the length has a factor 2, 4 or 8 but not 16, the stride stays a
+    number: from a number the compiler knows all factors, from an argument at most the multiple for one load.
     """
     parts: list[tuple[str, int]] = []
     for digit, factor in index.terms:

@@ -35,7 +35,7 @@ class Writing:
     """One run of a writer, over one group.
 
     repeated : results of an earlier run, which are used as long as this run asks for the same choices in the same order
-    earlier : bindings of earlier texts; a size that has another value in one of them becomes an argument
+    earlier : bindings of earlier texts; a size with another value in one of these bindings becomes an argument
     outputs : the values that the kernels of the group store
     outcomes : results of the choices of this run
     arguments : name -> (the size, `together` as in `shown`)
@@ -106,8 +106,8 @@ def varies(size: object) -> bool:
 def shown(size: int, together: int = 1) -> str:
     """A size in the text of a kernel: a number, or the name of an argument.
 
-    together : a binary is compiled for multiples of this number if the argument is one, so that one instruction can
-        load so many elements
+    together : if the argument is a multiple of this number, the binary is compiled for multiples, so that one
+        instruction can load `together` elements
     """
     now = _now()
     if now is None or type(size) is not BoundSize or not now.varies(size):

@@ -52,10 +52,10 @@ class KernelSource:
     draws : draw numbers that the kernel takes, after seed, one argument each
     sizes : name -> whole number handed over at each launch
     blocks : name -> power of two, elements of a tile along one axis
-    tiled : names of the blocks that may be another power of two, with the most that is useful
+    tiled : names of the blocks that may be another power of two, with the largest useful size
     grid : pairs (size, block): so many programs along each axis of the launch as blocks cover the size; a block "" is 1
     warps : of a program on a GPU; stages : of its pipelined loops, None for what Triton's backend takes by itself
-    passes : input -> how many loops over its rows read it, where they are more than one
+    passes : input -> the number of loops over its rows that read it, if more than one
     precision : how float32 factors of its products are multiplied, "ieee" or "tf32"; "" without products
     anywhere : which pointer arguments may be addresses of any element; the others are multiples of 16 bytes
     together : size -> number: if the size is a multiple of it, the binary is compiled for multiples only; nothing is
@@ -150,7 +150,9 @@ def kernel_name(nodes: Sequence[Node]) -> str:
 
 
 def ancestors(nodes: Iterable[Node], inside: Sequence[Node], stop: Collection[Node] = ()) -> list[Node]:
-    """The operators among `inside` that these are computed of, themselves included; none before those of `stop`."""
+    """The operators among `inside` from which `nodes` are computed, with `nodes` themselves; without the operators
+    before `stop`.
+    """
     members, waiting = set(inside), list(nodes)
     earlier: set[Node] = set()
     while waiting:
@@ -163,7 +165,7 @@ def ancestors(nodes: Iterable[Node], inside: Sequence[Node], stop: Collection[No
 
 
 def descendants(nodes: Collection[Node], inside: Iterable[Node]) -> set[Node]:
-    """The operators among `inside`, in program order, that need a result of one of these."""
+    """The operators among `inside`, in program order, that need a result of `nodes`."""
     later: set[Node] = set()
     for node in inside:
         if any(value.node in nodes or value.node in later for value in node.values_in):
@@ -184,7 +186,7 @@ def and_more(nodes: Sequence[Node]) -> str:
 
 
 def lanes(name: str, length: str, block: str, start: str = "", down: bool = False) -> list[str]:
-    """Two lines: the places of a tile along one axis, from `start` on, and which of them are inside.
+    """Two lines: the positions of a tile along one axis, beginning at `start`, and the mask of the positions inside.
 
     length, block : arguments; down : the tile's first axis, else the second one
     """
@@ -227,7 +229,7 @@ def kernel_source(
 
 
 def functions_in(words: Collection[str]) -> list[str]:
-    """The lines of the functions that a text with these words calls, and of those that they call."""
+    """The lines of the functions that a text with these words calls, directly or through other functions."""
     called, lines = set(words), list[str]()
     for function, text in reversed(FUNCTIONS.items()):
         if function in called:

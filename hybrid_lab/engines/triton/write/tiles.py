@@ -1,4 +1,4 @@
-"""Tiles of kernels with products: what a tuner may try on a family of chips, and what is taken without measuring.
+"""Tiles of kernels with products: candidates for a tuner on a family of chips, and the choice without measuring.
 
 The sizes stand in tiles.json: kind of kernel -> family -> up to six configurations, larger tiles first. "exact" kinds
 multiply float32 without tensor cores, where each program has room for less. A configuration may be too large for a

@@ -35,7 +35,7 @@ def _functions() -> dict[str, str]:
     return {item.name: "\n".join(lines[item.decorator_list[0].lineno - 1 : item.end_lineno]) for item in defined}
 
 
-#: Functions that kernels call besides Triton's own: name -> text; each one comes before those that call it.
+#: Functions that kernels call in addition to Triton's own: name -> text; each comes before its callers.
 FUNCTIONS = _functions()
 
 #: Separates an operator from its origin in a comment.

@@ -21,9 +21,9 @@ from hybrid_lab.graph.passes.partition import Region
 
 
 def write_kernels(group: Region, run: Writing | None = None, precision: str = "ieee") -> tuple[KernelSource, ...]:
-    """The sources of one group, to run one after the other: two where rows or a product's sums are split, else one.
+    """The sources of one group, to run one after the other: two if rows or a product's sums are split, else one.
 
-    run : what is repeated from earlier batches; takes down what is chosen now (see reuse.py)
+    run : results to repeat from earlier batches; records the choices made now (see reuse.py)
     precision : how float32 factors are multiplied, "ieee" or "tf32"
     Raises Refused where its operators do not fit into one kernel.
     """

@@ -114,7 +114,7 @@ class Squares:
         body = self.body
         body.line(f"{self.count} += tl.where(column_inside, 1.0, 0.0)")
         away = body.named(f"tl.where(column_inside, {element} - {self.mean}, 0.0)", "away")
-        # A mean that is off by an exact step's rounding serves as well: both sums are about the mean as it is.
+        # A mean that is off by an exact step's rounding serves as well: both sums are taken about the rounded mean.
         body.line(f"{self.mean} += tl.fdiv({away}, tl.maximum({self.count}, 1.0))")
         body.line(f"{self.squares} += {away} * tl.where(column_inside, {element} - {self.mean}, 0.0)")
 
@@ -177,7 +177,9 @@ def named_total(body: RowBody, pair: Pair, text: str) -> None:
 
 
 def part_of_pair(body: RowBody, pair: Pair, first: str, second: str) -> str:
-    """What a part of a row adds to the second reduction. first, second : the names of what the part left of them"""
+    """A part's contribution to the second reduction of its row. first, second : the names of the part's stored
+    results
+    """
     if not pair.squares:
         return f"{second} * tl.exp({first} - {body.results[pair.first]})"
     count = body.named("tl.minimum(per_part, elements - column * per_part)", "count")

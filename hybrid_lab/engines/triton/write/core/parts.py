@@ -3,8 +3,8 @@
 - Few long rows are split (`write_split`): each program sums a part of a row.
 - Sums along rows and down the columns of the same elements (`write_with_columns`), as the backward of a normalization
   has them: the gradient of a LayerNorm's input needs sums along the rows; the gradients of its scale and shift need
-  sums down the columns. A program goes over some rows, one tile at a time: it reads them once, computes and stores what
-  the rows give, and adds up what goes down the columns.
+  sums down the columns. A program goes over some rows, one tile at a time: it reads a tile once, computes and stores
+  the results of its rows, and adds to the sums down the columns.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.passes.partition import Region
 
-#: So many programs share rows with sums down their columns, at most. Each has TILES tiles or more.
+#: At most PROGRAMS programs share rows with sums down their columns. Each has TILES tiles or more.
 PROGRAMS, TILES = 512, 2
 
 
@@ -222,7 +222,7 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     per_part = -(-max(-(-rows // PROGRAMS), TILES * tile) // tile) * tile  # rows of a program: whole tiles
     parts = -(-rows // per_part)
     if parts < 2:
-        raise Refused("so few rows that one program computes all of them")
+        raise Refused("too few rows for more than one program")
     spaces = _spaces(down, (parts, columns))
     body = _ColumnBody(Region(group.nodes, group.inputs, (*first, *spaces)), space, down)
     _write_rows(body, first, spaces)

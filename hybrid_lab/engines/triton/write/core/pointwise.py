@@ -10,8 +10,8 @@ from hybrid_lab.engines.triton.write.words import typed
 from hybrid_lab.graph.node import Constant
 from hybrid_lab.graph.passes.partition import Region
 
-#: Elements per program on a GPU, also for small arrays, so that they share the kernel of large ones. A quarter of that
-#: if an element takes more loads than MANY, whose values would not fit into the registers of a thread.
+#: Elements per program on a GPU, the same for small arrays, so that small and large arrays share the kernel. A quarter
+#: of that if an element takes more loads than MANY, whose values would not fit into the registers of a thread.
 BLOCK, MANY = 1024, 16
 
 

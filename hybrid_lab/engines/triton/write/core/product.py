@@ -43,8 +43,8 @@ MOST_PROGRAMS = 65535
 #: Fewer tiles than FEW_TILES with a summed axis of SPLIT or more are shared by programs: about BUSY of them, at most
 #: MOST_PARTS a tile, each with PART or more to sum.
 FEW_TILES, SPLIT, BUSY, MOST_PARTS, PART = 128, 1024, 256, 64, 256
-#: With more tiles than NEAR along both axes, programs go through NEAR columns of tiles together: what they read stays
-#: in the cache.
+#: With more tiles than NEAR along both axes, programs go through NEAR columns of tiles together, so that their operands
+#: stay in the cache.
 NEAR = 8
 #: The tile of the kernel that adds parts up, for results of all sizes.
 TOTAL_ROWS, TOTAL_COLUMNS = 16, 64
@@ -76,7 +76,7 @@ def described(sizes: Sizes) -> str:
 def no_prologue(node: Node, group: Sequence[Node], product: Node, stored: bool) -> str:
     """Why a factor's operator stays outside of the product's kernel; "" where it may be computed tile by tile.
 
-    stored : whether somebody else reads it, so that it is in memory anyway
+    stored : whether another kernel reads it, so that it is in memory anyway
     """
     if stored:
         return "this factor is read elsewhere, too, so it is in memory"
@@ -116,8 +116,8 @@ def multiplied(left: str, right: str, precision: str, dtype: np.dtype[Any], tota
 
 
 def factors(body: Body, node: Node, outer: str, inner: str, tile: str) -> Elements:
-    """Elements for a record's `product`, in its loop: an input is read as a tile, in its own dtype, whole and with 0
-    where nothing is to be added.
+    """Elements for a record's `product`, in its loop: an input is read as a complete tile in its own dtype, with 0 for
+    elements that add nothing.
 
     outer, inner : names of the variables of the tile, inner the summed one; tile : its shape, as kernels print it
     """
@@ -136,7 +136,7 @@ def factors(body: Body, node: Node, outer: str, inner: str, tile: str) -> Elemen
         name = tensor(body.value(value, place, guard), dtype)
         body.widens = True
         moving = linear(place, value.shape).variables
-        # The load knows the ends of axes along which it moves, and conditions on these alone.
+        # The load applies the ends of axes along which it moves, and conditions on these axes alone.
         unknown = [] if inner in moving else [body.masks[inner]]
         unknown += body.without(guard, moving)
         if unknown:
@@ -258,7 +258,7 @@ def count_parts(sizes: Sizes, blocks: Mapping[str, int]) -> int:
 
 @choice
 def _is_shared(sizes: Sizes, count: int) -> bool:
-    """Whether there are so few tiles, and sums so long, that several programs share a tile. count : of the tiles"""
+    """Whether the tiles are few and the sums long enough for several programs to share a tile. count : of the tiles"""
     return sizes["inner"] >= SPLIT and count < FEW_TILES
 
 

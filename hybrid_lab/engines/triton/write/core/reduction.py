@@ -1,10 +1,10 @@
 """Row kernels: reductions, with the operators before and behind them; a program computes a tile of rows.
 
 The axes that a reduction keeps count together as rows, the reduced axes as columns. Rows of a few thousand elements fit
-one tile. Longer rows are read in loops, one for each level of reductions: first the reductions of elements, then those
-that need a result of the first, then the elements that are stored. Mean and variance, and maximum and sum of a softmax,
-take one loop (one_pass.py). Few long rows are split: many programs each store a part, and a second kernel combines the
-parts.
+one tile. Longer rows are read in loops, one for each level of reductions: first the reductions of elements, then the
+reductions that need a result of the first, then the stored elements. Mean and variance, and maximum and sum of a
+softmax, take one loop (one_pass.py). Few long rows are split: many programs each store a part, and a second kernel
+combines the parts.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ TILE = 2048
 MOST_VALUES = 1 << 14
 #: The least rows of a tile if neighbours in memory are in different rows: the elements of one memory transfer.
 NEIGHBOURS = 16
-#: Rows that are longer than SPLIT - SPLIT_ACROSS, where they lie across memory - and fall to fewer than FEW programs do
-#: not keep a GPU busy: their columns are divided among programs, about BUSY of them, at most MOST_PARTS for a row, each
-#: with PART columns or more, or as many elements across memory.
+#: Rows longer than SPLIT (SPLIT_ACROSS for rows across memory) that fall to fewer than FEW programs do not keep a GPU
+#: busy: their columns are divided among about BUSY programs, at most MOST_PARTS for a row, each with PART columns or
+#: more, or as many elements across memory.
 FEW, SPLIT, SPLIT_ACROSS, PART, MOST_PARTS, BUSY = 128, 4096, 512, 1024, 256, 2048
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A shape as rows and columns. axes : those that are reduced, together the columns; the others are the rows"""
+    """A shape as rows and columns. axes : the reduced axes, together the columns; the remaining axes are the rows"""
 
     shape: tuple[int, ...]
     axes: tuple[int, ...]
@@ -128,7 +128,7 @@ class Rows:
 
 @choice
 def is_split(rows: Rows) -> bool:
-    """Whether rows are so few and so long that their columns are divided among programs."""
+    """Whether rows are few and long enough to divide their columns among programs."""
     count, columns = rows.counts
     least = min(SPLIT, SPLIT_ACROSS) if rows.across else SPLIT
     return columns > least and -(-count // rows.tile(0)["ROWS"]) < FEW
@@ -187,7 +187,8 @@ class RowBody(Body):
 
     def runs_along(self, where: Index, dtype: np.dtype) -> None:
         if {*self.row.variables, *self.column.variables}.issubset(where.variables):
-            super().runs_along(where, dtype)  # others have an element per row, or per column: little beside these
+            # other values have one element per row, or per column: little in comparison
+            super().runs_along(where, dtype)
 
     def anchored(self, value: Value, place: Place) -> str:
         if not is_reduction(value.node):
@@ -229,7 +230,7 @@ class RowBody(Body):
         )
 
     def store(self, values: Sequence[Value], full: bool) -> None:
-        """Store those of the outputs that have an element per row and column, or those with one per row."""
+        """Store the outputs with an element per row and column (`full`), or the outputs with an element per row."""
         for value in values:
             if self.is_full(value) != full:
                 continue
@@ -322,7 +323,7 @@ def begin_loop(body: RowBody) -> None:
 def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "", stored: Sequence[Value] = ()) -> None:
     """Tiles of partial results, added to in a loop, and then the results of the rows.
 
-    part : where the loop goes over a part of each row, how many elements that has
+    part : if the loop goes over a part of each row, the number of elements of the part
     stored : what has an element per row and column and is stored on the way
     """
     one_pass = [pair for node in nodes if (pair := pair_of(node, body.nodes)) is not None and pair.first in nodes]

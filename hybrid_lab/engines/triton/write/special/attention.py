@@ -1,11 +1,11 @@
 """Attention kernels: two products with a softmax between them, in one loop over the keys.
 
-A program has some queries. For a tile of keys it computes the scores, what is made of them (a scale, a mask), and their
-exponentials against the largest score so far; where a later tile has a larger one, the sums are scaled down. So neither
-scores nor weights are ever in memory. For the backward it stores the largest score and the sum of each query, of which
-attention_grad.py makes the weights again. Where somebody needs the weights themselves and there are not too many keys,
-a program has all keys at once and stores them on the way. What stands around it is fused as with any product: what the
-queries, keys and values are made of, and what is made of the result.
+A program has some queries. For a tile of keys it computes the scores, the operators behind them (a scale, a mask), and
+their exponentials against the largest score so far; if a later tile has a larger score, the sums are scaled down. So
+neither scores nor weights are ever in memory. For the backward it stores the largest score and the sum of each query,
+of which attention_grad.py makes the weights again. If another operator needs the weights and there are not too many
+keys, a program has all keys at once and also stores the weights. Operators around an attention are fused as around any
+product: operators that make the queries, keys and values, and operators behind the result.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from hybrid_lab.ops.framework.dtypes import NARROW
 
 #: A program holds whole queries and values: they have at most so many numbers.
 MOST_WIDTH = 256
-#: Weights are stored on the way where there are at most so many keys; half as many without tensor cores.
+#: Weights are stored on the way for at most MOST_KEYS keys; half as many without tensor cores.
 MOST_KEYS = 256
 #: Scores are made of a product by at most so many operators; four times as many are looked at to find it.
 MOST_CHAIN = 64
@@ -46,8 +46,8 @@ LINEAR = ("_masked_scale", "Cast", "identity")
 
 @dataclass(frozen=True)
 class Attention:
-    """Its operators: the product that gives the scores, what the softmax is of, the parts of the softmax, and the
-    product with the values. nodes : all of them, and what stands between
+    """Its operators: the product that gives the scores, the softmax's operand, the parts of the softmax, and the
+    product with the values. nodes : all operators from the scores to the result
     """
 
     scores: Node

@@ -1,4 +1,5 @@
-"""The gradients of an attention: products of tiles that are made of other products, which are never in memory.
+"""The gradients of an attention: products of tiles that are computed from other products, which are never stored in
+memory.
 
 The forward leaves the largest score and the sum of each query; weights follow from them and the scores again, tile by
 tile. One kernel goes over the queries and, for each tile of keys, computes scores and weights, what the gradient of the
@@ -34,7 +35,7 @@ from hybrid_lab.ops.framework.kernel import Contraction
 
 #: Queries and values of float32 have at most so many numbers: without tensor cores more do not fit into registers.
 MOST_EXACT = 64
-#: A tile is made of at most so many products, by at most so many operators.
+#: A tile is made of at most MOST_INNER products, by at most MOST_CHAIN operators.
 MOST_INNER, MOST_CHAIN = 2, 48
 
 
@@ -60,7 +61,7 @@ class Chained:
 def chained_products(
     nodes: Sequence[Node], users: Mapping[Value, Sequence[Node]], roots: Collection[Value]
 ) -> list[Chained]:
-    """Those among these operators of which no other operator reads a part."""
+    """The chained products among these operators whose parts no other operator reads."""
     families: list[list[Chained]] = []
     for node in nodes:
         if (item := _chained_at(node)) is None:
@@ -232,7 +233,7 @@ class ChainedBody(Body):
         return makers.intersection(self.chained.inner)
 
     def gradient_name(self, node: Node) -> str:
-        """What an end is the gradient of: that of the values needs the weights alone."""
+        """The name of an end's gradient; the gradient of the values needs the weights alone."""
         if not self.chained.turned:
             return "query_grad"
         alone = _chained_at(node)

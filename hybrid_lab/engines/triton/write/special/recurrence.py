@@ -316,7 +316,9 @@ class _Gradient(_Steps):
         self.end_units()
 
     def arriving(self, half: str, condition: str = "") -> str:
-        """The gradient of a state: what the step after it carries on, and what comes through its gates."""
+        """The gradient of a state: the sum of the gradient carried from the step after it, and the gradient through
+        that step's gates.
+        """
         width = self.gates * self.hidden
         left = f"{self.states['behind']} + ({half} * rows + row) * (hidden * {self.gates})"
         (through,) = self.product(left, width, 1, lambda _, inner: (inner, self.unit), condition)
