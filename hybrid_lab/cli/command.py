@@ -16,7 +16,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # n
 
 
 class CommandError(Exception):
-    """A request that cannot be carried out; the message says what to do. status: the exit status, 2 by default."""
+    """A request that cannot be carried out; the message says what to do. status : the exit status, 2 by default."""
 
     def __init__(self, message: str, status: int = 2) -> None:
         super().__init__(message)

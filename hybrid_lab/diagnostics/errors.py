@@ -180,8 +180,8 @@ class EngineUnavailable(EngineError, ImportError):
 class ArchiveError(HybridLabError, ValueError):
     """An archive that is damaged, unreadable or not what its manifest says.
 
-    path: the archive's file, or None; member: the name inside it, or None. Both are put into the message.
-    reason: the message without them.
+    path : the archive's file, or None; member : the name inside it, or None. Both are put into the message.
+    reason : the message without them.
     """
 
     def __init__(self, message: str, *, path: str | PathLike[str] | None = None, member: str | None = None) -> None:

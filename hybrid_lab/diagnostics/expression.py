@@ -10,12 +10,12 @@ _SEVERAL = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, a
 
 
 def one_line(node: ast.AST, text: str) -> str:
-    """An expression on one line. text: its source, kept as it is written where it has no line breaks."""
+    """An expression on one line. text : its source, kept as it is written where it has no line breaks."""
     return ast.unparse(node) if "\n" in text else " ".join(text.split())
 
 
 def right_side(node: ast.AugAssign, text: Callable[[ast.AST], str]) -> str:
-    """The right side of `x *= a + b`, in brackets where `x = x * (a + b)` needs them. text(node): its source."""
+    """The right side of `x *= a + b`, in brackets where `x = x * (a + b)` needs them. text(node) : its source."""
     right = one_line(node.value, text(node.value))
     loose = isinstance(node.value, ast.BinOp | ast.IfExp | ast.Compare | ast.BoolOp | ast.Lambda | ast.NamedExpr)
     return f"({right})" if loose else right
@@ -35,7 +35,7 @@ def root_name(node: ast.AST, is_tensor: Callable[[ast.Name], bool]) -> str | Non
 def tensor_name(node: ast.AST, text: str, is_tensor: Callable[[ast.Name], bool]) -> str:
     """`x`, `self.body(x)`; for long expressions and for lists of tensors the first name in them.
 
-    text: the source of `node`.
+    text : the source of `node`.
     """
     text = one_line(node, text)
     if isinstance(node, ast.Name) or (len(text) <= _LONGEST and not isinstance(node, _SEVERAL)):

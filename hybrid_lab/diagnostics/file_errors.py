@@ -24,7 +24,7 @@ _LONGEST = 120
 
 
 class FileError(HybridLabError, OSError):
-    """A file that cannot be read or written. errno, strerror, filename: as of the system's error."""
+    """A file that cannot be read or written. errno, strerror, filename : as of the system's error."""
 
     def __init__(self, number: int, text: str, path: str, message: str) -> None:
         super().__init__(number, text, path)

@@ -13,12 +13,12 @@ from .location import Location, capture
 class HybridizeError(HybridLabError):
     """A rule was broken while a graph was traced.
 
-    code, name: the rule's; reason: why; rewrite: what to write instead; location: the user's line; block: the path of
-    the block that was traced; tensor: the tensor's name. The last three are None where unknown.
-    partial: the NeutralGraph of what ran before, where a trace raised it; for the lab's picture of it
-    runs_eagerly: whether a hybridized Block with such code runs eagerly, Block by Block, instead of raising this
-    in_graph_code: whether hybrid_forward broke it, and not Python of the user's around hybrid_forward
-    keeps_tensors: whether the code keeps tensors on the Block: then all its calls run eagerly until `hybridize()`
+    code, name : the rule's; reason : why; rewrite : what to write instead; location : the user's line; block : the path
+    of the block that was traced; tensor : the tensor's name. The last three are None where unknown.
+    partial : the NeutralGraph of what ran before, where a trace raised it; for the lab's picture of it
+    runs_eagerly : whether a hybridized Block with such code runs eagerly, Block by Block, instead of raising this
+    in_graph_code : whether hybrid_forward broke it, and not Python of the user's around hybrid_forward
+    keeps_tensors : whether the code keeps tensors on the Block: then all its calls run eagerly until `hybridize()`
     """
 
     partial: Any = None
@@ -118,7 +118,7 @@ def hybridize_error(
 ) -> HybridizeError:
     """The error of rule `code`, ready to raise.
 
-    location: None takes the nearest frame outside this package. facts fill the rule's message and rewrite
+    location : None takes the nearest frame outside this package. facts fill the rule's message and rewrite
     (`attribute="size"`, `call="asnumpy"`); message, reason and rewrite replace the rule's own texts.
     """
     record = rules.get(code)

@@ -242,7 +242,7 @@ def encode(
 ) -> Encoded:
     """Lay out a safetensors file: wide element types first, then by name, so that equal content gives equal bytes.
 
-    position: where in the containing file it will start; the header is padded so that the tensors start at a
+    position : where in the containing file it will start; the header is padded so that the tensors start at a
     multiple of 64 there. Raises ArchiveError for element types the format does not have.
     """
     if len(arrays) > TENSOR_LIMIT:

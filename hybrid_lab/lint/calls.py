@@ -49,7 +49,7 @@ def _room(function: Value, node: ast.Call) -> int:
 
 
 def call(walk: Walk, node: ast.Call, function: Value, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """The return value of a call, by the kind of the function. keywords: a dict that is unpacked has the name `**`."""
+    """The return value of a call, by the kind of the function. keywords : a dict that is unpacked has the name `**`."""
     everything = [*arguments, *keywords.values()]
     match function.kind:
         case Kind.FUNCTION:

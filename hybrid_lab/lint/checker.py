@@ -36,7 +36,7 @@ def check_class(walk: Walk, cls: SourceClass) -> None:
 
 
 def walk_method(walk: Walk, cls: SourceClass, method: Function, takes_operators: bool) -> None:
-    """Walk the method that makes the graph. takes_operators: its first argument after self is F."""
+    """Walk the method that makes the graph. takes_operators : its first argument after self is F."""
     arguments = method.node.args
     positional = positional_arguments(method.node)
     env: Environment = {}

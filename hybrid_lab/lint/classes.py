@@ -30,8 +30,8 @@ def passed(call: ast.Call) -> list[ast.expr]:
 class Module:
     """The names of one module or notebook. `lookup` finds what is not defined in the source: in a live namespace.
 
-    imported: finds a function of an imported module by its dotted name
-    given: the names that the code gives to objects or asks for, in any cell
+    imported : finds a function of an imported module by its dotted name
+    given : the names that the code gives to objects or asks for, in any cell
     """
 
     source: Source
@@ -43,7 +43,9 @@ class Module:
 
 @dataclass(eq=False)
 class Function:
-    """A function, method or lambda of the source. owner: the class it was defined in; closure: the frame around it."""
+    """A function, method or lambda of the source. owner : the class it was defined in; closure : the frame around
+    it.
+    """
 
     node: FunctionNode
     source: Source
@@ -75,7 +77,7 @@ class Function:
 
 @dataclass
 class Attribute:
-    """An attribute of self. node: the assignment."""
+    """An attribute of self. node : the assignment."""
 
     name: str
     value: Value
@@ -99,7 +101,7 @@ _ANCESTORS = 32
 
 @dataclass(eq=False)
 class SourceClass:
-    """A class of the source. bases: classes of the source, dotted names, or None where nothing is known."""
+    """A class of the source. bases : classes of the source, dotted names, or None where nothing is known."""
 
     name: str
     node: ast.ClassDef
@@ -124,7 +126,7 @@ class SourceClass:
                     seen.add(base)
 
     def find(self, method: str, after: SourceClass | None = None) -> Function | None:
-        """A method, looked up through the bases; after: only in the classes behind that one, as `super()` does."""
+        """A method, looked up through the bases; after : only in the classes behind that one, as `super()` does."""
         chain = list(self.mro())
         if after is not None:
             behind = [index for index, cls in enumerate(chain) if cls.node is after.node]
@@ -187,11 +189,11 @@ class SourceClass:
 class Frame:
     """One function being walked.
 
-    returns: (node, value, decided by the mode or the sort of the inputs)
-    checked: it is the method that is checked, or a function inside it
-    at: the expression being evaluated
-    marks: the marks in this function, unless it is checked, and in those that it called
-    grown: names of the module in `env`, whose containers got members here
+    returns : (node, value, decided by the mode or the sort of the inputs)
+    checked : it is the method that is checked, or a function inside it
+    at : the expression being evaluated
+    marks : the marks in this function, unless it is checked, and in those that it called
+    grown : names of the module in `env`, whose containers got members here
     """
 
     function: Function | None

@@ -14,7 +14,7 @@ from .walk import Walk
 
 
 def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """The return value of an operator. name: its path below F"""
+    """The return value of an operator. name : its path below F"""
     everything = [*arguments, *keywords.values()]
     short = name.removeprefix("np.").removeprefix("npx.")
     depends = any(input_in(value) for value in everything)

@@ -19,7 +19,7 @@ _LSP_SEVERITY = {Severity.ERROR: 1, Severity.WARNING: 2, Severity.NOTE: 3}
 def text(findings: Iterable[Finding], rewrites: bool = False) -> str:
     """One line a finding, `file:line:col: HL101 message`, with the calls that lead to it below, and a count.
 
-    rewrites: with what to write instead
+    rewrites : with what to write instead
     """
     check_switches("text", rewrites=rewrites)
     lines = []

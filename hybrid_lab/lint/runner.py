@@ -59,13 +59,13 @@ def check(
 ) -> list[Finding]:
     """Find code that cannot be hybridized. Nothing of it is run.
 
-    source_or_class_or_block: source text (a module or one cell), the JSON text of a notebook, a path ending in `.py` or
-        `.ipynb`, a module, a HybridBlock class, or a Block - then every HybridBlock below it is checked with its real
-        children and parameters, and findings carry block paths that start with `name`.
-    target: "mxnet" adds the notes about what MXNet itself cannot do.
-    context: sources of other cells, whose imports, functions and classes the checked text may use. What is found in
+    source_or_class_or_block : source text (a module or one cell), the JSON text of a notebook, a path ending in `.py`
+        or `.ipynb`, a module, a HybridBlock class, or a Block - then every HybridBlock below it is checked with its
+        real children and parameters, and findings carry block paths that start with `name`.
+    target : "mxnet" adds the notes about what MXNet itself cannot do.
+    context : sources of other cells, whose imports, functions and classes the checked text may use. What is found in
         them is not reported here; `check_cells` reports on all.
-    file: the name to report for source text; a string is then source text, whatever it looks like.
+    file : the name to report for source text; a string is then source text, whatever it looks like.
     Returns the findings ordered by place. Source that does not parse gives one finding, HL001; what is so large or
     nested so deeply that it is not checked to its end is named in one finding, HL002.
     Raises HybridLabError for any other argument, and for a path to what is no file, or no text.
@@ -101,7 +101,7 @@ def check(
 def check_blocks(blocks: Mapping[str, Block], name: str, target: str | None = None) -> list[Finding]:
     """The findings in the classes of these Blocks, without what is below them.
 
-    blocks: by the path in the model; name: of the model
+    blocks : by the path in the model; name : of the model
     """
     checked = {kind for kind in set(map(type, blocks.values())) if _is_checked(kind)}
     of_user = [(path, block) for path, block in blocks.items() if type(block) in checked]
@@ -113,7 +113,7 @@ def check_cells(
 ) -> list[list[Finding]]:
     """The findings of each code cell of a notebook, checked together: a cell sees imports and classes of the others.
 
-    Lines count within the cell. files: the names to report, `<cell 1>`, ... by default.
+    Lines count within the cell. files : the names to report, `<cell 1>`, ... by default.
     """
     named = files or [f"<cell {number}>" for number in range(1, len(cells) + 1)]
     texts = [(cell, file, None) for cell, file in zip(cells, named, strict=True)]
@@ -318,7 +318,7 @@ def _check_class(cls: SourceClass, budget: Budget) -> list[_Found]:
 
 
 def _comments_for(found: list[_Found], sources: dict[str, Source]) -> Comments:
-    """The comments of all files with findings or calls that lead to them. sources: what was parsed already, by file"""
+    """The comments of all files with findings or calls that lead to them. sources : what was parsed already, by file"""
     comments: Comments = {}
     for file in {file for item in found for file in (item.finding.file, *(call.file for call in item.finding.calls))}:
         source = sources.get(file) or Source("".join(linecache.getlines(file)), file)

@@ -41,7 +41,7 @@ class Source:
     """Parsed source. The tree is empty where it does not parse, with `error` set, and where it is not parsed because
     it is too much, with `unchecked` set: the reason, as the end of a sentence about the code.
 
-    limit: the characters that may be parsed
+    limit : the characters that may be parsed
     """
 
     text: str
@@ -142,7 +142,7 @@ class Source:
         severity: Severity | None = None,
         **details: Any,
     ) -> Finding:
-        """A finding in this source. severity: None for the rule's; details: other fields of Finding"""
+        """A finding in this source. severity : None for the rule's; details : other fields of Finding"""
         span = self.span(place) if isinstance(place, ast.AST) else place
         level = severity or rule.severity
         return Finding(rule.code, rule.name, level, message, self.file, *span, cell=self.cell, **details)

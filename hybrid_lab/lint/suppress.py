@@ -17,7 +17,7 @@ _IGNORE = re.compile(r"#\s*hl:\s*ignore(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)"
 
 @dataclass
 class Suppression:
-    """One comment. line: the line it silences, counted as in its source; codes: empty for all."""
+    """One comment. line : the line it silences, counted as in its source; codes : empty for all."""
 
     line: int
     comment_line: int

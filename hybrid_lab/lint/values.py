@@ -41,7 +41,7 @@ GENERATOR = "generator of random numbers"
 class Held(NamedTuple):
     """Where a value is kept from call to call, so that a change of it outlives the call.
 
-    on_self: on the Block, else in the module or in a function around; text: `self.seen`
+    on_self : on the Block, else in the module or in a function around; text : `self.seen`
     """
 
     on_self: bool
@@ -52,10 +52,10 @@ class Held(NamedTuple):
 class Value:
     """One abstract value.
 
-    name: how the user calls the tensor it comes from. depends: an input of the block takes part in it. optional:
-    may be None. fresh: a new array nobody else refers to. like: equal for values surely of equal shape. thin: True
-    if an axis got the length 1, or ("of", like) if it lost an axis of such a value. site: identifies the expression
-    that made a Block. held: where it is kept from call to call. size, depth: of a container, the values in it, and
+    name : how the user calls the tensor it comes from. depends : an input of the block takes part in it. optional:
+    may be None. fresh : a new array nobody else refers to. like : equal for values surely of equal shape. thin : True
+    if an axis got the length 1, or ("of", like) if it lost an axis of such a value. site : identifies the expression
+    that made a Block. held : where it is kept from call to call. size, depth : of a container, the values in it, and
     how deep they are nested.
     """
 
@@ -120,7 +120,7 @@ def constant(value: Hashable) -> Value:
 
 
 def tensor(name: str | None = None, *, single: bool = True, **details: Any) -> Value:
-    """A tensor of the graph. details: other fields of Value"""
+    """A tensor of the graph. details : other fields of Value"""
     return Value(Kind.TENSOR, name=name, single=single, **details)
 
 

@@ -25,9 +25,9 @@ from .values import OTHER, Kind, Value
 class Mark:
     """A place that a rule objects to; the runner makes a Finding of it. None stands for what the rule's page says.
 
-    facts: what the rule's message and rewrite are filled in with
-    calls: the calls in the checked method that lead to the place, where it is in another function
-    style, around: of the method being checked, as in Walk
+    facts : what the rule's message and rewrite are filled in with
+    calls : the calls in the checked method that lead to the place, where it is in another function
+    style, around : of the method being checked, as in Walk
     """
 
     def __init__(
@@ -72,20 +72,20 @@ def check(code: str) -> Callable[[Check], Check]:
 class Walk:
     """The state of a walk: everything known at one point of the code.
 
-    style: "hybrid_forward" (1.x) or "forward" (2.x): the method that makes the graph
-    around: whether that is a `forward` or `__call__` beside hybrid_forward, which MXNet runs as Python
-    operators: the name of its argument F, None in 2.x style
-    block: the class that is checked
-    values: what each expression holds, by the id of its node
-    frames: the functions being walked, innermost last; the checked method itself is the first
-    marks: (mark, code of the rule, source) of all places that rules objected to, each place once per rule
-    quiet: above 0, rules do not look
-    budget: nodes that may still be walked; below 0 the walk was not finished
-    constructing: the class whose constructor is being walked
-    classes: the classes defined so far
-    stored: what the checked methods assigned to attributes of self, by class and name
-    results: what the functions passed to `filter`, `sorted` and the like return, by the id of the call
-    summaries: what functions returned and were marked for, by their arguments
+    style : "hybrid_forward" (1.x) or "forward" (2.x): the method that makes the graph
+    around : whether that is a `forward` or `__call__` beside hybrid_forward, which MXNet runs as Python
+    operators : the name of its argument F, None in 2.x style
+    block : the class that is checked
+    values : what each expression holds, by the id of its node
+    frames : the functions being walked, innermost last; the checked method itself is the first
+    marks : (mark, code of the rule, source) of all places that rules objected to, each place once per rule
+    quiet : above 0, rules do not look
+    budget : nodes that may still be walked; below 0 the walk was not finished
+    constructing : the class whose constructor is being walked
+    classes : the classes defined so far
+    stored : what the checked methods assigned to attributes of self, by class and name
+    results : what the functions passed to `filter`, `sorted` and the like return, by the id of the call
+    summaries : what functions returned and were marked for, by their arguments
     """
 
     block: SourceClass

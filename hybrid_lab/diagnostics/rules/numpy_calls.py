@@ -39,8 +39,8 @@ def instead_of(function: str, call: ast.Call, tensor: str, text: Callable[[ast.A
     """What to write instead of a NumPy function given a tensor: `F.concat(x, y, dim=1)` for
     `np.concatenate([x, y], axis=1)`.
 
-    call: the call in the source; text(node): the source of a node; tensor: what it was given; operators: the name of
-    F in the method
+    call : the call in the source; text(node) : the source of a node; tensor : what it was given; operators : the name
+    of F in the method
     """
     if function in _MAKING:
         other = f"{operators}.cast({tensor}, dtype='float32') for another type"

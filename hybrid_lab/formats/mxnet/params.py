@@ -315,9 +315,9 @@ def write_params(
 ) -> None:
     """Write arrays as MXNet's `nd.save` does, byte for byte: a mapping with its names, a sequence without.
 
-    path: a file name (replaced atomically) or an open binary file. Elements: float16/32/64, bfloat16,
+    path : a file name (replaced atomically) or an open binary file. Elements: float16/32/64, bfloat16,
     uint8, int8/32/64, bool.
-    np_shape: write the np-shape form, which has the shape () but loads in MXNet only under `npx.set_np()`. None writes
+    np_shape : write the np-shape form, which has the shape () but loads in MXNet only under `npx.set_np()`. None writes
         it if one of the arrays has the shape ().
     Raises ArchiveError for an element type or shape the format does not have; nothing is written then.
     """

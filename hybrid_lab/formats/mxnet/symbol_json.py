@@ -33,9 +33,9 @@ def dumps(
     """The graph as symbol JSON that MXNet 1.9 loads.
 
     portable=False keeps what MXNet lacks (our own operators, draw numbers, block paths).
-    constants: a dict that takes the arrays inside the graph, which `loads(..., constants=)` puts back; without it they
-    are written as numbers. attrs: further attributes of the graph, in MXNet's form {key: ["str", text]}.
-    in_program_order: the nodes stand as the program runs, not depth-first from the outputs as MXNet has them.
+    constants : a dict that takes the arrays inside the graph, which `loads(..., constants=)` puts back; without it they
+    are written as numbers. attrs : further attributes of the graph, in MXNet's form {key: ["str", text]}.
+    in_program_order : the nodes stand as the program runs, not depth-first from the outputs as MXNet has them.
     Raises Unmappable naming the operator, its block and line.
     """
     notes = input_checks.noted(graph) if portable else {}

@@ -217,7 +217,7 @@ def _grown(node: ast.Call, walk: Walk) -> Iterator[Mark]:
 
 
 def _mark(node: ast.AST, target: str, tensor: bool, same: bool = False) -> Mark:
-    """same: every call would store the same value, which matters only to code that changes it in between."""
+    """same : every call would store the same value, which matters only to code that changes it in between."""
     if tensor:
         return Mark(node, target=target)
     if same:

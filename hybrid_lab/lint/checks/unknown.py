@@ -62,7 +62,7 @@ def namespace_of(dotted: str) -> tuple[str, str] | None:
 def of_namespace(
     node: ast.Attribute, path: str, namespace: str | None, text: str, root: str | None, replace: _Replace
 ) -> Iterator[Mark]:
-    """The mark at `F.contrib.nosuch`. path: of the owner in the namespace; text: the source; root: the name of F"""
+    """The mark at `F.contrib.nosuch`. path : of the owner in the namespace; text : the source; root : the name of F"""
     whole = f"{path}.{node.attr}" if path else node.attr
     if (path and not has_operator(path, namespace)) or has_operator(whole, namespace):
         return

@@ -50,14 +50,14 @@ class BatchBegin(EventHandler):
     """Called before every batch."""
 
     def batch_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """kwargs: batch"""
+        """kwargs : batch"""
 
 
 class BatchEnd(EventHandler):
     """Called after every batch, when its gradients are there."""
 
     def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> bool | None:
-        """kwargs: batch, pred, label, loss. Return True to end the epoch."""
+        """kwargs : batch, pred, label, loss. Return True to end the epoch."""
         return False
 
 
