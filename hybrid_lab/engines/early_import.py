@@ -74,7 +74,7 @@ def _may_be_chosen() -> bool:
     from hybrid_lab.engines.triton.run import availability
 
     asked = os.environ.get("HYBRID_LAB_CPU", "auto") not in ("", "auto") or availability.setting()
-    if asked or registry.left_behind or availability.driver_seen():
+    if asked or registry.left_behind or libraries.driver_seen():
         return False
     with contextlib.suppress(ValueError):  # a module that has no spec stands in for torch
         return importlib.util.find_spec("torch") is not None

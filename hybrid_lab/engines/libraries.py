@@ -32,6 +32,13 @@ from hybrid_lab.system.threads import passive_waiting
 OLDEST_ONNXRUNTIME = (1, 27)
 
 
+def driver_seen() -> bool:
+    """Whether the system shows the driver of an AMD or NVIDIA GPU. If not, nothing of Triton need be loaded to tell
+    that it cannot run here.
+    """
+    return any(map(os.path.exists, ("/dev/kfd", "/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")))
+
+
 def import_library(name: str) -> ModuleType:
     """The module. Raises what its import raises, and KeyboardInterrupt at once: the import then goes on in its thread,
     and the next call waits for it. ImportError in a process that was forked in the middle of its import.

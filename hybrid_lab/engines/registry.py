@@ -105,10 +105,10 @@ def default(on_cpu: bool = False) -> Engine | None:
 
     Raises EngineUnavailable if the engine of HYBRID_LAB_CPU, or the interpreter of HYBRID_LAB_TRITON, cannot run here.
     """
-    triton = None if on_cpu else _usable("triton")
-    if triton is not None:
-        return triton
-    if not on_cpu:
+    if not on_cpu and (os.environ.get("HYBRID_LAB_TRITON") or libraries.driver_seen()):
+        triton = _usable("triton")
+        if triton is not None:
+            return triton
         _check_interpreter()
     if left_behind.intersection(_ON_CPU):
         _tell_of_a_fork(*left_behind.intersection(_ON_CPU))
@@ -207,7 +207,7 @@ def _tell_of_an_unused_gpu() -> None:
     """Warn once where the driver of a GPU is there and something else is missing."""
     from hybrid_lab.engines.triton.run import availability
 
-    if availability.driver_seen():
+    if libraries.driver_seen():
         missing = availability.missing()
         if missing is not None:
             logger.warning(f"the GPU of this machine is not used: {missing}. HYBRID_LAB_CPU=auto hides this line")

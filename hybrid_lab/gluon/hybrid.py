@@ -29,7 +29,7 @@ from hybrid_lab.engines import early_import
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.call_record import Recorder, called
 from hybrid_lab.gluon.flags import check_flags, known_flags
-from hybrid_lab.gluon.own_call import graph_code, own_call, take_over
+from hybrid_lab.gluon.own_call import own_call, take_over
 from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.partial import PartialShapes, is_complete
@@ -57,6 +57,7 @@ from hybrid_lab.system.provided import Provided
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.operator_hooks import OperatorHook
+    from hybrid_lab.gluon.parameter import Parameter
 
 compile_for: Provided[..., Any] = Provided("compile_for")
 
@@ -196,23 +197,20 @@ class HybridBlock(Block):
         if missing:
             raise hybridize_error("HL165", location_of(self), block=self.name, tensor=missing, parameter=missing)
 
-    def _refuse_made_data(self) -> None:
-        """Raise HybridizeError where the class of a parameter defines `data()`: a graph does not call it."""
-        for parameter in self._reg_params.values():
-            if parameter.makes_data:
-                kind = type(parameter).__name__
-                error = hybridize_error(
-                    "HL164",
-                    location_of(self),
-                    block=self.name,
-                    tensor=parameter.name,
-                    message=f"{kind}.data() makes the values of the parameter {parameter.name!r}; a graph does not "
-                    "call it.",
-                    reason="A graph reads the values that the parameter holds, without what data() does to them.",
-                    rewrite="compute the values in the Block's own code, from a plain Parameter",
-                )
-                error.runs_eagerly = True
-                raise error
+    def _made_data(self, parameter: Parameter) -> HybridizeError:
+        """The error for a parameter whose class defines `data()`: a graph does not call it."""
+        kind = type(parameter).__name__
+        error = hybridize_error(
+            "HL164",
+            location_of(self),
+            block=self.name,
+            tensor=parameter.name,
+            message=f"{kind}.data() makes the values of the parameter {parameter.name!r}; a graph does not call it.",
+            reason="A graph reads the values that the parameter holds, without what data() does to them.",
+            rewrite="compute the values in the Block's own code, from a plain Parameter",
+        )
+        error.runs_eagerly = True
+        return error
 
     def _run_symbolic(self, args: Sequence[object], part: Part = "call", keywords: Mapping[str, Any] = NONE) -> Any:
         """Run the block's code on Symbols. The caller has entered its scope in the trace.
@@ -223,7 +221,9 @@ class HybridBlock(Block):
             return self._inline_pinned(args)
         trace = tracing.current()
         if trace is None or not trace.for_shapes:
-            self._refuse_made_data()
+            for parameter in self._reg_params.values():
+                if parameter.makes_data:
+                    raise self._made_data(parameter)
         if self._code_style == "1.x" or part == "hybrid_forward":
             return self._trace_hybrid_forward(args)
         try:
@@ -239,16 +239,23 @@ class HybridBlock(Block):
         """What a `__call__` of the user's has called with super().__call__(...): forward, on Symbols."""
         if not self._has_own_forward:
             return self._trace_hybrid_forward(args)
-        with graph_code() if not self._has_hybrid_forward else contextlib.nullcontext():
+        try:
             return self.forward(*args)
+        except HybridizeError as error:
+            error.in_graph_code = error.in_graph_code or not self._has_hybrid_forward
+            raise
 
     def _trace_hybrid_forward(self, args: Sequence[object]) -> Any:
         self._check_signature()
         trace = tracing.current()
         read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
         params = {name: read(parameter) for name, parameter in self._reg_params.items()}
-        with graph_code(), trace.in_style("1.x") if trace is not None else contextlib.nullcontext():
-            return self.hybrid_forward(sym, *args, **params)
+        try:
+            with trace.in_style("1.x") if trace is not None else contextlib.nullcontext():
+                return self.hybrid_forward(sym, *args, **params)
+        except HybridizeError as error:
+            error.in_graph_code = True
+            raise
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
@@ -391,20 +398,24 @@ class HybridBlock(Block):
         if arrays:
             raise tracing.refuse("HL164", tensor=f"an input of {self.name}", value=arrays[0], expression="an input")
         observed, used_fixed, begun = len(trace.observed), trace.used_fixed, len(trace.nodes)
-        arguments, returned = separated(args)
+        arguments, returned = args, None
+        if leaves is None or trace.pauses or len({leaf.outputs[0] for leaf in leaves}) < len(leaves):
+            arguments, returned = separated(args)
         try:
             result, alone = run_traced(self, trace, arguments, self._path_in(trace), keywords=keywords)
         except BaseException:
-            returned(None)
+            if returned is not None:
+                returned(None)
             raise
         # A graph cannot change a list that it gets, so a call that changes one has no graph of its own.
         alone = alone and trace.used_fixed == used_fixed and not keywords and not trace.for_shapes
         if leaves and alone and (id(self), spec) not in trace.nested and not self._graphs.has(spec):
-            graph = extract_nested(trace, self, spec, flatten(arguments)[0], result, observed, trace.nodes[begun:])
+            inputs = leaves if returned is None else flatten(arguments)[0]
+            graph = extract_nested(trace, self, spec, inputs, result, observed, trace.nodes[begun:])
             if graph is not None:
                 trace.nested[id(self), spec] = self, graph
         self._note_traced_outputs(trace, result)
-        return returned(result)
+        return result if returned is None else returned(result)
 
     def _note_traced_outputs(self, trace: tracing.Trace, result: object) -> None:
         leaves = flatten(spread(result))[0]

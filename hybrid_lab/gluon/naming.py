@@ -64,7 +64,7 @@ class NameScope(scopes.NameManager):
         """
         scope = next((item for item in reversed(scopes.managers()) if isinstance(item, NameScope)), None)
         if scope is None:
-            full = scopes.current().get(None, hint) + "_" if prefix is None else prefix
+            full = scopes.NameManager.current.get(None, hint) + "_" if prefix is None else prefix
             return full, ParameterDict(full) if params is None else ParameterDict(params.prefix, params)
         if prefix is None:
             prefix = scope.next_prefix(hint)

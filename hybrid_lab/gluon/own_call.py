@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.hybridize.stale.code import of_user
 
 
@@ -40,16 +38,6 @@ def own_call(block: Any) -> Callable[..., Any]:
     """The user's `__call__` of a Block whose class has one, bound to the Block."""
     entrance: Any = type(block).__call__
     return _bound(entrance.__wrapped__, block)
-
-
-@contextmanager
-def graph_code() -> Iterator[None]:
-    """Around the innermost code of a Block, whose faults are errors: hybrid_forward, or a forward without one."""
-    try:
-        yield
-    except HybridizeError as error:
-        error.in_graph_code = True
-        raise
 
 
 def _entrance(function: Any) -> Callable[..., Any]:

@@ -47,15 +47,10 @@ def dump(stage: str, made: T) -> T:
     return made
 
 
-def dump_text(stage: str, text: Callable[[], str]) -> None:
-    """`dump` of a text that is put together only if it is printed."""
-    if is_dumping():
-        dump(stage, text())
-
-
 def is_dumping() -> bool:
     """Whether some pass is printed."""
-    return bool(_wanted(os.environ.get("HYBRID_LAB_DUMP", "")))
+    setting = os.environ.get("HYBRID_LAB_DUMP")
+    return bool(setting and _wanted(setting))
 
 
 @lru_cache(maxsize=64)

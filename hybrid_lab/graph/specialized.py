@@ -17,6 +17,7 @@ from hybrid_lab.ops.framework.types import Shape
 if TYPE_CHECKING:
     from hybrid_lab.graph.passes.split import Cutter
 
+_EMPTY = Graph((), ())
 #: Where an input of a graph comes from: its kind, and its number among those of this kind.
 Source = tuple[str, int]
 
@@ -81,7 +82,7 @@ class Specialized:
     prologue: Graph | None = None
     forward_sources: tuple[Source, ...] = ()
     prologue_sources: tuple[int, ...] = ()
-    given: Graph = field(default_factory=lambda: Graph((), ()))
+    given: Graph = _EMPTY
     stages: tuple[Stage, ...] = ()
     heads: tuple[int, ...] | None = None
     absent: frozenset[int] = frozenset()

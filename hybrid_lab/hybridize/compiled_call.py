@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,6 +33,7 @@ from hybrid_lab.ops.framework.types import Shape
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Engine, Executable, ForwardState, Training
     from hybrid_lab.graph.graph import Graph
+    from hybrid_lab.graph.node import Value
     from hybrid_lab.hybridize.neutral import NeutralGraph
 
 MAX_PACKED = 4
@@ -111,15 +112,17 @@ class CompiledCall:
         state = self._state_class(neutral.parameters, self.context, recording)
         inputs: list[Any] = [*leaves, *state.arrays]
         wrt: list[int] = []
+        graph = neutral.graph
+        reached: Collection[Value] = ()
+        leading: Collection[Value] = ()
         if recording:
             wrt += [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None]
             wrt += [len(leaves) + index for index, (_, wanted) in enumerate(state.requests) if wanted]
-        graph = neutral.graph
-        sources = [graph.inputs[index] for index in wrt]
-        # Outputs that depend on recorded inputs; and those that do so through differentiable operators only.
-        reached, leading = led_to(graph, sources), led_to(graph, sources, differentiable=True)
+            sources = [graph.inputs[index] for index in wrt]
+            # Outputs that depend on recorded inputs; and those that do so through differentiable operators only.
+            reached, leading = led_to(graph, sources), led_to(graph, sources, differentiable=True)
         self._recorded = [index for index, value in enumerate(graph.outputs) if value in reached]
-        self._leading = frozenset(index for index, value in enumerate(graph.outputs) if value in leading)
+        self._leading = frozenset([index for index, value in enumerate(graph.outputs) if value in leading])
         self.differentiated = self.cache.heads.get(neutral, self._leading) & self._leading or self._leading
         self.num_data = len(leaves)
         shapes, dtypes = [array.shape for array in inputs], [array.host_view.dtype for array in inputs]
@@ -191,7 +194,8 @@ class CompiledCall:
         self._steady = [(kind, index - num_data if kind == "input" else index) for kind, index in sources[num_data:]]
         # Whether a call reads anything but its data: a Block without parameters may still have hoisted constants.
         self._reads_parts = bool(state.buffers or self._steady)
-        self._packs = self._may_pack()
+        # Whether the engine may pack the parameters: they are constant from call to call.
+        self._packs = not self.training and self.backward is None and not self.effects
 
         # What the backward reads, in the order of `split`: inputs (data, parameters), outputs, saved values, heads.
         self._kept_inputs = [index for kind, index in special.sources if kind == "input"]
@@ -204,14 +208,12 @@ class CompiledCall:
         self.wrt_all = special.wrt == tuple(range(self.num_inputs)) and not special.absent
         self.run_backward: Any = None if self.backward is None else self.backward.run
         self.given = tuple([index in self.differentiated for index in range(self._num_outputs)])
-        used = leading_to(graph.outputs)
-        self._idle = [index for index, value in enumerate(graph.inputs) if value not in used]
+        self._idle: list[int] = []
+        if self.recording:
+            used = leading_to(graph.outputs)
+            self._idle = [index for index, value in enumerate(graph.inputs) if value not in used]
         self.ones = self._heads_of_ones()
         self.short = self._shortest()
-
-    def _may_pack(self) -> bool:
-        """Whether the engine may pack the parameters: they are constant from call to call."""
-        return not self.training and self.backward is None and not self.effects
 
     def _heads_of_ones(self) -> list[np.ndarray] | None:
         """The output gradients that a backward from this call's only output reads. Nobody writes to them."""

@@ -39,7 +39,7 @@ def same_objects(one: Sequence[object], two: Sequence[object]) -> bool:
     return len(one) == len(two) and all(a is b for a, b in zip(one, two, strict=True))
 
 
-def separated(args: Sequence[object]) -> tuple[list[Any], Callable[[object], Any]]:
+def separated(args: Sequence[object]) -> tuple[tuple[Any, ...], Callable[[object], Any]]:
     """The arguments of a nested call, and a function that gives its result to the caller.
 
     Each argument is a Value of its own, so that the graph of the call can be told from the rest: a tensor that comes in
@@ -72,7 +72,7 @@ def separated(args: Sequence[object]) -> tuple[list[Any], Callable[[object], Any
 
     passed = containers(args)
     visited: set[int] = set()
-    return [_replaced(item, separate, visited) for item in args], returned
+    return tuple([_replaced(item, separate, visited) for item in args]), returned
 
 
 def _replaced(item: object, replace: Callable[[Symbol], Symbol], visited: set[int]) -> Any:

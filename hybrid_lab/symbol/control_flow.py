@@ -100,7 +100,7 @@ class _Sketch:
     """
 
     def __init__(self, name: str):
-        self.name = scopes.current().get(None, name)
+        self.name = scopes.NameManager.current.get(None, name)
         self.trace = tracing.current()
         self.first = input_node("").node.serial
         self.own: list[Value] = []
@@ -194,7 +194,7 @@ class _Sketch:
         node = Node(
             op,
             [*(_operand(op, at, "data", item, self.name) for at, item in enumerate(inputs)), *captures],
-            name=scopes.current().get(None, op.name),
+            name=scopes.NameManager.current.get(None, op.name),
             scope=trace.scope if trace else "",
             location=capture(),
             draw=trace.next_draw() if trace else free_draw(),

@@ -89,11 +89,6 @@ def managers() -> list[NameManager]:
     return NameManager.stack
 
 
-def current() -> NameManager:
-    """The innermost name manager of this thread."""
-    return NameManager.stack[-1]
-
-
 SHORT_NAMES = frozenset({"ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"})
 """Attributes that are written `__lr_mult__` in a graph and may be given and asked for as `lr_mult`."""
 

@@ -393,7 +393,7 @@ def Group(symbols: Sequence[Symbol]) -> Symbol:  # noqa: N802 - MXNet's name
 def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str | None = None) -> Symbol:
     """A new node on Symbols and immediates; inputs left out become variables `<name>_<input>`."""
     trace = tracing.current()
-    node_name = scopes.current().get(name, hint or op.name.lower())
+    node_name = scopes.NameManager.current.get(name, hint or op.name.lower())
     drawing = op.random or op.subgraphs
     if trace is not None:
         op = trace.operator(op)
@@ -505,9 +505,8 @@ def constant(array: np.ndarray, name: str | None = None) -> Symbol:
     trace = tracing.current()
     values = np.array(array, copy=True)
     values.flags.writeable = False
-    value = constant_node(
-        values, name=scopes.current().get(name, "constant"), scope=trace.scope if trace else "", location=capture()
-    )
+    node_name = scopes.NameManager.current.get(name, "constant")
+    value = constant_node(values, name=node_name, scope=trace.scope if trace else "", location=capture())
     return make_symbol(value.node)
 
 

@@ -36,6 +36,7 @@ class Trace:
     observed : what the code asked about shapes, the mode or recording; not empty makes the trace a guarded variant
     fixed : inside `with autograd.train_mode()` and its like, the mode that the code set and the call that set it
     used_fixed : how often the code made use of a mode that it set: its operators are not those of the call's mode
+    pauses : (serial, serial) of the nodes before and after each piece of code that ran while recording was paused
     nested : the graphs of nested Blocks that were recorded on the way, (id of the Block, input structure) -> (Block,
         graph); their Blocks keep them once the trace ran through
     composes : a call on Symbols of the user's own, which may go on with what the call leaves on the Block
@@ -61,7 +62,7 @@ class Trace:
         self._child_names: dict[int, dict[int, str]] = {}
         self.fixed: tuple[bool, str] | None = None
         self.used_fixed = 0
-        self._paused: list[tuple[int, int]] = []
+        self.pauses: list[tuple[int, int]] = []
         self._paused_since: int | None = None
 
     def next_draw(self) -> int:
@@ -144,7 +145,7 @@ class Trace:
 
     def _pause(self, on: bool) -> None:
         if self._paused_since is not None:
-            self._paused.append((self._paused_since, next_serial()))
+            self.pauses.append((self._paused_since, next_serial()))
         self._paused_since = next_serial() if on else None
 
     def operator(self, op: Operator) -> Operator:
@@ -172,15 +173,15 @@ class Trace:
         """The value as an operator reads it: behind BlockGrad if it was computed while recording was paused and the
         reader is not.
         """
-        if not self._paused or self._paused_since is not None or value.is_input:
+        if not self.pauses or self._paused_since is not None or value.is_input:
             return value
         serial = value.node.serial
-        if not any(start < serial < end for start, end in self._paused):
+        if not any(start < serial < end for start, end in self.pauses):
             return value
         blocked = Node(
             get("BlockGrad").bind(),
             [value],
-            name=scopes.current().get(None, "blockgrad"),
+            name=scopes.NameManager.current.get(None, "blockgrad"),
             scope=self.scope,
             location=capture(),
         ).outputs[0]

@@ -11,7 +11,7 @@ import pytest
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
-from hybrid_lab.engines import registry
+from hybrid_lab.engines import libraries, registry
 from hybrid_lab.engines.triton.run import availability
 
 TORCH = ["torch"] if find_spec("torch") else []
@@ -98,7 +98,7 @@ def test_an_interpreter_that_cannot_run_is_not_replaced_in_silence(monkeypatch):
 def test_a_gpu_that_is_there_and_not_used_is_told_once(monkeypatch, caplog):
     monkeypatch.delenv("HYBRID_LAB_TRITON", raising=False)
     monkeypatch.setitem(registry._loaded, "triton", Missing())
-    monkeypatch.setattr(availability, "driver_seen", lambda: True)
+    monkeypatch.setattr(libraries, "driver_seen", lambda: True)
     monkeypatch.setattr(availability, "missing", lambda: "torch 2.9 (CPU build) reaches no GPU; install another")
     registry._tell_of_an_unused_gpu.cache_clear()
     logging.getLogger("hybrid_lab").addHandler(caplog.handler)

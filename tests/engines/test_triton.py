@@ -14,6 +14,7 @@ pytest.importorskip("torch")
 import hybrid_lab as mx
 from hybrid_lab import autograd, engines, gluon
 from hybrid_lab.diagnostics import EngineError, EngineUnavailable
+from hybrid_lab.engines import libraries
 from hybrid_lab.engines.triton.build.compiling import compile_all
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run import availability, kernel
@@ -185,7 +186,7 @@ def test_a_whole_network_is_in_kernels():
 
 def test_without_a_gpu_the_error_says_what_is_missing(monkeypatch):
     monkeypatch.delenv("HYBRID_LAB_TRITON", raising=False)
-    monkeypatch.setattr(availability, "driver_seen", lambda: False)
+    monkeypatch.setattr(libraries, "driver_seen", lambda: False)
     with pytest.raises(EngineUnavailable, match="HYBRID_LAB_TRITON=interpret"):
         gluon.nn.Dense(2).hybridize(engine="triton")
 

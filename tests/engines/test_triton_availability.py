@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from hybrid_lab import engines  # noqa: E402
 from hybrid_lab.cli import environment  # noqa: E402
 from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable  # noqa: E402
+from hybrid_lab.engines import libraries  # noqa: E402
 from hybrid_lab.engines.triton.build import internals, targets  # noqa: E402
 from hybrid_lab.engines.triton.run import availability  # noqa: E402
 from hybrid_lab.ndarray import context  # noqa: E402
@@ -28,7 +29,7 @@ def no_interpreter(monkeypatch):
 
 def machine(monkeypatch, name="gfx942", reached=True, compiler=True, tritons=("triton",)):
     """A machine with an AMD GPU."""
-    monkeypatch.setattr(availability, "driver_seen", lambda: True)
+    monkeypatch.setattr(libraries, "driver_seen", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: reached)
     monkeypatch.setattr(torch.version, "hip", "7.0")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(gcnArchName=f"{name}:sramecc+"))
@@ -90,7 +91,7 @@ def test_missing_libraries_are_named_with_the_command_for_either_maker(monkeypat
 
 
 def test_where_there_is_no_gpu_nothing_is_to_be_installed_for_one(monkeypatch):
-    monkeypatch.setattr(availability, "driver_seen", lambda: False)
+    monkeypatch.setattr(libraries, "driver_seen", lambda: False)
     without(monkeypatch, "triton", "torch")
     found = availability.missing()
     assert found.startswith("no AMD or NVIDIA GPU is seen on this machine") and "pip install" not in found

@@ -178,6 +178,7 @@ class SimulatedGpu:
         """Let torch, and with it the package, see the GPU. Its memory is torch's on the CPU."""
         import torch
 
+        from hybrid_lab.engines import libraries
         from hybrid_lab.engines.triton.run import availability, capture
         from hybrid_lab.ndarray import context
         from tests.simulated_gpu.recorder import SimulatedRecorder
@@ -209,7 +210,7 @@ class SimulatedGpu:
         torch.version.hip = "6.4" if self.hip else None
         inner = availability.Device
         availability.Device = lambda name, torch, interpreted: inner(name, "cpu", interpreted)
-        availability.driver_seen = lambda: True
+        libraries.driver_seen = lambda: True
         capture.recorder = lambda: None if availability.device().interpreted else SimulatedRecorder(self).capture
         for cached in (availability.device, availability.torch_device, availability._gpu_problem, context._gpus):
             cached.cache_clear()

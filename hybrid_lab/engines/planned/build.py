@@ -17,7 +17,7 @@ from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.engines.planned.watch import WatchedProgram
 from hybrid_lab.engines.report import Report
-from hybrid_lab.graph.dump import dump, dump_text
+from hybrid_lab.graph.dump import dump, is_dumping
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.loops import body
 from hybrid_lab.graph.memory.plan import plan
@@ -82,7 +82,8 @@ def write(graph: Graph, report: Report, static_alloc: bool, writer: type[Writer]
     """Plan a graph and write its program. Describes memory and program in the report, unless it has them already."""
     written = writer(dump("plan", plan(graph, contiguous=writer.contiguous)), static_alloc)
     run, text = written.finish()
-    dump_text("program", text)
+    if is_dumping():
+        dump("program", text())
     if not report.written:
         written.describe(report, text)
     return run

@@ -12,7 +12,7 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Executable, ForwardState, Ready, Training
 from hybrid_lab.engines.planned.arena import Arena, Frame
 from hybrid_lab.engines.planned.program import Writer
-from hybrid_lab.graph.dump import dump, dump_text
+from hybrid_lab.graph.dump import dump, is_dumping
 from hybrid_lab.graph.memory.joint_plan import plan_jointly
 from hybrid_lab.graph.memory.plan import MemoryPlan
 from hybrid_lab.graph.node import Node, Value
@@ -144,7 +144,8 @@ class JointTraining(Training):
         self._give: Any = writer.frames.idle.append if simple else writer.frames.give
         run.__globals__["release"] = self._give
         for part, written, each in ((forward, writer, text), (backward, ending, ending_text)):
-            dump_text("program", each)
+            if is_dumping():
+                dump("program", each())
             written.describe(part.report, each)
             part.report.shared_arena = True
         forward.report.seconds += between - started

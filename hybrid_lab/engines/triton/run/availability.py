@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.engines import libraries
 from hybrid_lab.engines.libraries import import_library
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.build.internals import interpret
@@ -62,7 +63,7 @@ def missing() -> str | None:
         absent = _absent()
         # The interpreter runs with any build of torch.
         return f"{_are_missing(absent)}; pip install {' '.join(absent)}" if absent else None
-    if not driver_seen():
+    if not libraries.driver_seen():
         return (
             "no AMD or NVIDIA GPU is seen on this machine; hybridize() without engine= takes an engine of the CPU, "
             "net.compile_for('gfx942', inputs=x) has the kernels for one that is elsewhere, and "
@@ -80,11 +81,6 @@ def _absent() -> list[str]:
 
 def _are_missing(modules: Sequence[str]) -> str:
     return f"{' and '.join(modules)} {'are' if len(modules) > 1 else 'is'} not installed"
-
-
-def driver_seen() -> bool:
-    """Whether the system shows the driver of an AMD or NVIDIA GPU."""
-    return any(Path(path).exists() for path in ("/dev/kfd", "/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"))
 
 
 def _may_use_amd() -> bool:
