@@ -238,7 +238,7 @@ def test_planned_memory_of_a_training_step_is_near_the_least_possible(function, 
     roles = "data" + " param" * (len(shapes) - 1)
     case = Case(graph_of(function, *shapes, roles=roles), [0.1 * array for array in uniform(*shapes)])
     assert 1.0 <= case.plan.ratio <= 1.1
-    assert not overlaps([*case.plan.forward.blocks, *case.plan.backward.blocks])
+    assert not overlaps([*case.plan.forward.allocations, *case.plan.backward.allocations])
     apart = case.separate.forward.report.arena_bytes + case.separate.backward.report.arena_bytes
     assert case.plan.arena_bytes <= apart + case.plan.kept_bytes
     assert same(case.step(), case.step(case.separate))

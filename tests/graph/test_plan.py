@@ -15,19 +15,22 @@ def simulate(found: MemoryPlan) -> None:
     arena: dict[int, object] = {}
 
     def spot(value):
-        while found.kinds[value] == "view":
+        while found.storage[value] == "view":
             value = value.node.values_in[0]
-        return found.block_of[value] if found.kinds[value] == "arena" else None
+        return found.allocation_of[value] if found.storage[value] == "arena" else None
 
     for node in found.steps:
         for value in node.values_in:
-            block = spot(value)
-            if block is not None:
-                assert all(arena[byte] is block for byte in range(block.offset, block.offset + block.nbytes)), value
+            allocation = spot(value)
+            if allocation is not None:
+                assert all(
+                    arena[byte] is allocation
+                    for byte in range(allocation.offset, allocation.offset + allocation.nbytes)
+                ), value
         for value in node.outputs:
-            if found.kinds[value] == "arena":
-                block = found.block_of[value]
-                arena.update(dict.fromkeys(range(block.offset, block.offset + block.nbytes), block))
+            if found.storage[value] == "arena":
+                allocation = found.allocation_of[value]
+                arena.update(dict.fromkeys(range(allocation.offset, allocation.offset + allocation.nbytes), allocation))
 
 
 def test_before_and_after():
@@ -63,7 +66,7 @@ def test_before_and_after():
 def test_a_chain_runs_in_place():
     found = plan(graph_of(lambda F, x: F.exp(F.relu(F.tanh(x * 2.0))), (10,)))
     assert found.arena_bytes == 64
-    assert [found.kinds[node.outputs[0]] for node in found.steps] == ["arena", "arena", "arena", "output"]
+    assert [found.storage[node.outputs[0]] for node in found.steps] == ["arena", "arena", "arena", "output"]
 
 
 def test_a_value_that_is_read_later_is_not_overwritten():
@@ -79,15 +82,15 @@ def test_views_keep_their_memory_alive():
 
     found = plan(graph_of(function, (2, 3, 4)))
     simulate(found)
-    assert sum(kind == "view" for kind in found.kinds.values()) == 2
+    assert sum(kind == "view" for kind in found.storage.values()) == 2
 
 
 def test_outputs_inputs_and_effects_never_lie_in_the_arena():
     graph = graph_of(lambda F, x, s: (F.exp(x), F.Flatten(x), x, F.exp(x), s * 2.0), (2, 3), (3,))
     *outputs, update = graph.outputs
     found = plan(Graph(graph.inputs, outputs, [(graph.inputs[1], update)]))
-    kinds = [found.kinds[value] for value in found.graph.roots]
-    assert "arena" not in kinds
+    storage = [found.storage[value] for value in found.graph.roots]
+    assert "arena" not in storage
     # An input given back and a value returned twice are copied, so that no two results share memory.
     assert found.copies == {2}
     twice = plan(Graph(graph.inputs, [outputs[0], outputs[0]]))
@@ -120,7 +123,7 @@ def test_plans_of_random_graphs_hold_and_come_close_to_the_ideal():
         parts = specialize(case.graph, [a.shape for a in case.arrays], [a.dtype for a in case.arrays], True, wrt)
         for part in (parts.forward, parts.backward):
             found = plan(part)
-            assert not overlaps(list(found.blocks))
+            assert not overlaps(list(found.allocations))
             simulate(found)
             arena += found.arena_bytes
             ideal += found.ideal_bytes

@@ -279,7 +279,7 @@ class Writer:
     # -- steps ---------------------------------------------------------------------------------------------
 
     def _step(self, index: int, node: Node) -> None:
-        kinds = {self.plan.kinds[value] for value in node.outputs}
+        kinds = {self.plan.storage[value] for value in node.outputs}
         if kinds == {"view"}:
             self._view(node)
         else:
@@ -288,7 +288,7 @@ class Writer:
         if self.watched:
             self._emit(f"look({index}, ({', '.join(self.names.get(value, 'None') for value in node.outputs)},))")
         for value in dict.fromkeys(node.values_in):
-            if self.plan.kinds[value] == "own" and self.plan.last_use[value] == index:
+            if self.plan.storage[value] == "own" and self.plan.last_use[value] == index:
                 self._emit(f"del {self.names[value]}")
 
     def _view(self, node: Node) -> None:
@@ -307,7 +307,7 @@ class Writer:
 
     def _target(self, value: Value) -> str | None:
         """Where the kernel writes the value; None where it allocates itself or leaves it out."""
-        kind = self.plan.kinds[value]
+        kind = self.plan.storage[value]
         if kind == "arena":
             before = self.plan.inplace.get(value)
             if before is not None:
@@ -317,7 +317,7 @@ class Writer:
                 return name
             self._fixed_values.add(value)
             self.names[value] = name = self._local("t")
-            shape, dtype, offset = value.shape, value.dtype, self.plan.block_of[value].offset
+            shape, dtype, offset = value.shape, value.dtype, self.plan.allocation_of[value].offset
             self.fixed.append((name, lambda memory, made: self._piece(memory, shape, dtype, offset)))
             return name
         if kind == "output":

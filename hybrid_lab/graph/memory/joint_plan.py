@@ -70,11 +70,11 @@ def plan_jointly(split: Split, contiguous: bool = False) -> JointPlan:
         if source not in handed_out and not source.is_input:
             saved[source] = max(saved.get(source, 0), last.get(value, start))
     first = MemoryPlan(forward, saved=saved, contiguous=contiguous)
-    blocks_of_saved = {source: block for source, block in first.block_of.items() if source in saved}
-    occupied = {value: blocks_of_saved[source] for value, source in links if source in blocks_of_saved}
-    saved_bytes = sum({id(block): block.size for block in occupied.values()}.values())
+    allocations_of_saved = {source: allocation for source, allocation in first.allocation_of.items() if source in saved}
+    occupied = {value: allocations_of_saved[source] for value, source in links if source in allocations_of_saved}
+    saved_bytes = sum({id(allocation): allocation.size for allocation in occupied.values()}.values())
     second = MemoryPlan(backward, start=start, occupied=occupied, contiguous=contiguous)
-    blocks = [*first.blocks, *second.blocks]
-    first.arena_bytes = second.arena_bytes = pack(blocks)
-    first.ideal_bytes = second.ideal_bytes = peak(blocks)
+    allocations = [*first.allocations, *second.allocations]
+    first.arena_bytes = second.arena_bytes = pack(allocations)
+    first.ideal_bytes = second.ideal_bytes = peak(allocations)
     return JointPlan(first, second, saved_bytes)

@@ -1,10 +1,10 @@
-"""Packing: where blocks of memory lie in one arena, so that those alive at the same step never share a byte.
+"""Packing: offsets of allocations in one arena. Allocations that are alive at the same step never share a byte.
 
-steps    012345
-block a  ==        192 bytes at 0
-block b   ===      100 bytes at 192     beside a, which is alive in step 1 too
-block c    ===     192 bytes at 0       where a was
-block d     ===     64 bytes at 320     arena of 384 bytes: as many as are alive in step 3
+steps  012345
+a      ==        192 bytes at 0
+b       ===      100 bytes at 192     beside a, which is alive in step 1 too
+c        ===     192 bytes at 0       where a was
+d         ===     64 bytes at 320     arena of 384 bytes: as many as are alive in step 3
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ALIGNMENT = 64
 
 
 @dataclass
-class Block:
+class Allocation:
     """A piece of the arena: `nbytes` from `offset`, in use from step `first` to step `last`, both included.
 
     size : bytes taken, alignment included
@@ -40,44 +40,45 @@ class Block:
         self.size = -(-self.nbytes // ALIGNMENT) * ALIGNMENT
 
 
-#: In which order blocks look for their place; the first order that comes close to the ideal is taken, else the best.
-_ORDERS: tuple[Callable[[Block], Any], ...] = (
-    lambda block: (-block.size, block.first),
-    lambda block: (-block.size * (block.last - block.first + 1), block.first),
-    lambda block: (block.first - block.last, -block.size),
-    lambda block: (block.first, -block.size),
+#: Orders in which allocations get their offsets: the first that comes close to the ideal is taken, else the best.
+_ORDERS: tuple[Callable[[Allocation], Any], ...] = (
+    lambda allocation: (-allocation.size, allocation.first),
+    lambda allocation: (-allocation.size * (allocation.last - allocation.first + 1), allocation.first),
+    lambda allocation: (allocation.first - allocation.last, -allocation.size),
+    lambda allocation: (allocation.first, -allocation.size),
 )
 
 
-#: From this many blocks on, NumPy looks for their places.
+#: From this many allocations on, NumPy looks for the gaps.
 _MANY = 400
 
 
-def pack(blocks: Sequence[Block]) -> int:
-    """Give every block its offset, so that blocks alive at the same step never overlap; returns the arena's size.
+def pack(allocations: Sequence[Allocation]) -> int:
+    """Set the offset of each allocation and return the size of the arena. Allocations alive at the same step never
+    overlap.
 
-    A block goes into the smallest gap that holds it (best fit), else behind all its contemporaries.
+    An allocation goes into the smallest gap that holds it (best fit), else behind all that are alive with it.
     """
-    ideal = peak(blocks)
+    ideal = peak(allocations)
     best: tuple[int, list[int]] | None = None
-    place_block = _place if len(blocks) <= _MANY else _place_many
+    place_all = _place if len(allocations) <= _MANY else _place_many
     for order in _ORDERS:
-        total = place_block(sorted(blocks, key=order))
+        total = place_all(sorted(allocations, key=order))
         if best is None or total < best[0]:
-            best = total, [block.offset for block in blocks]
+            best = total, [allocation.offset for allocation in allocations]
         if best[0] <= ideal * 1.03:
             break
     assert best is not None
-    for block, offset in zip(blocks, best[1], strict=True):
-        block.offset = offset
+    for allocation, offset in zip(allocations, best[1], strict=True):
+        allocation.offset = offset
     return best[0]
 
 
-def _place(blocks: Sequence[Block]) -> int:
+def _place(allocations: Sequence[Allocation]) -> int:
     placed: list[tuple[int, int, int, int]] = []  # from, to, first, last: by offset
     total = 0
-    for block in blocks:
-        first, last, size = block.first, block.last, block.size
+    for allocation in allocations:
+        first, last, size = allocation.first, allocation.last, allocation.size
         end, best, smallest = 0, -1, -1
         for begin, stop, born, gone in placed:
             if born <= last and first <= gone:
@@ -86,38 +87,38 @@ def _place(blocks: Sequence[Block]) -> int:
                     best, smallest = end, gap
                 if stop > end:
                     end = stop
-        block.offset = offset = best if best >= 0 else end
+        allocation.offset = offset = best if best >= 0 else end
         insort(placed, (offset, offset + size, first, last))
         total = max(total, offset + size)
     return total
 
 
-def _place_many(blocks: Sequence[Block]) -> int:
-    """As `_place`, with all contemporaries of a block looked at in one go."""
-    first = np.array([block.first for block in blocks])
-    last = np.array([block.last for block in blocks])
-    size = np.array([block.size for block in blocks])
-    start = np.zeros(len(blocks), np.int64)
+def _place_many(allocations: Sequence[Allocation]) -> int:
+    """As `_place`, with NumPy over all allocations that are alive with the one to be placed."""
+    first = np.array([allocation.first for allocation in allocations])
+    last = np.array([allocation.last for allocation in allocations])
+    size = np.array([allocation.size for allocation in allocations])
+    start = np.zeros(len(allocations), np.int64)
     total = 0
-    for index, block in enumerate(blocks):
-        alive = np.flatnonzero((first[:index] <= block.last) & (last[:index] >= block.first))
+    for index, allocation in enumerate(allocations):
+        alive = np.flatnonzero((first[:index] <= allocation.last) & (last[:index] >= allocation.first))
         alive = alive[np.argsort(start[alive], kind="stable")]
         begins = start[alive]
         ends = np.maximum.accumulate(np.concatenate(([0], begins + size[alive])))
         gaps = begins - ends[:-1]
-        fitting = np.flatnonzero(gaps >= block.size)
+        fitting = np.flatnonzero(gaps >= allocation.size)
         offset = int(ends[fitting[np.argmin(gaps[fitting])]]) if fitting.size else int(ends[-1])
-        block.offset = start[index] = offset
-        total = max(total, offset + block.size)
+        allocation.offset = start[index] = offset
+        total = max(total, offset + allocation.size)
     return total
 
 
-def peak(blocks: Sequence[Block]) -> int:
-    """The most bytes alive at one step: no arena can be smaller."""
+def peak(allocations: Sequence[Allocation]) -> int:
+    """The most bytes that are alive at one step: no arena can be smaller."""
     change: dict[int, int] = {}
-    for block in blocks:
-        change[block.first] = change.get(block.first, 0) + block.size
-        change[block.last + 1] = change.get(block.last + 1, 0) - block.size
+    for allocation in allocations:
+        change[allocation.first] = change.get(allocation.first, 0) + allocation.size
+        change[allocation.last + 1] = change.get(allocation.last + 1, 0) - allocation.size
     best = alive = 0
     for step in sorted(change):
         alive += change[step]

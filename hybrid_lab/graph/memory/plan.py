@@ -15,34 +15,37 @@ import numpy as np
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.memory.packing import ALIGNMENT as ALIGNMENT
-from hybrid_lab.graph.memory.packing import Block, pack, peak
+from hybrid_lab.graph.memory.packing import Allocation, pack, peak
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.printer import Names, format_type
 from hybrid_lab.ops.framework.run import run_kernel
 
-#: How a Value is stored: "input" and "constant" as given; "arena" in a block of the arena; "output" in fresh memory
-#: that becomes a root; "view" on the memory of its operator's first input; "own" in memory that the kernel allocates
-#: itself; "none" for a hidden output nobody reads.
-Kind = Literal["input", "constant", "arena", "output", "view", "own", "none"]
+#: How a Value is stored: "input" and "constant" in the array that is given; "arena" in an allocation of the arena;
+#: "output" in fresh memory that becomes a root; "view" in the memory of its operator's first input; "own" in memory
+#: that the kernel allocates; "none" if it is not computed, because nobody reads this output.
+Storage = Literal["input", "constant", "arena", "output", "view", "own", "none"]
 
 
 class MemoryPlan:
-    """Memory for one run of `graph`: where every Value lies. The blocks of the arena get their offsets from `pack`.
+    """Where every Value lies in one run of `graph`. `pack` gives the allocations of the arena their offsets.
 
-    start : the time of the graph's first step, where several graphs share an arena (see joint_plan)
-    saved : roots that stay in the arena after the run -> the last time that they are read
-    occupied : inputs that lie in blocks of the arena already, C-contiguous, and may be overwritten after their last use
+    start : the step number of the graph's first step; above 0 if several graphs share an arena (see joint_plan)
+    saved : roots that stay in the arena after the run -> the last step that reads them
+    occupied : inputs that lie in the arena already, C-contiguous -> their allocations, which may be overwritten after
+        the last use
     contiguous : as for `plan`
 
     steps : the nodes to run, in order
-    kinds : how every Value is stored; block_of : the block of the arena that it lies in, also as a view of another
+    storage : how every Value is stored
+    allocation_of : Value in the arena -> its allocation; for a view, the allocation of its input
     inplace : Value in the arena -> the input whose memory it takes over
-    position : root -> its first number among the roots
+    position : root -> its first index among the roots
     needs : node -> one bool per output: whether it is read
-    copies : positions among graph.roots that are copied into fresh memory at the end (inputs, views, repetitions ...)
+    copies : indices in graph.roots of the roots that are copied into fresh memory at the end: inputs, views, repeated
+        roots
     last_use : Value -> the last step that reads it (len(steps) for roots)
-    arena_bytes : size of the arena; ideal_bytes : the most that is alive in it at one step; unshared_bytes : without
-        any sharing
+    arena_bytes : size of the arena; ideal_bytes : the most bytes that are alive in it at one step
+    unshared_bytes : size of an arena in which no two values share memory
     """
 
     arena_bytes: int
@@ -53,7 +56,7 @@ class MemoryPlan:
         graph: Graph,
         start: int = 0,
         saved: Mapping[Value, int] | None = None,
-        occupied: Mapping[Value, Block] | None = None,
+        occupied: Mapping[Value, Allocation] | None = None,
         contiguous: bool = False,
     ):
         self.graph, self.start, self.saved, self.contiguous = graph, start, saved or {}, contiguous
@@ -67,20 +70,20 @@ class MemoryPlan:
         self.position = {
             value: index for index, value in reversed(list(enumerate(graph.roots))) if value not in self.saved
         }
-        self.kinds: dict[Value, Kind] = {}
+        self.storage: dict[Value, Storage] = {}
         self.inplace: dict[Value, Value] = {}
         self.layouts: dict[Value, np.ndarray] = {}
-        self.block_of: dict[Value, Block] = {}
-        self.blocks: list[Block] = []
+        self.allocation_of: dict[Value, Allocation] = {}
+        self.allocations: list[Allocation] = []
         self.needs: dict[Node, tuple[bool, ...]] = {}
-        for value, block in (occupied or {}).items():
-            self.block_of[value] = block
-            block.last = max(block.last, self._end(value, -1))
+        for value, allocation in (occupied or {}).items():
+            self.allocation_of[value] = allocation
+            allocation.last = max(allocation.last, self._end(value, -1))
         for node in graph.nodes:
             if isinstance(node.op, Input):
-                self.kinds[node.outputs[0]] = "input"
+                self.storage[node.outputs[0]] = "input"
             elif isinstance(node.op, Constant):
-                self.kinds[node.outputs[0]] = "constant"
+                self.storage[node.outputs[0]] = "constant"
         for index, node in enumerate(self.steps):
             self._visit(index, node)
         self.copies = frozenset(
@@ -90,18 +93,18 @@ class MemoryPlan:
     @property
     def unshared_bytes(self) -> int:
         values = [value for node in self.steps for value in node.outputs]
-        return sum(value.nbytes for value in values if self.kinds[value] in ("arena", "view"))
+        return sum(value.nbytes for value in values if self.storage[value] in ("arena", "view"))
 
     @property
     def fresh_bytes(self) -> int:
-        """The size of the outputs, which get memory of their own in each call."""
+        """Bytes of the outputs, which get fresh memory in each call."""
         roots = enumerate(self.graph.roots)
-        return sum(value.nbytes for at, value in roots if at in self.copies or self.kinds[value] != "arena")
+        return sum(value.nbytes for at, value in roots if at in self.copies or self.storage[value] != "arena")
 
     @property
     def bytes_moved(self) -> int:
-        """What the steps read and write in one call; a region counts as one step."""
-        steps = [node for node in self.steps if self.kinds[node.outputs[0]] != "view"]
+        """Bytes that the steps read and write in one call; a region counts as one step."""
+        steps = [node for node in self.steps if self.storage[node.outputs[0]] != "view"]
         values = [value for node in steps for value in (*node.values_in, *node.outputs)]
         return sum(value.nbytes for value in values if value in self.last_use)
 
@@ -109,17 +112,17 @@ class MemoryPlan:
         return format_plan(self)
 
     def _is_delivered(self, index: int, value: Value) -> bool:
-        """Whether root number `index` lies where it is handed out from: kept in the arena, else in memory of its own,
-        planned so or promised by its kernel (`fresh`).
+        """Whether root `index` is returned without a copy: saved in the arena, or in memory of its own, by plan or by
+        promise of its kernel (`fresh`).
         """
-        if value in self.saved and value in self.block_of:
+        if value in self.saved and value in self.allocation_of:
             return True
-        if self.kinds[value] == "own":
+        if self.storage[value] == "own":
             return getattr(value.node.op, "fresh", False) and (value in self.saved or self.position[value] == index)
-        return self.kinds[value] == "output" and self.position[value] == index
+        return self.storage[value] == "output" and self.position[value] == index
 
     def _end(self, value: Value, otherwise: int) -> int:
-        """When the value is read for the last time."""
+        """The last step that reads the value; `otherwise` if no step does."""
         return max(self.start + self.last_use.get(value, otherwise), self.saved.get(value, 0))
 
     def _visit(self, index: int, node: Node) -> None:
@@ -128,16 +131,16 @@ class MemoryPlan:
             return
         for value in node.outputs:
             if value not in self.last_use and "need" in node.op.run_keywords:
-                self.kinds[value] = "none"
+                self.storage[value] = "none"
             elif "out" not in node.op.run_keywords:
-                self.kinds[value] = "own"
+                self.storage[value] = "own"
             elif value in self.position:
-                self.kinds[value] = "output"
+                self.storage[value] = "output"
             else:
                 self._into_arena(index, node, value)
 
     def _as_view(self, index: int, node: Node) -> bool:
-        """Place the output as a view of the first input, if the kernel really gives one for this memory layout."""
+        """Store the output as a view of the first input if the kernel returns a view for this memory layout."""
         value = node.outputs[0]
         if not node.op.view or value in self.position or not isinstance(node.inputs[0], Value):
             return False
@@ -148,22 +151,22 @@ class MemoryPlan:
             return False
         if self.contiguous and not result.flags.c_contiguous:
             return False
-        # NumPy runs other loops backwards than forwards, which round differently; an eager slice is copied, too.
+        # With negative strides NumPy runs other loops, which round differently; an eager slice is copied, too.
         if any(stride < 0 for stride in result.strides):
             return False
-        if value in self.saved and not (source in self.block_of and result.flags.c_contiguous):
+        if value in self.saved and not (source in self.allocation_of and result.flags.c_contiguous):
             return False
         self.layouts[value] = result
-        self.kinds[value] = "view"
-        block = self.block_of.get(source)
-        if block is not None:
-            block.values.append(value)
-            block.last = max(block.last, self._end(value, index))
-            self.block_of[value] = block
+        self.storage[value] = "view"
+        allocation = self.allocation_of.get(source)
+        if allocation is not None:
+            allocation.values.append(value)
+            allocation.last = max(allocation.last, self._end(value, index))
+            self.allocation_of[value] = allocation
         return True
 
     def _layout(self, value: Value) -> np.ndarray:
-        """An array with the strides that the Value will have; its memory is never read or written."""
+        """An array with the strides that the Value will have. Its memory is never read or written."""
         if value not in self.layouts:
             node = value.node
             self.layouts[value] = node.op.array if isinstance(node.op, Constant) else np.empty(value.shape, value.dtype)
@@ -173,28 +176,30 @@ class MemoryPlan:
         last = self._end(value, index)
         source = self._reusable(index, node, value)
         if source is not None:
-            block = self.block_of[source]
-            block.last = last
+            allocation = self.allocation_of[source]
+            allocation.last = last
             self.inplace[value] = source
         else:
-            block = Block(value.nbytes, self.start + index, last)
-            self.blocks.append(block)
-        block.values.append(value)
-        self.block_of[value] = block
-        self.kinds[value] = "arena"
+            allocation = Allocation(value.nbytes, self.start + index, last)
+            self.allocations.append(allocation)
+        allocation.values.append(value)
+        self.allocation_of[value] = allocation
+        self.storage[value] = "arena"
 
     def _reusable(self, index: int, node: Node, value: Value) -> Value | None:
-        """An input whose memory dies with this step and fits the output exactly."""
+        """An input whose allocation is free after this step and has the output's shape and dtype; None without one."""
         if not node.op.alias_safe or len(node.outputs) != 1:
             return None
         for item in node.values_in:
-            block = self.block_of.get(item)
-            if block is None or block.last != self.start + index:
+            allocation = self.allocation_of.get(item)
+            if allocation is None or allocation.last != self.start + index:
                 continue
             if item.shape != value.shape or item.dtype != value.dtype:
                 continue
-            whole = block.nbytes == value.nbytes and (item not in self.layouts or self.layouts[item].flags.c_contiguous)
-            alone = all(other is item or self.block_of.get(other) is not block for other in node.values_in)
+            whole = allocation.nbytes == value.nbytes and (
+                item not in self.layouts or self.layouts[item].flags.c_contiguous
+            )
+            alone = all(other is item or self.allocation_of.get(other) is not allocation for other in node.values_in)
             if whole and alone:
                 return item
         return None
@@ -203,15 +208,15 @@ class MemoryPlan:
 def plan(graph: Graph, contiguous: bool = False) -> MemoryPlan:
     """Plan an inferred graph. Outputs and new values of effects never lie in the arena.
 
-    contiguous : only views in C order are views; every Value then lies in C order
+    contiguous : a view that would not be in C order is copied, so that every Value lies in C order
     """
     result = MemoryPlan(graph, contiguous=contiguous)
-    result.arena_bytes, result.ideal_bytes = pack(result.blocks), peak(result.blocks)
+    result.arena_bytes, result.ideal_bytes = pack(result.allocations), peak(result.allocations)
     return result
 
 
 def format_plan(plan: MemoryPlan) -> str:
-    """One line a step: the operator, the type of each output, and where it lies."""
+    """One line for each output of a step: the operator, the type, and where the output lies."""
     name = Names(plan.graph)
     rows = []
     for index, node in enumerate(plan.steps):
@@ -228,11 +233,12 @@ def format_plan(plan: MemoryPlan) -> str:
 
 
 def _describe(plan: MemoryPlan, value: Value, name: Names) -> str:
-    kind = plan.kinds[value]
+    kind = plan.storage[value]
     if kind == "arena":
-        block, before = plan.block_of[value], plan.inplace.get(value)
-        how = f" in place of {name(before)}" if before is not None else ""
-        return f"arena {block.offset}..{block.offset + block.nbytes}{how}, until step {plan.last_use.get(value, '-')}"
+        allocation, before = plan.allocation_of[value], plan.inplace.get(value)
+        inplace = f" in place of {name(before)}" if before is not None else ""
+        extent = f"{allocation.offset}..{allocation.offset + allocation.nbytes}"
+        return f"arena {extent}{inplace}, until step {plan.last_use.get(value, '-')}"
     if kind == "view":
         return f"view of {name(value.node.values_in[0])}"
     other = {"own": "allocated by its kernel", "none": "not computed"}

@@ -23,7 +23,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.memory.packing import Block as Memory
+from hybrid_lab.graph.memory.packing import Allocation
 from hybrid_lab.graph.memory.plan import MemoryPlan, plan
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.passes.infer import infer
@@ -463,7 +463,7 @@ def _backward_inputs(program: CompiledCall) -> Sequence[Any]:
     return () if program.special.backward is None else program.special.backward.inputs
 
 
-_KIND_WORDS = {
+_STORAGE_PHRASES = {
     "arena": "in the arena",
     "view": "a view of its input",
     "output": "fresh memory, handed out",
@@ -472,12 +472,12 @@ _KIND_WORDS = {
 }
 
 
-def _in_use(blocks: Iterable[Memory], times: Sequence[int]) -> list[int]:
-    """The bytes of the blocks that are in use at each of these times."""
+def _in_use(allocations: Iterable[Allocation], times: Sequence[int]) -> list[int]:
+    """The bytes of the allocations that are in use at each of these times."""
     change = np.zeros(max(times, default=0) + 2, np.int64)
-    for block in blocks:
-        change[block.first] += block.size
-        change[min(block.last + 1, len(change) - 1)] -= block.size
+    for allocation in allocations:
+        change[allocation.first] += allocation.size
+        change[min(allocation.last + 1, len(change) - 1)] -= allocation.size
     return [int(size) for size in np.cumsum(change)[list(times)]]
 
 
@@ -488,9 +488,9 @@ def _times(memory: MemoryPlan) -> range:
 def _step(forward: MemoryPlan, backward: MemoryPlan) -> list[StepMoment]:
     """How full the arena that both share is in each step."""
     times = [*_times(forward), *_times(backward)]
-    own = {id(block) for block in forward.blocks}
-    kept = {id(block): block for block in backward.block_of.values() if id(block) in own}
-    sizes = _in_use([*forward.blocks, *backward.blocks], times), _in_use(kept.values(), times)
+    own = {id(allocation) for allocation in forward.allocations}
+    kept = {id(allocation): allocation for allocation in backward.allocation_of.values() if id(allocation) in own}
+    sizes = _in_use([*forward.allocations, *backward.allocations], times), _in_use(kept.values(), times)
     return [
         {"half": "forward" if time < backward.start else "backward", "bytes": size, "kept": held}
         for time, size, held in zip(times, *sizes, strict=True)
@@ -511,14 +511,14 @@ def _add_plan(result: _Overlay, picture: Picture, memory: MemoryPlan, shared: Se
     """
     first = len(shared) - len(memory.steps) if memory.start else 0
     own = shared[first : first + len(memory.steps)]
-    alive = [moment["bytes"] for moment in own] or _in_use(memory.blocks, _times(memory))
+    alive = [moment["bytes"] for moment in own] or _in_use(memory.allocations, _times(memory))
     timeline: list[Moment] = []
     for node, size in zip(memory.steps, alive, strict=True):
         identity = picture.id_of(node)
         if identity is None:
             continue
         value = node.outputs[0]
-        words = "in place of its input" if value in memory.inplace else _KIND_WORDS.get(memory.kinds[value], "")
+        words = "in place of its input" if value in memory.inplace else _STORAGE_PHRASES.get(memory.storage[value], "")
         cell = result.cells.get(identity)
         if cell is not None and words:
             cell.text = f"{cell.short}, {words}"
@@ -531,7 +531,12 @@ def _add_plan(result: _Overlay, picture: Picture, memory: MemoryPlan, shared: Se
     both = " for forward and backward" if shared else ""
     result.headline += f"; arena {format_bytes(memory.arena_bytes)}{both}, at most {format_bytes(peak)} in use at once"
     fullest = _times(memory)[alive.index(peak)]
-    lives = {value for block in memory.blocks if block.first <= fullest <= block.last for value in block.values}
+    lives = {
+        value
+        for allocation in memory.allocations
+        if allocation.first <= fullest <= allocation.last
+        for value in allocation.values
+    }
     ids = {picture.id_of(value.node): value.nbytes for value in lives}
     ranked = sorted((size, identity) for identity, size in ids.items() if identity is not None)
     result.marked = [identity for _, identity in reversed(ranked)][:_SLOWEST]

@@ -230,7 +230,7 @@ class DeviceWriter(Writer):
             self.fixed.append((pointer, lambda memory_, tensors: tensors[name].data_ptr()))
         else:
             self._emit(f"{pointer} = {name}.data_ptr()")
-            if self.plan.kinds[value] != "output" and is_aligned(value):
+            if self.plan.storage[value] != "output" and is_aligned(value):
                 self._emit(f"if {pointer} % {ALIGNED}:")
                 self._emit(f"    {name} = {name}.clone()")
                 self._emit(f"    {pointer} = {name}.data_ptr()")
