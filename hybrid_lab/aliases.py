@@ -33,6 +33,7 @@ MODULES: dict[str, str] = {
     "engines.freed_memory": "system.memory",
     "engines.planned.source": "engines.planned.program",
     "engines.threads": "system.threads",
+    "engines.torch_kernels.rules": "engines.torch_kernels.registry",
     "executor": "mxnet.executor",
     "forks": "system.forks",
     "gluon.block_notes": "hybridize.block_notes",

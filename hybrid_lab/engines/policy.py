@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hybrid_lab.engines import registry, tuned
 from hybrid_lab.engines.engine import Engine
 from hybrid_lab.engines.onnxruntime import cost
-from hybrid_lab.engines.torch_kernels.rules import refusal
+from hybrid_lab.engines.torch_kernels.registry import refusal
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
 

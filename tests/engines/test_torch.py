@@ -26,7 +26,7 @@ from tests.ops.cases import each_sample
 
 pytest.importorskip("torch")
 from hybrid_lab.engines.torch_kernels import TorchEngine, images  # noqa: E402
-from hybrid_lab.engines.torch_kernels.rules import kernel_of, refusal  # noqa: E402
+from hybrid_lab.engines.torch_kernels.registry import kernel_of, refusal  # noqa: E402
 
 pytest.importorskip("onnxruntime")  # for the networks of its tests
 from tests.engines.test_onnxruntime import LENET, close, lenet  # noqa: E402
@@ -200,7 +200,7 @@ def test_what_torch_cannot_take_falls_back_by_name(function, shape, dtype, reaso
 
 
 def same_order(node, array):
-    """The rule, which devices use, gives the bits of NumPy."""
+    """The entry, which devices use, gives the bits of NumPy."""
     import torch
 
     assert refusal(node) is None

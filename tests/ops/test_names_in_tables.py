@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from hybrid_lab.engines.onnxruntime import cost
-from hybrid_lab.engines.torch_kernels.rules import TABLE
+from hybrid_lab.engines.torch_kernels.registry import TABLE
 from hybrid_lab.engines.torch_kernels.workspace import WorkspaceGradient, WorkspaceLSTM
 from hybrid_lab.graph.passes import decompose
 from hybrid_lab.ops.framework.operator import records

@@ -15,7 +15,7 @@ from hybrid_lab.engines.planned.build import PlannedEngine
 from hybrid_lab.engines.regions import RegionOperator, contracted, refuse
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.torch_kernels.program import TorchProgram
-from hybrid_lab.engines.torch_kernels.rules import refusal, rule_of
+from hybrid_lab.engines.torch_kernels.registry import entry_of, refusal
 from hybrid_lab.engines.torch_kernels.workspace import WorkspaceTraining, rewritten
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
@@ -28,8 +28,8 @@ from hybrid_lab.system.threads import thread_count
 
 def _refusal(node: Node) -> str | None:
     """Why torch is not to run the node on a CPU, or None."""
-    rule = rule_of(node.op)
-    if rule is not None and rule.whole_results:
+    entry = entry_of(node.op)
+    if entry is not None and entry.whole_results:
         # 23 ms and 340 ms for 256 rows of 10,000: torch has no way to order values without their positions.
         return "NumPy puts values in order much faster on a CPU"
     return refusal(node)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from hybrid_lab.engines.torch_kernels.rules import Kernel, Rule, kernel_of, rule_of
+from hybrid_lab.engines.torch_kernels.registry import Kernel, KernelEntry, entry_of, kernel_of
 from hybrid_lab.graph.node import Node, Value
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class TorchCall:
     """One torch call of a program.
 
     node : the node whose outputs it computes
-    rule : how; inputs : what its kernel takes. A fused call reads the inputs of the nodes before it
+    entry : writes the kernel; inputs : the arguments of the kernel. A fused call reads the inputs of the nodes before
     """
 
     node: Node
-    rule: Rule
+    entry: KernelEntry
     inputs: tuple[Item, ...]
 
     @property
@@ -58,15 +58,15 @@ def calls_of(region: Region) -> list[TorchCall]:
 
 
 def _single(node: Node) -> TorchCall:
-    rule = rule_of(node.op)
-    assert rule is not None, node
-    return TorchCall(node, rule, node.inputs)
+    entry = entry_of(node.op)
+    assert entry is not None, node
+    return TorchCall(node, entry, node.inputs)
 
 
 def _squared(node: Node, readers: Readers) -> TorchCall | None:
     """square(a - b)"""
     pair = _difference(node.inputs[0], readers) if node.op.name == "square" else None
-    return None if pair is None else TorchCall(node, Rule(_square_difference), pair)
+    return None if pair is None else TorchCall(node, KernelEntry(_square_difference), pair)
 
 
 def _square_difference(torch: ModuleType, node: Node, op: Operator) -> Kernel:
@@ -82,7 +82,7 @@ def _squared_grad(node: Node, readers: Readers) -> TorchCall | None:
         twice = _only_read_here(factor, "broadcast_mul", readers)
         pair = _difference(twice.inputs[0], readers) if twice is not None and twice.inputs[1] == 2.0 else None
         if pair is not None and isinstance(dy, Value) and pair[0].shape == node.outputs[0].shape:
-            return TorchCall(node, Rule(_square_difference_grad), (dy, *pair))
+            return TorchCall(node, KernelEntry(_square_difference_grad), (dy, *pair))
     return None
 
 
@@ -118,7 +118,7 @@ def _scaled_sum(node: Node, readers: Readers) -> TorchCall | None:
 
         return kernel
 
-    return TorchCall(node, Rule(write), (x, factor))
+    return TorchCall(node, KernelEntry(write), (x, factor))
 
 
 def _difference(item: Item, readers: Readers) -> tuple[Value, Value] | None:

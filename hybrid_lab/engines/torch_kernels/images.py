@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.engines.torch_kernels.rules import Kernel, dtype_of, needs, rule, shape_of
+from hybrid_lab.engines.torch_kernels.registry import Kernel, dtype_of, entry, needs, shape_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # -- convolution and pooling ---------------------------------------------------------------------------------------
 
 
-@rule("Convolution")
+@entry("Convolution")
 def _convolution(torch: ModuleType, node: Node, op: Convolution) -> Kernel:
     shape = op.geometry
     rest = (shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), op.num_group)
@@ -42,7 +42,7 @@ def _convolution_backward(torch: ModuleType, node: Node, op: ConvDataGrad | Conv
     return lambda dy, x, weight: backward(dy, x, weight, *rest, mask)[wanted]
 
 
-@rule("_conv_data_grad")
+@entry("_conv_data_grad")
 def _conv_data_grad(torch: ModuleType, node: Node, op: ConvDataGrad) -> Kernel:
     shape = op.geometry
     if _is_plain(shape) and set(shape.kernel) == {1} and max(shape.stride) > 1 and not any(shape.pad):
@@ -50,7 +50,7 @@ def _conv_data_grad(torch: ModuleType, node: Node, op: ConvDataGrad) -> Kernel:
     return _convolution_backward(torch, node, op, 0)
 
 
-@rule("_conv_weight_grad")
+@entry("_conv_weight_grad")
 def _conv_weight_grad(torch: ModuleType, node: Node, op: ConvWeightGrad) -> Kernel:
     (batch, _, *positions), weight = shape_of(node, 0), node.outputs[0].shape
     few = batch * math.prod(positions) <= FEW_WINDOWS and math.prod(weight[1:]) >= MANY_COLUMNS
@@ -116,7 +116,7 @@ def _window(op: Pooled, data: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[i
     raise Unmappable("windows that reach beyond the padding")
 
 
-@rule("Pooling")
+@entry("Pooling")
 def _pooling(torch: ModuleType, node: Node, op: Pooling) -> Kernel:
     kernel, stride, pad, ceil = _window(op, shape_of(node, 0))
     if op.pool_type == "max" and op.global_pool:
@@ -169,7 +169,7 @@ def _max_pool(torch: ModuleType, node: Node, op: Pooling) -> Kernel:
 MANY_CHANNELS = 4
 
 
-@rule("_max_pool_grad")
+@entry("_max_pool_grad")
 def _max_pool_grad(torch: ModuleType, node: Node, op: MaxPoolGrad) -> Kernel:
     data = shape_of(node, 1)
     kernel, stride, pad, ceil = _window(op, data)
@@ -185,7 +185,7 @@ def _max_pool_grad(torch: ModuleType, node: Node, op: MaxPoolGrad) -> Kernel:
     return gradient
 
 
-@rule("_spread_pool_grad", shared=True)
+@entry("_spread_pool_grad", shared=True)
 def _spread_pool_grad(torch: ModuleType, node: Node, op: SpreadPoolGrad) -> Kernel:
     shape = node.outputs[0].shape
     kernel, stride, pad, ceil = _window(op, shape_of(node, 1))
@@ -211,7 +211,7 @@ def _needs_exact_sums(shape: Sequence[int]) -> None:
     needs(few, f"more than {_MOST_ROWS} rows of one element a channel, whose sums torch rounds too often")
 
 
-@rule("BatchNorm")
+@entry("BatchNorm")
 def _batch_norm(torch: ModuleType, node: Node, op: BatchNorm) -> Kernel:
     eps = op.eps
     needs(op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
@@ -231,7 +231,7 @@ def _batch_norm(torch: ModuleType, node: Node, op: BatchNorm) -> Kernel:
     return predict
 
 
-@rule("_channel_affine")
+@entry("_channel_affine")
 def _channel_affine(torch: ModuleType, node: Node, op: ChannelAffine) -> Kernel:
     rank = len(shape_of(node, 0))
     vector = tuple(-1 if index == op.axis % rank else 1 for index in range(rank))
@@ -239,7 +239,7 @@ def _channel_affine(torch: ModuleType, node: Node, op: ChannelAffine) -> Kernel:
     return lambda x, scale, shift: fused(shift.view(vector), x, scale.view(vector))
 
 
-@rule("LayerNorm")
+@entry("LayerNorm")
 def _layer_norm(torch: ModuleType, node: Node, op: LayerNorm) -> Kernel:
     shape, eps = shape_of(node, 0), op.eps
     needs(op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
@@ -251,7 +251,7 @@ def _layer_norm(torch: ModuleType, node: Node, op: LayerNorm) -> Kernel:
     return normalize
 
 
-@rule("_batch_norm_grad", need=True)
+@entry("_batch_norm_grad", need=True)
 def _batch_norm_grad(torch: ModuleType, node: Node, op: BatchNormGrad) -> Kernel:
     fixed = op.fix_gamma
     needs(op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
@@ -262,7 +262,7 @@ def _batch_norm_grad(torch: ModuleType, node: Node, op: BatchNormGrad) -> Kernel
     )
 
 
-@rule("_layer_norm_grad", need=True)
+@entry("_layer_norm_grad", need=True)
 def _layer_norm_grad(torch: ModuleType, node: Node, op: LayerNormGrad) -> Kernel:
     shape = shape_of(node, 0)
     needs(op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
@@ -272,13 +272,13 @@ def _layer_norm_grad(torch: ModuleType, node: Node, op: LayerNormGrad) -> Kernel
     )
 
 
-@rule("_softmax_grad", "_log_softmax_grad")
+@entry("_softmax_grad", "_log_softmax_grad")
 def _softmax_grad(torch: ModuleType, node: Node, op: SoftmaxGrad | LogSoftmaxGrad) -> Kernel:
     aten, axis, dtype = torch.ops.aten, op.axis, dtype_of(torch, node)
     backward = aten._softmax_backward_data if op.name == "_softmax_grad" else aten._log_softmax_backward_data
     return lambda dy, y: backward(dy, y, axis, dtype)
 
 
-@rule("_gelu_grad")
+@entry("_gelu_grad")
 def _gelu_grad(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     return torch.ops.aten.gelu_backward

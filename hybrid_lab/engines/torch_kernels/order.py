@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hybrid_lab.engines.torch_kernels.rules import Kernel, dtype_of, rule, shape_of
+from hybrid_lab.engines.torch_kernels.registry import Kernel, dtype_of, entry, shape_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -31,7 +31,7 @@ def _ranking(
     return line, axis, places
 
 
-@rule("sort", whole=(0,), whole_results=True)
+@entry("sort", whole=(0,), whole_results=True)
 def _sort(torch: ModuleType, node: Node, op: Sort) -> Kernel:
     line, axis, ranking = _ranking(torch, node, op)
 
@@ -43,14 +43,14 @@ def _sort(torch: ModuleType, node: Node, op: Sort) -> Kernel:
     return kernel
 
 
-@rule("argsort", whole=(0,), whole_results=True)
+@entry("argsort", whole=(0,), whole_results=True)
 def _argsort(torch: ModuleType, node: Node, op: ArgSort) -> Kernel:
     line, _, ranking = _ranking(torch, node, op)
     dtype = dtype_of(torch, node)
     return lambda data: ranking(data.reshape(line)).to(dtype)
 
 
-@rule("topk", whole=(0,), whole_results=True)
+@entry("topk", whole=(0,), whole_results=True)
 def _topk(torch: ModuleType, node: Node, op: TopK) -> Kernel:
     # torch.topk chooses any of equal elements, and gives them in any order.
     shape, dtype = shape_of(node, 0), getattr(torch, str(op.dtype))

@@ -15,7 +15,7 @@ import numpy as np
 from hybrid_lab.engines.memory import plain, torch_dtype
 from hybrid_lab.engines.planned.program import function_of
 from hybrid_lab.engines.torch_kernels.fused import Item, TorchCall, calls_of
-from hybrid_lab.engines.torch_kernels.rules import plain_operator
+from hybrid_lab.engines.torch_kernels.registry import plain_operator
 from hybrid_lab.graph.node import Constant, Value
 from hybrid_lab.graph.printer import format_origin
 
@@ -117,20 +117,20 @@ class _Writer:
 
     def write_call(self, index: int, call: TorchCall) -> str:
         node = call.node
-        rule, kernel = call.rule, call.rule.kernel(self.torch, node, plain_operator(node.op))
+        entry, kernel = call.entry, call.entry.kernel(self.torch, node, plain_operator(node.op))
         name = re.sub(r"\W", "_", node.op.name).strip("_") or "op"
         if self.bound.get(name, kernel) is not kernel:
             name = f"{name}_{index}"
         self.bound[name] = kernel
         operands = [self.operand(item, node.op.reads_values(at)) for at, item in enumerate(call.inputs)]
-        if rule.out:
+        if entry.out:
             operands += [f"out={self.names[value]}" for value in call.values if self.may_overwrite(value, index)][:1]
-        if rule.need:
+        if entry.need:
             operands.append(f"need={[value in self.outputs or value in self.readers for value in node.outputs]}")
         for position, value in enumerate(node.outputs):
             self.names[value] = f"t{index}" if len(node.outputs) == 1 else f"t{index}_{position}"
             self.origins[value] = value
-            if rule.shared:
+            if entry.shared:
                 reads = bool(call.values) and node.op.reads_values(0)
                 self.origins[value] = self.origins.get(call.values[0]) if reads else None
         targets = ", ".join(self.names[value] for value in node.outputs)
@@ -143,7 +143,7 @@ class _Writer:
         result = self.calls[index].node.outputs[0]
         if self.origins.get(value) is not value or not self.is_dead(value, index):
             return False
-        has_views = any(self.calls[reader].rule.shared for reader in self.readers[value])
+        has_views = any(self.calls[reader].entry.shared for reader in self.readers[value])
         return (value.shape, value.dtype) == (result.shape, result.dtype) and not has_views
 
     def operand(self, item: Item, read: bool) -> str:

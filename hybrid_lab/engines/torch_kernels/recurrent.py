@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hybrid_lab.engines.torch_kernels.rules import Kernel, needs, rule, shape_of
+from hybrid_lab.engines.torch_kernels.registry import Kernel, entry, needs, shape_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -40,7 +40,7 @@ def _order(steps: int, reverse: bool) -> range:
     return range(steps - 1, -1, -1) if reverse else range(steps)
 
 
-@rule("RNN")
+@entry("RNN")
 def _lstm(torch: ModuleType, node: Node, op: RNN) -> Kernel:
     lstm_only(op)
     hidden, directions = op.state_size, op.sizes.directions
@@ -153,7 +153,7 @@ def backward_of_layers(
     return dabove, dvector, dfirst, dcells
 
 
-@rule("_rnn_grad")
+@entry("_rnn_grad")
 def _lstm_grad(torch: ModuleType, node: Node, op: RNNGrad) -> Kernel:
     lstm_only(op)
     needs(op.kept and not op.p, "a backward of its own forward, or dropout between layers")

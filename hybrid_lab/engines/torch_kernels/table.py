@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.engines.torch_kernels.rules import Kernel, dtype_of, needs, rule, shape_of
+from hybrid_lab.engines.torch_kernels.registry import Kernel, dtype_of, entry, needs, shape_of
 from hybrid_lab.graph.node import Node, Value
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _UNARY = {
 }  # fmt: skip
 
 
-@rule(*_UNARY, out=True)
+@entry(*_UNARY, out=True)
 def _unary(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     return getattr(torch, _UNARY[op.name])
 
@@ -63,7 +63,7 @@ _BINARY = {
 }
 
 
-@rule(*_BINARY, out=True)
+@entry(*_BINARY, out=True)
 def _binary(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     name = _BINARY[op.name]
     function = getattr(torch, name)
@@ -93,7 +93,7 @@ _COMPARISONS = {
 }
 
 
-@rule(*_COMPARISONS)
+@entry(*_COMPARISONS)
 def _comparison(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     needs(isinstance(node.inputs[0], Value), "a number compared with a tensor")
     function, dtype = getattr(torch, _COMPARISONS[op.name]), dtype_of(torch, node)
@@ -103,32 +103,32 @@ def _comparison(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     return lambda a, b: function(a, b).to(dtype)
 
 
-@rule("relu", out=True)
+@entry("relu", out=True)
 def _relu(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     clamp = torch.clamp_min
     return lambda x, out=None: clamp(x, 0, out=out)
 
 
-@rule("_relu_grad", out=True)
+@entry("_relu_grad", out=True)
 def _relu_grad(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     # threshold_backward would let dy through where y is NaN.
     fresh, into = torch.ops.aten.leaky_relu_backward.default, torch.ops.aten.leaky_relu_backward.grad_input
     return lambda dy, y, out=None: fresh(dy, y, 0.0, False) if out is None else into(dy, y, 0.0, False, grad_input=out)
 
 
-@rule("_softrelu")
+@entry("_softrelu")
 def _softrelu(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     softplus = torch.nn.functional.softplus
     return lambda x: softplus(x, threshold=40.0)
 
 
-@rule("hard_sigmoid")
+@entry("hard_sigmoid")
 def _hard_sigmoid(torch: ModuleType, node: Node, op: HardSigmoid) -> Kernel:
     alpha, beta = op.alpha, op.beta
     return lambda x: torch.mul(x, alpha).add_(beta).clamp_(0, 1)
 
 
-@rule("LeakyReLU")
+@entry("LeakyReLU")
 def _leaky(torch: ModuleType, node: Node, op: LeakyReLU) -> Kernel:
     functional = torch.nn.functional
     if op.act_type == "gelu":
@@ -150,26 +150,26 @@ def _leaky(torch: ModuleType, node: Node, op: LeakyReLU) -> Kernel:
     return lambda x: functional.leaky_relu(x, op.slope)
 
 
-@rule("clip")
+@entry("clip")
 def _clip(torch: ModuleType, node: Node, op: Clip) -> Kernel:
     low, high = op.limits(node.outputs[0].dtype)
     return lambda x: torch.clamp(x, low, high)
 
 
-@rule("_clip_grad")
+@entry("_clip_grad")
 def _clip_grad(torch: ModuleType, node: Node, op: ClipGrad) -> Kernel:
     low, high = op.a_min, op.a_max
     zero = torch.zeros(())
     return lambda dy, x: torch.where((x >= low) & (x <= high), dy, zero.to(dy.dtype))
 
 
-@rule("_masked_scale", whole=(1,))
+@entry("_masked_scale", whole=(1,))
 def _masked_scale(torch: ModuleType, node: Node, op: MaskedScale) -> Kernel:
     scale = op.scale
     return lambda data, mask: torch.mul(data, mask).mul_(scale)
 
 
-@rule("where", whole=(0,))
+@entry("where", whole=(0,))
 def _where(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     shapes = [shape_of(node, index) for index in range(3)]
     needs(all(isinstance(item, Value) for item in node.inputs), "where with numbers")
@@ -177,7 +177,7 @@ def _where(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     return lambda condition, x, y: torch.where(condition != 0, x, y)
 
 
-@rule("Cast", "_cast_like", whole=(0, 1), shared=True)
+@entry("Cast", "_cast_like", whole=(0, 1), shared=True)
 def _cast(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     dtype = dtype_of(torch, node)
     return lambda x, *like: x.to(dtype)
@@ -186,20 +186,20 @@ def _cast(torch: ModuleType, node: Node, op: Operator) -> Kernel:
 # -- shapes --------------------------------------------------------------------------------------------------------
 
 
-@rule("identity", "BlockGrad", "make_loss", shared=True)
-@rule("Reshape", "Flatten", "expand_dims", "squeeze", "reshape_like", "_channel_like", "_restore_axes", shared=True)
+@entry("identity", "BlockGrad", "make_loss", shared=True)
+@entry("Reshape", "Flatten", "expand_dims", "squeeze", "reshape_like", "_channel_like", "_restore_axes", shared=True)
 def _reshape(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     shape = node.outputs[0].shape
     return lambda x, *like: x.reshape(shape)
 
 
-@rule("transpose", "SwapAxis", shared=True)
+@entry("transpose", "SwapAxis", shared=True)
 def _transpose(torch: ModuleType, node: Node, op: Permutation) -> Kernel:
     order = tuple(op.order(len(shape_of(node, 0))))
     return lambda x: x.permute(order)
 
 
-@rule("broadcast_to", "broadcast_axis", "broadcast_like", shared=True)
+@entry("broadcast_to", "broadcast_axis", "broadcast_like", shared=True)
 def _expand(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     shape = node.outputs[0].shape
     return lambda x, *like: x.expand(shape)
@@ -209,20 +209,20 @@ def _forward_only(cut: tuple[slice, ...]) -> None:
     needs(all(part.step is None or part.step > 0 for part in cut), "a slice that runs backwards")
 
 
-@rule("slice", "slice_axis", "slice_like", shared=True)
+@entry("slice", "slice_axis", "slice_like", shared=True)
 def _slice(torch: ModuleType, node: Node, op: slicing.Slice | slicing.SliceAxis | slicing.SliceLike) -> Kernel:
     cut = op.cut(*(shape_of(node, index) for index in range(len(node.inputs))))
     _forward_only(cut)
     return lambda x, *like: x[cut]
 
 
-@rule("_concat_part", shared=True)
+@entry("_concat_part", shared=True)
 def _concat_part(torch: ModuleType, node: Node, op: slicing.ConcatPart) -> Kernel:
     cut = op.cut([shape_of(node, index) for index in range(1, len(node.inputs))])
     return lambda x, *like: x[cut]
 
 
-@rule("_slice_grad", "_slice_axis_grad", "_pad_like")
+@entry("_slice_grad", "_slice_axis_grad", "_pad_like")
 def _slice_grad(
     torch: ModuleType, node: Node, op: slicing.SliceGrad | slicing.SliceAxisGrad | slicing.PadLike
 ) -> Kernel:
@@ -238,19 +238,19 @@ def _slice_grad(
     return kernel
 
 
-@rule("Concat", "_rnn_param_concat")
+@entry("Concat", "_rnn_param_concat")
 def _concat(torch: ModuleType, node: Node, op: slicing.Concat) -> Kernel:
     axis = op.dim
     return lambda *data: torch.cat(data, axis)
 
 
-@rule("stack")
+@entry("stack")
 def _stack(torch: ModuleType, node: Node, op: slicing.Stack) -> Kernel:
     axis = op.axis
     return lambda *data: torch.stack(data, axis)
 
 
-@rule("SliceChannel", shared=True)
+@entry("SliceChannel", shared=True)
 def _split(torch: ModuleType, node: Node, op: slicing.SliceChannel) -> Kernel:
     axis, shape = op.axis, node.outputs[0].shape
     size = shape_of(node, 0)[axis] // op.signature.outputs
@@ -261,14 +261,14 @@ def _split(torch: ModuleType, node: Node, op: slicing.SliceChannel) -> Kernel:
     return lambda x: x.split(size, axis)
 
 
-@rule("zeros_like", "ones_like", shared=True)
+@entry("zeros_like", "ones_like", shared=True)
 def _filled(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     number = torch.full((), float(op.name == "ones_like"), dtype=dtype_of(torch, node))
     made = number.expand(node.outputs[0].shape)
     return lambda *like: made
 
 
-@rule("_size_ratio", shared=True)
+@entry("_size_ratio", shared=True)
 def _size_ratio(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     ratio = math.prod(shape_of(node, 0)) / max(math.prod(shape_of(node, 1)), 1)
     made = torch.full((1,), ratio, dtype=dtype_of(torch, node))
@@ -278,7 +278,7 @@ def _size_ratio(torch: ModuleType, node: Node, op: Operator) -> Kernel:
 # -- reductions ----------------------------------------------------------------------------------------------------
 
 
-@rule("sum", "mean", "max", "min")
+@entry("sum", "mean", "max", "min")
 def _reduce(torch: ModuleType, node: Node, op: Reduction) -> Kernel:
     function = getattr(torch, {"max": "amax", "min": "amin"}.get(op.name, op.name))
     axes, keep, shape = op.axes(len(shape_of(node, 0))), op.keepdims, node.outputs[0].shape
@@ -288,7 +288,7 @@ def _reduce(torch: ModuleType, node: Node, op: Reduction) -> Kernel:
     return lambda x: function(x, axes, keep)
 
 
-@rule("norm")
+@entry("norm")
 def _norm(torch: ModuleType, node: Node, op: Norm) -> Kernel:
     axes, shape, order = op.axes(len(shape_of(node, 0))), node.outputs[0].shape, op.ord
     needs(bool(axes), "a reduction over nothing")
@@ -296,14 +296,14 @@ def _norm(torch: ModuleType, node: Node, op: Norm) -> Kernel:
     return lambda x: torch.linalg.vector_norm(x, order, axes).reshape(shape)
 
 
-@rule("_sum_like", shared=True)
+@entry("_sum_like", shared=True)
 def _sum_like(torch: ModuleType, node: Node, op: SumLike) -> Kernel:
     shape = node.outputs[0].shape
     axes = op.axes(shape_of(node, 0), shape_of(node, 1))
     return (lambda x, like: torch.sum(x, axes).reshape(shape)) if axes else (lambda x, like: x.reshape(shape))
 
 
-@rule("softmax", "softmin", "log_softmax")
+@entry("softmax", "softmin", "log_softmax")
 def _softmax(torch: ModuleType, node: Node, op: Softmax | LogSoftmax) -> Kernel:
     axis = op.axis
     function = torch.log_softmax if op.name == "log_softmax" else torch.softmax
@@ -321,7 +321,7 @@ def _matrix(shape: tuple[int, ...], first: bool) -> tuple[int, int]:
     return (shape[0], math.prod(shape[1:])) if first else (math.prod(shape[:-1]), shape[-1])
 
 
-@rule("dot")
+@entry("dot")
 def _dot(torch: ModuleType, node: Node, op: Dot) -> Kernel:
     turn_a, turn_b, shape = op.transpose_a, op.transpose_b, node.outputs[0].shape
     left, right = _matrix(shape_of(node, 0), turn_a), _matrix(shape_of(node, 1), not turn_b)
@@ -333,7 +333,7 @@ def _dot(torch: ModuleType, node: Node, op: Dot) -> Kernel:
     return kernel
 
 
-@rule("_dot_lhs_grad")
+@entry("_dot_lhs_grad")
 def _dot_lhs_grad(torch: ModuleType, node: Node, op: DotLhsGrad) -> Kernel:
     turn_a, turn_b, shape = op.transpose_a, op.transpose_b, node.outputs[0].shape
     rows = _matrix(shape, turn_a)[1 if turn_a else 0]
@@ -347,7 +347,7 @@ def _dot_lhs_grad(torch: ModuleType, node: Node, op: DotLhsGrad) -> Kernel:
     return kernel
 
 
-@rule("_dot_rhs_grad")
+@entry("_dot_rhs_grad")
 def _dot_rhs_grad(torch: ModuleType, node: Node, op: DotRhsGrad) -> Kernel:
     turn_a, turn_b, shape = op.transpose_a, op.transpose_b, node.outputs[0].shape
     left = _matrix(shape_of(node, 1), turn_a)
@@ -361,7 +361,7 @@ def _dot_rhs_grad(torch: ModuleType, node: Node, op: DotRhsGrad) -> Kernel:
     return kernel
 
 
-@rule("_np_roll")
+@entry("_np_roll")
 def _roll(torch: ModuleType, node: Node, op: Roll) -> Kernel:
     moves = op.steps(len(shape_of(node, 0)))
     if op.axis is None:
@@ -369,7 +369,7 @@ def _roll(torch: ModuleType, node: Node, op: Roll) -> Kernel:
     return lambda x: torch.roll(x, [shift for shift, _ in moves], [axis for _, axis in moves])
 
 
-@rule("batch_dot", "_linalg_gemm2")
+@entry("batch_dot", "_linalg_gemm2")
 def _batch_dot(torch: ModuleType, node: Node, op: BatchDot) -> Kernel:
     turn_a, turn_b, scale = op.transpose_a, op.transpose_b, getattr(op, "alpha", 1.0)
     needs(getattr(op, "axis", -2) % len(shape_of(node, 0)) == len(shape_of(node, 0)) - 2, "rows at another axis")
@@ -382,7 +382,7 @@ def _batch_dot(torch: ModuleType, node: Node, op: BatchDot) -> Kernel:
     return kernel
 
 
-@rule("FullyConnected")
+@entry("FullyConnected")
 def _fully_connected(torch: ModuleType, node: Node, op: FullyConnected) -> Kernel:
     rows, shape = _matrix(shape_of(node, 0), op.flatten), node.outputs[0].shape
     if op.no_bias:
@@ -401,13 +401,13 @@ def _rows(indices: Tensor, size: int, mode: str) -> Tensor:
     return indices.long().clamp(0, size - 1)
 
 
-@rule("Embedding", whole=(0,))
+@entry("Embedding", whole=(0,))
 def _embedding(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     size = shape_of(node, 1)[0]
     return lambda data, weight: torch.embedding(weight, _rows(data, size, "clip"))
 
 
-@rule("_take_grad", whole=(2,))
+@entry("_take_grad", whole=(2,))
 def _take_grad(torch: ModuleType, node: Node, op: TakeGrad) -> Kernel:
     shape, backward, mode = node.outputs[0].shape, torch.ops.aten.embedding_dense_backward, op.mode
     if len(shape) != 2 or op.axis % 2 or mode == "raise":
@@ -422,14 +422,14 @@ def _picked(op: Pick | PickGrad, data: tuple[int, ...]) -> tuple[int, tuple[int,
     return axis, (*data[:axis], 1, *data[axis + 1 :])
 
 
-@rule("pick", whole=(1,))
+@entry("pick", whole=(1,))
 def _pick(torch: ModuleType, node: Node, op: Pick) -> Kernel:
     data, shape, mode = shape_of(node, 0), node.outputs[0].shape, op.mode
     axis, places = _picked(op, data)
     return lambda x, index: x.gather(axis, _rows(index, data[axis], mode).reshape(places)).reshape(shape)
 
 
-@rule("_pick_grad", whole=(2,))
+@entry("_pick_grad", whole=(2,))
 def _pick_grad(torch: ModuleType, node: Node, op: PickGrad) -> Kernel:
     data, mode = node.outputs[0].shape, op.mode
     axis, places = _picked(op, data)

@@ -17,7 +17,7 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.engine import ForwardState, Ready, Training
 from hybrid_lab.engines.torch_kernels.fused import Item
 from hybrid_lab.engines.torch_kernels.recurrent import LayerBackward, backward_of_layers, lstm_only, split_weights
-from hybrid_lab.engines.torch_kernels.rules import Kernel, rule, shape_of
+from hybrid_lab.engines.torch_kernels.registry import Kernel, entry, shape_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.specialized import Split
@@ -64,7 +64,7 @@ class WorkspaceGradient(WorkspaceLSTM):
     record: RNNGrad
 
 
-@rule("torch_lstm")
+@entry("torch_lstm")
 def _workspace_lstm(torch: ModuleType, node: Node, operator: WorkspaceLSTM) -> Kernel:
     op = operator.record
     hidden, directions, (_, _, width) = op.state_size, op.sizes.directions, shape_of(node, 0)
@@ -101,7 +101,7 @@ def _workspace_lstm(torch: ModuleType, node: Node, operator: WorkspaceLSTM) -> K
     return kernel
 
 
-@rule("torch_lstm_grad")
+@entry("torch_lstm_grad")
 def _workspace_gradient(torch: ModuleType, node: Node, operator: WorkspaceGradient) -> Kernel:
     op = operator.record
     places = op.num_layers * op.sizes.directions

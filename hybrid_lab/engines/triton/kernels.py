@@ -235,7 +235,7 @@ def _update(graph: Graph, part: str) -> FusedKernel | None:
         update = DeviceUpdate([graph])
     except EngineError:
         return None
-    group, source = update.rules[0].group, update.for_elements(graph.inputs[0].shape[0])
+    group, source = update.functions[0].group, update.for_elements(graph.inputs[0].shape[0])
     why = ("one launch for all weights, which finds them by tables of addresses and sizes",)
     return _kernel(source, group, 0, group.bytes_in + group.bytes_out, why, part, target_here())
 

@@ -25,7 +25,7 @@ from hybrid_lab.ops.framework.pointwise import scalar_as
 
 
 @dataclass(frozen=True)
-class Rule:
+class RewriteRule:
     """text : the rule as an equation; operators : whose nodes it looks at; apply : (node) -> the Value, or None"""
 
     text: str
@@ -249,35 +249,35 @@ IDEMPOTENT = ("abs", "relu", "sign", "floor", "ceil", "rint", "round", "trunc", 
 
 _BROADCASTS = frozenset({"broadcast_like", "broadcast_to", "broadcast_axis"})
 
-RULES: tuple[Rule, ...] = (
-    Rule("x * 1 = x", ("broadcast_mul",), _other(1, 1.0)),
-    Rule("1 * x = x", ("broadcast_mul",), _other(0, 1.0)),
-    Rule("x / 1 = x", ("broadcast_div",), _other(1, 1.0)),
-    Rule("x - 0 = x", ("broadcast_sub",), _other(1, 0.0)),
-    Rule("x + -0.0 = x", ("broadcast_add",), _other(1, -0.0)),
-    Rule("-0.0 + x = x", ("broadcast_add",), _other(0, -0.0)),
-    Rule("x + 0 = x, whole numbers", ("broadcast_add",), _whole(_other(1, 0.0))),
-    Rule("0 + x = x, whole numbers", ("broadcast_add",), _whole(_other(0, 0.0))),
-    Rule("x * -1 = -x", ("broadcast_mul",), _minus_one(1)),
-    Rule("-1 * x = -x", ("broadcast_mul",), _minus_one(0)),
-    Rule("-(-x) = x", ("negative",), lambda node: _under(node.inputs[0], "negative")),
-    Rule("x + -y = x - y", ("broadcast_add",), _add_negative),
-    Rule("x - -y = x + y", ("broadcast_sub",), _subtract_negative),
-    Rule("x / 2^k = x * 2^-k", ("broadcast_div",), _power_of_two),
-    Rule("x ** 2, 0.5, -1, 1 = square, sqrt, reciprocal, x", ("broadcast_power",), _power),
-    Rule("f(f(x)) = f(x)", IDEMPOTENT, _twice),
-    Rule("f(-x) = f(x)", ("abs", "square"), _even),
-    Rule("max(x, x) = min(x, x) = x", ("broadcast_maximum", "broadcast_minimum"), _same),
-    Rule("where(c, x, x) = x", ("where",), _same),
-    Rule("cast(cast(x)) = cast(x)", ("Cast", "_cast_like"), _cast_of_cast),
-    Rule("amp_cast(x) = cast(x), or x", ("amp_cast",), _amp_cast),
-    Rule("sum(x) = x + 0, axes of size 1", ("sum", "mean", "prod", "max", "min"), _single_elements),
-    Rule("f(repeat(x)) = repeat(f(x))", ("negative", "broadcast_mul", "broadcast_div"), _before_broadcast),
-    Rule("-(repeat(x) * y) = repeat(-x) * y", ("negative",), _negative_product),
-    Rule("concat(x) = x", ("Concat",), _single),
+RULES: tuple[RewriteRule, ...] = (
+    RewriteRule("x * 1 = x", ("broadcast_mul",), _other(1, 1.0)),
+    RewriteRule("1 * x = x", ("broadcast_mul",), _other(0, 1.0)),
+    RewriteRule("x / 1 = x", ("broadcast_div",), _other(1, 1.0)),
+    RewriteRule("x - 0 = x", ("broadcast_sub",), _other(1, 0.0)),
+    RewriteRule("x + -0.0 = x", ("broadcast_add",), _other(1, -0.0)),
+    RewriteRule("-0.0 + x = x", ("broadcast_add",), _other(0, -0.0)),
+    RewriteRule("x + 0 = x, whole numbers", ("broadcast_add",), _whole(_other(1, 0.0))),
+    RewriteRule("0 + x = x, whole numbers", ("broadcast_add",), _whole(_other(0, 0.0))),
+    RewriteRule("x * -1 = -x", ("broadcast_mul",), _minus_one(1)),
+    RewriteRule("-1 * x = -x", ("broadcast_mul",), _minus_one(0)),
+    RewriteRule("-(-x) = x", ("negative",), lambda node: _under(node.inputs[0], "negative")),
+    RewriteRule("x + -y = x - y", ("broadcast_add",), _add_negative),
+    RewriteRule("x - -y = x + y", ("broadcast_sub",), _subtract_negative),
+    RewriteRule("x / 2^k = x * 2^-k", ("broadcast_div",), _power_of_two),
+    RewriteRule("x ** 2, 0.5, -1, 1 = square, sqrt, reciprocal, x", ("broadcast_power",), _power),
+    RewriteRule("f(f(x)) = f(x)", IDEMPOTENT, _twice),
+    RewriteRule("f(-x) = f(x)", ("abs", "square"), _even),
+    RewriteRule("max(x, x) = min(x, x) = x", ("broadcast_maximum", "broadcast_minimum"), _same),
+    RewriteRule("where(c, x, x) = x", ("where",), _same),
+    RewriteRule("cast(cast(x)) = cast(x)", ("Cast", "_cast_like"), _cast_of_cast),
+    RewriteRule("amp_cast(x) = cast(x), or x", ("amp_cast",), _amp_cast),
+    RewriteRule("sum(x) = x + 0, axes of size 1", ("sum", "mean", "prod", "max", "min"), _single_elements),
+    RewriteRule("f(repeat(x)) = repeat(f(x))", ("negative", "broadcast_mul", "broadcast_div"), _before_broadcast),
+    RewriteRule("-(repeat(x) * y) = repeat(-x) * y", ("negative",), _negative_product),
+    RewriteRule("concat(x) = x", ("Concat",), _single),
 )
 
-_RULES_OF: dict[str, list[Rule]] = {}
+_RULES_OF: dict[str, list[RewriteRule]] = {}
 for _rule in RULES:
     for _name in _rule.operators:
         _RULES_OF.setdefault(_name, []).append(_rule)

@@ -185,7 +185,7 @@ def _parameters(trainer: Trainer) -> list[Parameter]:
 
 
 @dataclass
-class _Rule:
+class _WeightUpdate:
     """What a node of a foreign file does to one weight: our optimizer, its settings, rate, states, and the count."""
 
     kind: str
@@ -196,27 +196,29 @@ class _Rule:
 
 
 def _foreign(update: Update, parameters: Sequence[Parameter]) -> Trainer:
-    rules = _Foreign(update).rules()
-    found = [rules.get(parameter.name) for parameter in parameters]
-    if any(rule is None for rule in found):
-        name = next(parameter.name for parameter, rule in zip(parameters, found, strict=True) if rule is None)
+    weight_updates = _Foreign(update).weight_updates()
+    found = [weight_updates.get(parameter.name) for parameter in parameters]
+    if any(each is None for each in found):
+        name = next(
+            parameter.name for parameter, weight_update in zip(parameters, found, strict=True) if weight_update is None
+        )
         raise OnnxError(f"the algorithm computes the gradient of {name!r}, and does not update it")
-    known = [rule for rule in found if rule is not None]
+    known = [each for each in found if each is not None]
     first = known[0]
-    for parameter, rule in zip(parameters, known, strict=True):
-        if (rule.kind, rule.settings) != (first.kind, first.settings):
+    for parameter, weight_update in zip(parameters, known, strict=True):
+        if (weight_update.kind, weight_update.settings) != (first.kind, first.settings):
             raise OnnxError(f"{parameter.name!r} is updated by another rule than {parameters[0].name!r}")
-        if first.rate == 0 != rule.rate:
+        if first.rate == 0 != weight_update.rate:
             raise OnnxError(f"{parameter.name!r} is updated, and {parameters[0].name!r} has a learning rate of 0")
-        parameter.lr_mult = 1.0 if rule.rate == first.rate else rule.rate / first.rate
+        parameter.lr_mult = 1.0 if weight_update.rate == first.rate else weight_update.rate / first.rate
     trainer = Trainer(parameters, first.kind, {"learning_rate": first.rate, **first.settings})
     data, _ = trainer.get_states()
-    data["counts"] = {str(number): rule.updates for number, rule in enumerate(known)}
-    data["num_update"] = max(rule.updates for rule in known)
+    data["counts"] = {str(number): weight_update.updates for number, weight_update in enumerate(known)}
+    data["num_update"] = max(weight_update.updates for weight_update in known)
     arrays = {
-        str(number) if len(rule.states) == 1 else f"{number}.{place}": state
-        for number, rule in enumerate(known)
-        for place, state in enumerate(rule.states)
+        str(number) if len(weight_update.states) == 1 else f"{number}.{place}": state
+        for number, weight_update in enumerate(known)
+        for place, state in enumerate(weight_update.states)
     }
     trainer.set_states(data, arrays)
     return trainer
@@ -233,9 +235,9 @@ class _Foreign:
         self.used: set[int] = set()
         self.bound = dict(update.bindings)
 
-    def rules(self) -> dict[str, _Rule]:
-        """Name of a weight -> its rule."""
-        found: dict[str, _Rule] = {}
+    def weight_updates(self) -> dict[str, _WeightUpdate]:
+        """Name of a weight -> its update."""
+        found: dict[str, _WeightUpdate] = {}
         forms = {"Adam": self._adam, "Momentum": self._momentum, "Adagrad": self._adagrad}
         for node in self.update.nodes:
             if node.domain == TRAINING and node.op_type in forms:
@@ -299,7 +301,7 @@ class _Foreign:
             found.append((weight, [array for array in arrays if array is not None]))
         return found
 
-    def _adam(self, node: NodeProto, attributes: Attributes) -> dict[str, _Rule]:
+    def _adam(self, node: NodeProto, attributes: Attributes) -> dict[str, _WeightUpdate]:
         rate, count = self._rate(node, node.input[0]), self._count(node, node.input[1])
         if attributes.get("norm_coefficient_post"):
             raise self._refuse(node, "our Adam has no norm_coefficient_post")
@@ -309,9 +311,11 @@ class _Foreign:
             "beta1": attributes.get("alpha", 0.9), "beta2": attributes.get("beta", 0.999),
             "epsilon": attributes.get("epsilon", 1e-6), "wd": attributes.get("norm_coefficient", 0.0),
         }  # fmt: skip
-        return {name: _Rule("adam", settings, rate, states, count - 1) for name, states in self._operands(node, 4)}
+        return {
+            name: _WeightUpdate("adam", settings, rate, states, count - 1) for name, states in self._operands(node, 4)
+        }
 
-    def _momentum(self, node: NodeProto, attributes: Attributes) -> dict[str, _Rule]:
+    def _momentum(self, node: NodeProto, attributes: Attributes) -> dict[str, _WeightUpdate]:
         rate, count = self._rate(node, node.input[0]), self._count(node, node.input[1])
         beta, decay, mode = (attributes.get(name) for name in ("beta", "norm_coefficient", "mode"))
         if mode not in ("standard", "nesterov") or not isinstance(beta, float) or not isinstance(decay, float):
@@ -324,20 +328,22 @@ class _Foreign:
         kind = "sgd" if mode == "standard" else "nag"
         # Our momentum has the learning rate in it, with the other sign.
         return {
-            name: _Rule(kind, settings, rate * beta, [states[0] * states[0].dtype.type(-rate)], max(count - 1, 0))
+            name: _WeightUpdate(
+                kind, settings, rate * beta, [states[0] * states[0].dtype.type(-rate)], max(count - 1, 0)
+            )
             for name, states in self._operands(node, 3)
         }
 
-    def _adagrad(self, node: NodeProto, attributes: Attributes) -> dict[str, _Rule]:
+    def _adagrad(self, node: NodeProto, attributes: Attributes) -> dict[str, _WeightUpdate]:
         rate, count = self._rate(node, node.input[0]), self._count(node, node.input[1])
         if attributes.get("epsilon", 1e-6) or attributes.get("decay_factor") or attributes.get("norm_coefficient"):
             raise self._refuse(node, "our AdaGrad has its epsilon inside the root, and decay apart from the gradient")
         return {
-            name: _Rule("adagrad", {"eps": 0.0}, rate, states, max(count - 1, 0))
+            name: _WeightUpdate("adagrad", {"eps": 0.0}, rate, states, max(count - 1, 0))
             for name, states in self._operands(node, 3)
         }
 
-    def _descent(self, node: NodeProto) -> dict[str, _Rule]:
+    def _descent(self, node: NodeProto) -> dict[str, _WeightUpdate]:
         """Sub(weight, Mul(rate, gradient))"""
         new = node.output[0]
         weight = self.weights[new]
@@ -350,4 +356,4 @@ class _Foreign:
             raise self._refuse(product, f"not a rate by the gradient of {weight!r}")
         self.used |= {id(node), id(product)}
         self.bound.pop(weight)
-        return {weight: _Rule("sgd", {}, self._rate(product, rates[0]), [], 0)}
+        return {weight: _WeightUpdate("sgd", {}, self._rate(product, rates[0]), [], 0)}

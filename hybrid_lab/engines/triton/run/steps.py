@@ -8,7 +8,7 @@ import numpy as np
 
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.regions import RegionOperator
-from hybrid_lab.engines.torch_kernels import rules
+from hybrid_lab.engines.torch_kernels import registry
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.run.vendor import VendorKernel
@@ -74,7 +74,7 @@ def step_of(group: Region, sources: tuple[KernelSource | VendorKernel, ...]) -> 
 
 def on_torch(node: Node) -> bool:
     """Whether torch computes the operator on the device, where no kernel does."""
-    return rules.refusal(node) is None
+    return registry.refusal(node) is None
 
 
 class TorchStep:
@@ -86,10 +86,10 @@ class TorchStep:
     def __init__(self, node: Node):
         import torch
 
-        with torch.device(availability.torch_device()):  # what the rule makes beforehand lies there too
-            self._kernel = rules.kernel_of(torch, node)
-        rule = rules.rule_of(node.op)
-        self._clones = rule is not None and rule.shared
+        with torch.device(availability.torch_device()):  # tensors that the entry makes beforehand lie there, too
+            self._kernel = registry.kernel_of(torch, node)
+        entry = registry.entry_of(node.op)
+        self._clones = entry is not None and entry.shared
         self._guard, self._torch = torch.no_grad, torch
 
     def __call__(self, rng: tuple[int, int], *inputs: Any) -> tuple[Any, ...]:

@@ -37,7 +37,7 @@ from hybrid_lab.ops.elementwise.cast import Cast
 from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.ops.framework.pointwise import Binary, Unary
 
-#: The head of a weight's row in the table: twice its rule's index, plus 1 for a ragged weight; the start of its
+#: The head of a weight's row in the table: twice its function's index, plus 1 for a ragged weight; the start of its
 #: numbers; its number of elements. The addresses of its arrays follow.
 HEAD = 3
 #: Addresses that are multiples of WHOLE bytes, and sizes that are multiples of WHOLE elements, are read 16 bytes at a
@@ -47,7 +47,7 @@ WHOLE = 16
 FEW = 8
 
 
-class Rule:
+class UpdateFunction:
     """An update graph as a function of a kernel: inputs arrays of one size and "number" inputs; effects on arrays.
 
     arrays : the inputs that are no numbers, in the order of a weight's arrays
@@ -143,18 +143,18 @@ class Rule:
 class DeviceUpdate:
     """The kernel of update graphs over the same arrays: each weight follows one of them.
 
-    rules : as their graphs were given; width : of a weight's row in the table
+    functions : one for each graph, in order; width : of a weight's row in the table
     Raises EngineError where one of the graphs is not one pointwise kernel.
     """
 
     def __init__(self, graphs: Sequence[Graph]):
-        self.rules = [Rule(graph) for graph in graphs]
-        self.width = HEAD + len(self.rules[0].arrays)
+        self.functions = [UpdateFunction(graph) for graph in graphs]
+        self.width = HEAD + len(self.functions[0].arrays)
         self.name = _identifier(f"multi_{graphs[0].name}")
 
     def for_elements(self, largest: int) -> KernelSource:
         """The kernel's source. largest : elements of the largest weight; there are programs for no other"""
-        dtypes = (("weights", "int64"), ("blocks", "int32"), ("numbers", self.rules[0].dtype))
+        dtypes = (("weights", "int64"), ("blocks", "int32"), ("numbers", self.functions[0].dtype))
         tables = tuple(input_node(name, shape=(1,), dtype=np.dtype(dtype)) for name, dtype in dtypes)
         programs = -(-largest // BLOCK)
         summary = "One step of all weights, a program for each block of one of them."
@@ -165,7 +165,7 @@ class DeviceUpdate:
 
     @cached_property
     def text(self) -> tuple[list[str], list[str], list[str]]:
-        """The rules as functions, and the kernel that calls them: its arguments, what comes before it, its lines."""
+        """The functions as text, and the kernel that calls them: its arguments, what comes before it, its lines."""
         lines = [
             "block_ptr = blocks_ptr + tl.program_id(0) * 2",
             f"row_ptr = weights_ptr + tl.load(block_ptr) * {self.width}",
@@ -174,19 +174,19 @@ class DeviceUpdate:
             "number_ptr = numbers_ptr + tl.load(row_ptr + 1)",
             "n = tl.load(row_ptr + 2).to(tl.int32)",
         ]
-        for number, rule in enumerate(self.rules):
+        for number, function in enumerate(self.functions):
             for whole in (True, False):
                 kind = 2 * number + (not whole)
                 case = f"elif kind == {kind}:" if kind else "if kind == 0:"
-                case = "else:" if kind == 2 * len(self.rules) - 1 else case
+                case = "else:" if kind == 2 * len(self.functions) - 1 else case
                 what = "" if whole else "  # ragged"
-                lines += [case + what, *(f"    {line}" for line in rule.call(whole))]
+                lines += [case + what, *(f"    {line}" for line in function.call(whole))]
         arguments = ["weights_ptr", "blocks_ptr", "numbers_ptr", "BLOCK"]
-        rules = "\n\n".join(rule.text for rule in self.rules)
-        words = re.findall(r"\w+", "\n".join([rules, *lines]))
+        functions = "\n\n".join(function.text for function in self.functions)
+        words = re.findall(r"\w+", "\n".join([functions, *lines]))
         head = [
             "import triton", "import triton.language as tl", *functions_in(words), "", "",
-            *rules.splitlines(), "", "", "@triton.jit",
+            *functions.splitlines(), "", "", "@triton.jit",
             f"def {self.name}({', '.join(arguments)}: tl.constexpr):",
         ]  # fmt: skip
         return arguments, head, [f"    {line}" for line in lines]
@@ -198,25 +198,26 @@ class DeviceUpdate:
 class DeviceStep:
     """The launch of an update for certain weights.
 
-    rules : of each group of weights with the same numbers, the rule that it follows; groups : of each weight, its group
-    rows : of each weight, its arrays: flat tensors of one size, in the order of the rules' `arrays`
+    functions : for each group of weights with the same numbers, the index of its function
+    groups : of each weight, its group
+    rows : of each weight, its arrays: flat tensors of one size, in the order of the functions' `arrays`
     blocks : how many programs there are; tables : how often the addresses were written; source : of the kernel
     """
 
     def __init__(
-        self, update: DeviceUpdate, rules: Sequence[int], groups: Sequence[int], rows: Sequence[Sequence[Any]]
+        self, update: DeviceUpdate, functions: Sequence[int], groups: Sequence[int], rows: Sequence[Sequence[Any]]
     ):
-        self._update, self._rules, self._groups = update, list(rules), list(groups)
+        self._update, self._functions, self._groups = update, list(functions), list(groups)
         self._device = availability.torch_device()
         self._sizes = [row[0].numel() for row in rows]
         self.source = source = update.for_elements(max(self._sizes, default=1))
         block = Kernel(source).blocks["BLOCK"]
         counts = [-(-size // block) for size in self._sizes]
         self.blocks, self.tables = sum(counts), 0
-        counted_rules = [update.rules[rule].count for rule in self._rules]
-        self._starts = [sum(counted_rules[:group]) for group in range(len(counted_rules))]
-        self._held: list[float | None] = [None] * sum(counted_rules)
-        self._numbers = self._empty((max(len(self._held), 1),), update.rules[0].dtype)
+        counts_of_functions = [update.functions[function].count for function in self._functions]
+        self._starts = [sum(counts_of_functions[:group]) for group in range(len(counts_of_functions))]
+        self._held: list[float | None] = [None] * sum(counts_of_functions)
+        self._numbers = self._empty((max(len(self._held), 1),), update.functions[0].dtype)
         self._weights = self._empty((len(rows), update.width), np.dtype("int64"))
         self.point_at(rows)
         self._launch = None
@@ -238,7 +239,7 @@ class DeviceStep:
             addresses = [tensor.data_ptr() for tensor in row]
             size, group = self._sizes[index], self._groups[index]
             ragged = size % WHOLE != 0 or any(address % WHOLE for address in addresses)
-            table[index] = [2 * self._rules[group] + ragged, self._starts[group], size, *addresses]
+            table[index] = [2 * self._functions[group] + ragged, self._starts[group], size, *addresses]
         memory.to_device(table, self._device, self._weights)
         self._arrays = rows  # whose memory must live as long as the table
         self.tables += 1
@@ -246,11 +247,11 @@ class DeviceStep:
     def set_numbers(self, values: Sequence[Sequence[float]]) -> None:
         """For each group, the values of its graph's "number" inputs for the steps from now on."""
         wanted: list[float | None] = []
-        for rule, numbers in zip(self._rules, values, strict=True):
-            wanted += self._update.rules[rule].numbers(numbers)
+        for function, numbers in zip(self._functions, values, strict=True):
+            wanted += self._update.functions[function].numbers(numbers)
         changed = [index for index, number in enumerate(wanted) if number != self._held[index]]
         if len(changed) > FEW:
-            memory.to_device(np.array(wanted, self._update.rules[0].dtype), self._device, self._numbers)
+            memory.to_device(np.array(wanted, self._update.functions[0].dtype), self._device, self._numbers)
         else:
             for index in changed:
                 self._numbers[index].fill_(wanted[index])

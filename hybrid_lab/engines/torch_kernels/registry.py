@@ -1,9 +1,9 @@
-"""What a rule is: operator -> torch call, entered in one table, and what of a graph has an entry.
+"""The registry of torch's kernels: operator name -> entry, and which nodes of a graph torch can run.
 
-A rule is called once per node, when a region is compiled, and gives the kernel: a function of the node's inputs
-(tensors, or numbers where the graph has immediates) that returns a tensor, or a tuple with one per output. A rule that
-cannot serve its node raises Unmappable with the reason. The entries are in `table` and, of some families, in `images`,
-`order`, `recurrent` and `workspace`.
+When a region is compiled, the entry of each node's operator writes a kernel: a function of the node's inputs (tensors,
+or numbers where the graph has immediates) that returns a tensor, or a tuple with one per output. An entry that cannot
+write the kernel of a node raises Unmappable with the reason. The entries are in `table` and, for some families, in
+`images`, `order`, `recurrent` and `workspace`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WriteKernel: TypeAlias = "Callable[[ModuleType, Node, Any], Kernel]"
 
 
 @dataclass(frozen=True)
-class Rule:
+class KernelEntry:
     """How torch computes an operator.
 
     kernel : writes the kernel of a node
@@ -47,15 +47,15 @@ class Rule:
     whole_results: bool = False
 
 
-#: Operator name -> rule.
-TABLE: dict[str, Rule] = {}
+#: Operator name -> entry.
+TABLE: dict[str, KernelEntry] = {}
 
 
-def rule(*names: str, **properties: bool | tuple[int, ...]) -> Callable[[WriteKernel], WriteKernel]:
-    """Enter what writes the kernels of these operators; properties : those of Rule"""
+def entry(*names: str, **properties: bool | tuple[int, ...]) -> Callable[[WriteKernel], WriteKernel]:
+    """Register a function that writes the kernels of these operators. properties : fields of KernelEntry"""
 
     def enter(function: WriteKernel) -> WriteKernel:
-        TABLE.update(dict.fromkeys(names, Rule(function, **properties)))  # type: ignore[arg-type]
+        TABLE.update(dict.fromkeys(names, KernelEntry(function, **properties)))  # type: ignore[arg-type]
         return function
 
     return enter
@@ -66,13 +66,13 @@ def plain_operator(op: Operator) -> Operator:
     return op.plain if op.name == "Activation" else op  # type: ignore[attr-defined]
 
 
-def rule_of(op: Operator) -> Rule | None:
-    """The rule of an operator, or None."""
+def entry_of(op: Operator) -> KernelEntry | None:
+    """The entry of an operator; None without one."""
     return TABLE.get(plain_operator(op).name)
 
 
 def kernel_of(torch: ModuleType, node: Node) -> Kernel:
-    """The kernel of a node whose operator has a rule. Raises Unmappable with the reason."""
+    """The kernel of a node whose operator has an entry. Raises Unmappable with the reason."""
     op = plain_operator(node.op)
     return TABLE[op.name].kernel(torch, node, op)
 
@@ -101,7 +101,7 @@ _WHOLE_TYPES = frozenset({"uint8", "int8", "int32", "int64", "bool", "float32", 
 
 
 class Anything:
-    """Stands for torch where a rule is only asked whether it would serve a node."""
+    """Stands for torch when an entry is only asked whether it can write the kernel of a node."""
 
     def __getattr__(self, name: str) -> Anything:
         return self
@@ -111,8 +111,8 @@ class Anything:
 
 
 def unserved(node: Node) -> str | None:
-    """Why the node's rule cannot write its kernel, or None. torch itself is not asked: nobody waits for its import."""
-    if rule_of(node.op) is None:
+    """Why the entry of the node's operator cannot write a kernel, or None. It does not import torch."""
+    if entry_of(node.op) is None:
         return "the table of torch calls has no entry"
     try:
         kernel_of(Anything(), node)  # type: ignore[arg-type]
@@ -125,21 +125,21 @@ def refusal(node: Node) -> str | None:
     """Why torch cannot run the node, or None."""
     if node.op.random:
         return "random numbers come from the counter-based generator that all engines share"
-    rule = rule_of(node.op)
-    if rule is None:
+    entry = entry_of(node.op)
+    if entry is None:
         return unserved(node)
     given = {value.dtype.name for value in node.outputs}
-    floating = given - _WHOLE_TYPES if rule.whole_results else given
+    floating = given - _WHOLE_TYPES if entry.whole_results else given
     for index, item in enumerate(node.inputs):
         if not isinstance(item, Value):
             continue
         if 0 in item.shape:
             return "arrays without elements"
-        if index not in rule.whole:
+        if index not in entry.whole:
             floating.add(item.dtype.name)
         elif item.dtype.name not in _WHOLE_TYPES:
             return f"a torch call with {item.dtype.name}"
-    whole = not floating and rule.whole_results
+    whole = not floating and entry.whole_results
     if not whole and floating not in ({"float32"}, {"float64"}) and node.op.name not in ("Cast", "_cast_like"):
         return f"a torch call with {', '.join(sorted(floating))}"
     if not floating <= {"float32", "float64"}:
