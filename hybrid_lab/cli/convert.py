@@ -63,6 +63,8 @@ def run_convert(arguments: Namespace) -> int:
     conversion = CONVERSIONS.get(kinds)
     if conversion is None:
         raise CommandError(f"there is no conversion from {kinds[0]} to {kinds[1]}")
+    if arguments.shape and kinds not in TAKES_SHAPES:
+        raise CommandError(f"--shape: a conversion from {kinds[0]} to {kinds[1]} takes no shapes; leave it out")
     if not arguments.source.is_file():
         raise CommandError(f"{arguments.source}: no such file")
     written = [arguments.target]
@@ -140,6 +142,10 @@ def _archive_to_onnx(arguments: Namespace) -> list[str]:
     from hybrid_lab.formats.archive import load
     from hybrid_lab.onnx.writing.exporting import export
 
+    if arguments.shape:
+        hybrid = _hybrid_block(arguments)
+        inputs = convert_model.asked_inputs(arguments, hybrid)
+        return str(export(hybrid, arguments.target, inputs, opset=arguments.opset, flat=arguments.flat)).splitlines()
     block = block_in(arguments.source, load(arguments.source), arguments.block)
     return str(export(block, arguments.target, opset=arguments.opset, flat=arguments.flat)).splitlines()
 
@@ -150,7 +156,8 @@ def _archive_to_source(arguments: Namespace) -> list[str]:
 
     block = _hybrid_block(arguments)
     title, style = convert_model.title_of(arguments), arguments.style
-    return [f"{file} written" for file in write_source(block, arguments.target, title=title, style=style)]
+    inputs = convert_model.asked_inputs(arguments, block)
+    return [f"{file} written" for file in write_source(block, arguments.target, inputs, title=title, style=style)]
 
 
 def _onnx_to_archive(arguments: Namespace) -> list[str]:
@@ -176,3 +183,8 @@ CONVERSIONS: dict[tuple[str, str], Callable[[Namespace], list[str]]] = {
         for target in (".params", ".safetensors")
     },
 }
+
+TAKES_SHAPES = {
+    (source, target) for source in ("-symbol.json", ".hlab") for target in (".onnx", ".py", ".hlab") if source != target
+}
+"""Conversions that --shape is for."""

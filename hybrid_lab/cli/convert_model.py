@@ -26,7 +26,7 @@ def add_arguments(convert: Any) -> None:  # noqa: ANN401 - an ArgumentParser or 
         action="append",
         default=[],
         metavar="NAME=SIZES",
-        help="shape of an input of a -symbol.json, data=1,3,224,224; once for each input. A name in the place of a "
+        help="shape of an input, data=1,3,224,224; once for each input. A name in the place of a "
         "size, data=batch,3,224,224, leaves it open in the .onnx file",
     )
     convert.add_argument(
@@ -35,7 +35,7 @@ def add_arguments(convert: Any) -> None:  # noqa: ANN401 - an ArgumentParser or 
 
 
 def symbol_to_onnx(arguments: Namespace) -> list[str]:
-    """One ONNX file, compared with this package's own run in ONNX Runtime."""
+    """One ONNX file, compared with this package's own run in ONNX Runtime; open sizes with two values of each."""
     from hybrid_lab.onnx.writing.exporting import export
 
     block, shapes, lines = _model(arguments, needs_shapes=True)
@@ -45,10 +45,18 @@ def symbol_to_onnx(arguments: Namespace) -> list[str]:
              for name, array in zip(shapes, inputs, strict=True)]  # fmt: skip
     report = export(block, arguments.target, given, opset=arguments.opset, flat=arguments.flat)
     lines += str(report).splitlines()
-    return [
-        *lines,
-        _compared(arguments.target, "ONNX Runtime", _run(block, inputs), _in_onnxruntime, report.path, inputs),
-    ]
+    tried = [inputs]
+    written = dict(zip(shapes, report.exported[0].inputs.values(), strict=False))
+    still_open = {size for shape in written.values() for size in shape if isinstance(size, str)}
+    if any(size in still_open for shape in shapes.values() for size in shape):
+        others = {
+            name: tuple(size if size in still_open else array.shape[axis] for axis, size in enumerate(shape))
+            for (name, shape), array in zip(shapes.items(), inputs, strict=True)
+        }
+        tried.append(_inputs(block, others, arguments.dtype, again=True))
+    for each in tried:
+        line = _compared(arguments.target, "ONNX Runtime", _run(block, each), _in_onnxruntime, report.path, each)
+    return [*lines, line]
 
 
 STYLES = {"torch": "a PyTorch module", "gluon": "a Gluon Block"}
@@ -181,17 +189,20 @@ def _example(block: SymbolBlock, name: str, known: Mapping[str, Any]) -> str:
     return "1,..."
 
 
-def _inputs(block: HybridBlock, shapes: Mapping[str, Sequence[int | str]], dtype: str | None) -> list[Any]:
-    """Random inputs of these shapes, whole numbers where the network reads indices; 2 for an open size. The Block's
-    parameters get the dtype of the inputs if that is a floating one.
+_TRIED = (32, 64, 224, 16, 8, 5, 2, 1)
+"""What an open size is tried as; the first axis of an input is a batch of 2."""
+
+
+def _inputs(
+    block: HybridBlock, shapes: Mapping[str, Sequence[int | str]], dtype: str | None, again: bool = False
+) -> list[Any]:
+    """Random inputs of these shapes, whole numbers where the network reads indices. An open size gets the first number
+    that the network takes; again : the second one, and a batch of 3. The Block's parameters get the dtype of the inputs
+    if that is a floating one.
     """
     import numpy as np
 
-    from hybrid_lab import ndarray as nd
-    from hybrid_lab.diagnostics import DTypeError
-    from hybrid_lab.gluon import access
-    from hybrid_lab.graph.passes.infer import infer
-    from hybrid_lab.insight.random_inputs import random_inputs
+    from hybrid_lab.diagnostics import DTypeError, HybridLabError
     from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
 
     try:
@@ -200,9 +211,35 @@ def _inputs(block: HybridBlock, shapes: Mapping[str, Sequence[int | str]], dtype
         raise CommandError(f"--dtype {dtype}: {error}") from None
     if is_floating(kind) and kind != np.float32:
         block.cast(kind)
+    opened = {size for shape in shapes.values() for size in shape if isinstance(size, str)}
+    batches = {shape[0] for shape in shapes.values() if shape and isinstance(shape[0], str)}
+    passing: list[list[Any]] = []
+    failed: HybridLabError | None = None
+    for number in _TRIED if opened - batches else _TRIED[:1]:
+        values = {name: 2 + again if name in batches else number for name in opened}
+        sizes = [tuple(values[size] if isinstance(size, str) else size for size in shape) for shape in shapes.values()]
+        try:
+            passing.append(_random_inputs(block, sizes, kind))
+        except HybridLabError as error:
+            failed = failed or error
+        if len(passing) == (2 if again and opened - batches else 1):
+            break
+    if not passing:
+        assert failed is not None
+        raise failed
+    return passing[-1]
+
+
+def _random_inputs(block: HybridBlock, sizes: Sequence[tuple[int, ...]], kind: Any) -> list[Any]:  # noqa: ANN401
+    """Inputs of these sizes. Raises the error of the operator that does not take them."""
+    from hybrid_lab import ndarray as nd
+    from hybrid_lab.gluon import access
+    from hybrid_lab.graph.passes.infer import infer
+    from hybrid_lab.insight.random_inputs import random_inputs
+    from hybrid_lab.ops.framework.dtypes import dtype_of
+
     neutral = access.graphs(block).first()
     assert neutral is not None
-    sizes = [tuple(2 if isinstance(size, str) else size for size in shape) for shape in shapes.values()]
     arrays = [parameter.data() for parameter in neutral.parameters]
     graph = infer(
         neutral.graph,
@@ -213,6 +250,33 @@ def _inputs(block: HybridBlock, shapes: Mapping[str, Sequence[int | str]], dtype
     )
     made = random_inputs(graph, [(size, kind) for size in sizes])
     return [nd.array(array, dtype=array.dtype) for array in made]
+
+
+def asked_inputs(arguments: Namespace, block: HybridBlock) -> list[Any] | None:
+    """The shapes of --shape for the inputs of a Block from an archive, in order; None if none was given."""
+    from hybrid_lab.diagnostics import MissingGraphError
+    from hybrid_lab.gluon import access
+    from hybrid_lab.onnx.writing.asked import asked_of
+
+    asked = _shapes(arguments.shape)
+    if not asked:
+        return None
+    neutral = access.graphs(block).first()
+    names = [] if neutral is None else [value.node.name for value in neutral.graph.inputs[: neutral.num_data]]
+    unknown = [name for name in asked if name not in names]
+    if unknown:
+        there = ", ".join(names) or "not known, as it has no graph"
+        raise CommandError(f"--shape {unknown[0]}=...: the inputs of {arguments.source} are {there}")
+    missing = [name for name in names if name not in asked]
+    if not missing:
+        return [asked[name] for name in names]
+    try:
+        called = asked_of(block, None).inputs
+    except MissingGraphError:
+        raise CommandError(
+            "give each input its shape: " + " ".join(f"--shape {name}=..." for name in missing)
+        ) from None
+    return [asked.get(name, tuple(item.sizes)) for name, item in zip(names, called, strict=True)]
 
 
 def of_epoch(symbol_file: str | Path, epoch: int | None) -> Path:

@@ -162,6 +162,59 @@ def test_an_open_size_and_another_dtype():
     assert (item.shape, item.type) == (["n", "time", 8], "tensor(float16)")
 
 
+@pytest.mark.parametrize("sizes", ["data=n,3,height,width", "data=1,3,size,size"])
+def test_open_sizes_get_numbers_that_the_network_takes(sizes, caplog):
+    """A network with a window of 20 takes neither 2 nor 16 pixels; both open sizes are run with two numbers."""
+    from hybrid_lab import sym
+
+    runtime = pytest.importorskip("onnxruntime")
+    data = sym.Convolution(sym.var("data"), kernel=(20, 20), stride=(4, 4), num_filter=2, name="wide")
+    net = gluon.SymbolBlock(sym.mean(data, axis=(2, 3)), sym.var("data"))
+    net.initialize()
+    net(nd.ones((1, 3, 32, 32)))
+    net.hybridize()
+    net(nd.ones((1, 3, 32, 32)))
+    net.export("wide")
+    assert main(["convert", "wide-symbol.json", "m.onnx", "--shape", sizes]) == 0
+    (item,) = runtime.InferenceSession("m.onnx").get_inputs()
+    assert item.shape[2:] == sizes.split(",")[2:]
+
+
+def test_the_shape_of_an_archive_is_used(capsys):
+    runtime = pytest.importorskip("onnxruntime")
+    assert convert("lenet", "model.hlab") == 0
+    assert main(["convert", "model.hlab", "m.onnx", "--shape", "data=5,1,28,28"]) == 0
+    assert main(["convert", "model.hlab", "named.onnx", "--shape", "data=rows,1,28,28"]) == 0
+    assert runtime.InferenceSession("named.onnx").get_inputs()[0].shape == ["rows", 1, 28, 28]
+    assert main(["convert", "model.hlab", "m.py", "--shape", "data=5,1,28,28"]) == 0
+    assert "Written for data 5x1x28x28" in Path("m.py").read_text()
+    capsys.readouterr()
+    assert main(["convert", "model.hlab", "x.onnx", "--shape", "image=5,1,28,28"]) == 2
+    assert "the inputs of model.hlab are data" in capsys.readouterr().err
+    assert main(["convert", "model.hlab", "x.params", "--shape", "data=5,1,28,28"]) == 2
+    assert "takes no shapes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [{}, {"multi_output": True}, {"preserve_shape": True}], ids=str)
+@pytest.mark.parametrize("target", ["m.onnx", "m.py", "m.hlab"])
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (2, 3, 4, 5)], ids=str)
+def test_softmax_output_of_any_rank(flags, target, shape):
+    """The softmax runs over all axes but the first, over axis 1 or over the last one."""
+    from hybrid_lab import sym
+
+    net = sym.SoftmaxOutput(sym.var("data") * sym.var("scale"), sym.var("softmax_label"), name="softmax", **flags)
+    Path("net-symbol.json").write_text(net.tojson())
+    nd.save("net-0000.params", {"arg:scale": nd.ones((1,))})
+    sizes = ",".join(map(str, shape))
+    assert main(["convert", "net-symbol.json", target, "--shape", f"data={sizes}"]) == 0
+    assert main(["convert", "net-symbol.json", "again.hlab", "--shape", f"data={sizes}"]) == 0
+    values = np.random.RandomState(0).rand(*shape).astype("float32")
+    rows = np.exp(values)
+    axes = (1,) if "multi_output" in flags else (-1,) if "preserve_shape" in flags else tuple(range(1, len(shape)))
+    found = gluon.load("again.hlab")(nd.array(values)).asnumpy()
+    np.testing.assert_allclose(found, rows / rows.sum(axis=axes, keepdims=True), rtol=1e-5)
+
+
 def test_weights_alone():
     source = str(FOLDER / "lenet-symbol.json")
     assert main(["convert", source, "weights.safetensors"]) == 0
