@@ -301,7 +301,7 @@ def pack(header: IRHeader | tuple[int, Label, int, int], s: bytes) -> bytes:
 
 
 def unpack(s: bytes) -> tuple[IRHeader, bytes]:
-    """The header and the bytes of an image record. Raises RecordError for one that is too short."""
+    """The header and the bytes of an image record. Raises RecordError for a record that is too short."""
     if len(s) < _HEADER.size:
         raise RecordError(f"an image record has at least {_HEADER.size} bytes, not {len(s)}")
     flag, label, number, high = _HEADER.unpack_from(s)

@@ -1,4 +1,4 @@
-"""The typed errors of the package: every error a user can meet is one of these."""
+"""The typed errors of the package, to which every error that a user can meet belongs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class UnsupportedArgument(AttributeSpecError, NotImplementedError):
 
 
 class SettingError(HybridLabError, TypeError):
-    """An argument of another kind than it takes: a name where a switch is meant, a text where a number is."""
+    """An argument of the wrong kind: a name instead of a switch, a string instead of a number."""
 
 
 class UnknownNameError(HybridLabError, AttributeError):
@@ -111,7 +111,7 @@ class RecordError(HybridLabError):
 
 
 class BindError(HybridLabError, ValueError, RuntimeError):
-    """Arrays, shapes or gradients that do not fit the Symbol that they are bound to."""
+    """Arrays, shapes or gradients do not fit the Symbol of a `bind`."""
 
 
 class InputError(HybridLabError, ValueError):
@@ -178,7 +178,7 @@ class EngineUnavailable(EngineError, ImportError):
 
 
 class ArchiveError(HybridLabError, ValueError):
-    """An archive that is damaged, unreadable or not what its manifest says.
+    """An archive that is damaged or unreadable, or contradicts its manifest.
 
     path : the archive's file, or None; member : the name inside it, or None. Both are put into the message.
     reason : the message without them.
@@ -212,8 +212,8 @@ class LoadMismatchError(ArchiveError):
 
 
 class MissingGraphError(HybridLabError):
-    """There is no graph: a Block that runs graphs from a file was called in a way that none of them is for (another
-    mode, other shapes or arguments), or a Block that was never called, or whose code has no graph, is to be exported.
+    """There is no graph: a Block with graphs from a file was called with another mode, other shapes or other arguments
+    than its graphs are for; or a Block without a graph (never called, or its code has none) is to be exported.
     """
 
 

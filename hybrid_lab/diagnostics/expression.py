@@ -10,7 +10,7 @@ _SEVERAL = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, a
 
 
 def one_line(node: ast.AST, text: str) -> str:
-    """An expression on one line. text : its source, kept as it is written where it has no line breaks."""
+    """An expression on one line. text : its source, kept unless it has line breaks."""
     return ast.unparse(node) if "\n" in text else " ".join(text.split())
 
 
@@ -22,7 +22,9 @@ def right_side(node: ast.AugAssign, text: Callable[[ast.AST], str]) -> str:
 
 
 def root_name(node: ast.AST, is_tensor: Callable[[ast.Name], bool]) -> str | None:
-    """The first name inside an expression that is a tensor, or holds some; in comprehensions what they walk over."""
+    """The first name inside an expression that is a tensor, or a container of tensors; in comprehensions the iterated
+    values come first.
+    """
     if isinstance(node, ast.Name):
         return node.id if is_tensor(node) else None
     walked = [generator.iter for generator in getattr(node, "generators", ())]

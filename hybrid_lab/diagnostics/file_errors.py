@@ -147,7 +147,7 @@ def open_regular(path: str | PathLike[str]) -> io.BufferedReader:
 def special_file_error(mode: int, path: str | PathLike[str], problem: str = "") -> FileError:
     """The error for something that is neither a file nor a folder.
 
-    mode : its `st_mode`; problem : what is wrong with it, and the next step; by default those of a write
+    mode : its `st_mode`; problem : the problem, and the next step; by default the problem of a write
     """
     name = os.fsdecode(path)
     kinds = ((stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
@@ -168,7 +168,7 @@ _STEPS = {
 
 
 def _number(error: OSError | ValueError, path: str | PathLike[str]) -> int | None:
-    """The number of an error of the system; None for other errors and for those that are typed already."""
+    """The number of an error of the system; None for other errors and for typed errors."""
     if isinstance(error, HybridLabError):
         return None
     if isinstance(error, OSError):

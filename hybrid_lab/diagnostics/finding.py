@@ -63,10 +63,10 @@ class Finding:
     """One remark of the linter, or of a trace.
 
     line, end_line count from 1; col, end_col count characters from 0 (end_col is exclusive). tensor is the tensor's
-    name as written, block the path of the block (`net.encoder.0`), each None where unknown. fix is an automatic
-    repair or None; rewrite is the text to paste instead. cell is the number of the notebook cell (code cells
-    counted from 1) where a whole notebook was checked; line then counts within that cell. calls are the places in
-    hybrid_forward that lead to it, where it is in a function that hybrid_forward calls.
+    name as written, block the path of the block (`net.encoder.0`), each None if unknown. fix is an automatic repair or
+    None; rewrite is the text to paste instead. cell is the number of the notebook cell (code cells counted from 1) if a
+    whole notebook was checked; line then counts within that cell. calls are, for a finding in a function called by
+    hybrid_forward, the places in hybrid_forward that lead to it.
     """
 
     code: str

@@ -96,7 +96,7 @@ def _restored(cls: type[HybridizeError], code: str, message: str, fields: dict[s
     return cls(code, message, **fields)
 
 
-#: The `error` of a rule -> the HybridizeError that is such an exception too.
+#: The `error` of a rule -> the HybridizeError of this type.
 _CLASSES: dict[str | None, type[HybridizeError]] = {
     None: HybridizeError,
     "AttributeError": HybridizeAttributeError,

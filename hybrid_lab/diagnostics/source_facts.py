@@ -49,7 +49,7 @@ def source_facts(code: str, frame: FrameType, is_it: Question, is_tensor: Questi
     """The words of the user for what rule `code` refused in `frame`; None where the source is not at hand or says
     something else.
 
-    is_it(value) : whether a value is the one that was refused; is_tensor(value) : whether it is a tensor or holds some.
+    is_it(value) : whether a value is the refused value; is_tensor(value) : whether it is a tensor or contains tensors.
     """
     try:
         site = _Site(frame, is_it, is_tensor)

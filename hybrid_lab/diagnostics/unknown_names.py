@@ -81,7 +81,7 @@ def unknown_name(
 ) -> AttributeError:
     """The error for `where.name`, which an AttributeError is too, so that hasattr() works.
 
-    known : the names that are there; advice : what to say in place of those that are near
+    known : the existing names; advice : text in place of similar names
     location, block : where in the user's code it was asked while a graph was traced
     """
     if name.startswith("_"):  # asked by Python and its tools, never by people
@@ -113,8 +113,8 @@ def suggest_names(module: str, where: str = "", later: Mapping[str, Provided[...
     It sets the module's `__getattr__` at run time, so that a wrong name stays an error for type checkers.
 
     module : its `__name__`; where : what users call it, by default its older name behind `hybrid_lab.`
-    later : names of the module that are imported when they are asked for: functions that other modules provide, with
-    their help, or the name of the module inside this one that has the name; "" for a module itself
+    later : name -> its source, imported on first use: a function that another module provides, with its help, or the
+    name of a module inside this one; "" for a module itself
     """
     there = sys.modules[module]
 

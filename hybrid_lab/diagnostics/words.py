@@ -21,7 +21,7 @@ def dimensions(rank: int) -> str:
 
 
 #: Categories of characters that draw nothing, or that change how others are drawn: control characters, format
-#: characters such as the marks of text direction, surrogates, private ones, separators of lines and paragraphs.
+#: characters such as the marks of text direction, surrogates, private characters, separators of lines and paragraphs.
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -45,7 +45,7 @@ def visible_lines(text: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an error says; its type where it says nothing."""
+    """The first line of an error's message, or its type if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

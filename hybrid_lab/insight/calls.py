@@ -108,7 +108,7 @@ def outer_calls(net: Block, inputs: Sequence[object]) -> list[OutermostCall]:
 
 @contextlib.contextmanager
 def as_eager(net: Block) -> Iterator[None]:
-    """Let every HybridBlock of the model run its code. What the lab shows of the model stays as it is."""
+    """Let every HybridBlock of the model run its code. The lab's view of the model does not change."""
     blocks = [block for _, block in hybrid_blocks(net) if access.runs_graphs(block)]
     try:
         for block in blocks:
@@ -150,7 +150,7 @@ class Compiled:
     call, training, recording : what is compiled; calls : a call of them runs `program`
     special : as the program's, with the stages of all passes
     arrays : NumPy arrays, one per input of the neutral graph; wrt_names : what the backward's gradients are of
-    alone : nobody else calls `program`: its parameters may be packed, and the draws are those of the next call
+    alone : nobody else calls `program`, so its parameters may be packed, and its draws are the next call's
     """
 
     call: OutermostCall

@@ -59,7 +59,7 @@ def capture(
 
     names : paths of attribute names ("" is the model itself), patterns with *, ? and [], or Blocks of the model
     grad : keep gradients too: after `backward()`, `seen["features.3"].grad`
-    replace : takes what a named Block returns, and gives what its caller gets instead; in eager runs only
+    replace : takes the result of a named Block, and returns the result for its caller; in eager runs only
 
     The result holds a copy of what each Block returned in its last call. A hybridized call computes its traced graph
     operator by operator while it is captured, with the same random numbers; later calls run the compiled program as
@@ -375,7 +375,7 @@ def _is_below(path: str, top: str) -> bool:
 
 
 def _arrays(result: object) -> list[Any]:
-    """The arrays in what a Block returned; the result itself where it is no structure of arrays."""
+    """The arrays in the result of a Block; the result itself if it is no structure of arrays."""
     try:
         return flatten(result)[0]
     except HybridLabError:

@@ -57,7 +57,7 @@ class Check:
 
 @dataclass
 class Part:
-    """A program that was checked: its checks in program order, what it returned, and what the reference returned."""
+    """A checked program: its checks in program order, its results, and the results of the reference."""
 
     checks: list[Check]
     results: list[np.ndarray]
@@ -113,7 +113,7 @@ class _Checker:
         inner_wanted = region_values(region, operands_of(node, wanted), self.rng)
         operands = operands_of(node, hybrid)
         inner_own = region_values(region, operands, self.rng)
-        # Behind a region's outputs a node may have what one of its kernels leaves for the next.
+        # Behind a region's outputs, a node may have the intermediate results of its kernels.
         outer = dict(zip(region.outputs, node.outputs, strict=False))
         wanted.update({out: inner_wanted[value] for value, out in outer.items()})
         own = {out: inner_own[value] for value, out in outer.items()}

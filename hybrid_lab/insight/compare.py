@@ -94,7 +94,7 @@ class Difference:
     layer : "kernel" (an operator computes something else), "pass" (a pass changed the numbers), "code" (the code does
         not compute what the graph holds) or "call" (the graphs are right, something around them is not)
     operator, type, block, line, place, excerpt : the operator and its source; text : what is wrong, a sentence
-    made_by : the class of the Block, where that is a layer of this package, whose own code is not shown
+    made_by : the class of the Block if the Block is a layer of this package, whose own code is not shown
     """
 
     layer: str

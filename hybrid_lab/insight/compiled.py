@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class TargetSummary:
     """One target, all parts together.
 
-    chip : whose data sheet the estimate is made with, or "" for an unknown one; estimate : in seconds
-    distinct : binaries, each of which may be launched many times; problems : kernels that do not compile
+    chip : the chip whose data sheet gives the estimate, or "" for an unknown chip; estimate : in seconds
+    distinct : number of different binaries, each possibly launched many times; problems : kernels that do not compile
     spilling : pointwise and reduction kernels that spill registers
     """
 
@@ -50,7 +50,7 @@ class CompiledModel(InsightReport):
 
     targets : in the order asked for; none where the kernels are written, but not compiled
     kernels : of all targets, in the order in which they run
-    fallbacks : operators that no kernel holds, with the part they are in; seconds : that it all took
+    fallbacks : operators without a kernel, with the part they are in; seconds : of the whole compilation
     """
 
     name: str

@@ -38,8 +38,8 @@ class TensorDifference:
     first, second : dtype and shape, "" where it is missing; values : how many numbers it has
     changed : how many of them differ, bit for bit; largest : the largest absolute difference, None where there is no
     finite one; scale : the largest absolute value before
-    first_name : what it is called in the first model, where that is something else
-    exchanged : the parameter that had these numbers in the first model, where Blocks changed places
+    first_name : its name in the first model, if different
+    exchanged : the parameter that had these numbers in the first model, if Blocks changed places
     """
 
     kind: Kind
@@ -144,8 +144,8 @@ class ModelDifference(InsightReport):
 
     @property
     def largest_changes(self) -> list[TensorDifference]:
-        """The tensors with the largest change first, of another type or not finite before all; those that are on one
-        side only last.
+        """The tensors ordered by their change: tensors of another type and infinite changes first, tensors of one side
+        last.
         """
         return sorted(self.tensors, key=lambda each: (each.kind != "changed", -_size(each)))
 

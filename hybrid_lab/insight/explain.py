@@ -143,8 +143,8 @@ class Explanation(InsightReport):
     @functools.cached_property
     def kernels(self) -> Kernels:
         """The kernels of the latest program of each Block that runs on Triton, in the order in which they run: their
-        text, what they are made of and why, and - on a GPU, or with `kernel.on("gfx942")` - what they compile to.
-        Without kernels, the list prints the reason.
+        text, their operators and the reasons for the fusion, and - on a GPU, or with `kernel.on("gfx942")` - the result
+        of their compilation. Without kernels, the list prints the reason.
         """
         from hybrid_lab.engines.triton.kernels import kernels_of_graphs, target_here
         from hybrid_lab.engines.triton.plan.by_vendor import rule_here
@@ -184,7 +184,7 @@ class Explanation(InsightReport):
     def passes(self, path: str = "", number: int = -1) -> Passes:
         """The passes of a program of the Block at `path`, with the graph before and after each.
 
-        number : which of its programs that are still known; the latest by default. Raises HybridLabError without one.
+        number : index of one of its known programs; the latest by default. Raises HybridLabError without one.
         """
         rows = self._programs(path)
         if not -len(rows) <= number < len(rows):

@@ -1,4 +1,4 @@
-"""The difference of two graphs: their operators matched by what they compute, where they stand and what reads them."""
+"""The difference of two graphs: operators are matched by computation, position and readers."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class GraphSide:
     path : of its Block in the model; inputs : what each input is called; None: their places
     hidden : whether attributes count that only the compiler sets, such as the mode of a BatchNorm
     keys : equal for inputs that are the same in both graphs; None: what they are called
-    partner : of the first graph, the path of a Block in the second model by its path in the first, or a text that
-        begins with a zero byte for one that is not there; None: the same path
+    partner : of the first graph: path of a Block in the first model -> its path in the second, or a text that begins
+        with a zero byte for a missing Block; None: the same path
     moved : of the second graph, the paths of Blocks that were called elsewhere in the first
     """
 
@@ -70,8 +70,8 @@ class GraphSide:
 class GraphDifference:
     """Two graphs side by side.
 
-    rows : all operators of both; results : what changed in what the graphs return
-    numbers : for each row the number of the operator among all of each graph, None where it is missing
+    rows : all operators of both; results : the changes of the graphs' results
+    numbers : for each row the index of the operator in each graph, None if it is missing
     """
 
     rows: list[OperatorDifference]
@@ -83,7 +83,7 @@ class _Side:
     """A graph with what the matching asks: for each operator its Block, its text, and hashes of both directions.
 
     own_block : path of its Block in its own model; block : the same text for Blocks that belong together
-    labels : what inputs and constants are called; keys : equal for those that are the same
+    labels : names of inputs and constants; keys : equal for equal inputs and constants
     below : of the operator and of all that it is computed from; above : of the operator and of all that reads it
     """
 
@@ -175,7 +175,7 @@ class _Side:
 
 
 class _Form:
-    """An operator as files have it, in which `2 * x` is `x * 2`; so a trace equals what was read from a file.
+    """An operator in the form of files, in which `2 * x` is `x * 2`; so a trace equals the graph read from a file.
 
     operands : the Values that it reads; key : equal for equal operators
     """
@@ -288,7 +288,9 @@ class _Matching:
                 self._take(first[start + place], second[other + place])
 
     def _spread(self) -> None:
-        """Match what stands beside matched operators: equal ones, else of equal names, else one in place of another."""
+        """Match operators beside matched operators: first equal operators, then operators of equal names, then one in
+        place of another.
+        """
         equal, alike, replaced = deque(self.pairs.items()), deque[tuple[Node, Node]](), deque[tuple[Node, Node]]()
         while equal or alike or replaced:
             if equal:
@@ -355,10 +357,10 @@ class _Matching:
         return [both for both in left.values() if all(both)]
 
     def _in_the_same_place(self, first: Node, second: Node) -> bool:
-        """Whether one operator replaces the other: it reads what the other read, and is read by the same readers.
+        """Whether one operator replaces the other: both read the same values, and have the same readers.
 
-        Readers that have no match yet count as the same if they are equal operators: an operator that was inserted
-        is read by the one before which it stands.
+        Readers without a match yet count as the same if they are equal operators: an inserted operator is read by the
+        operator behind it.
         """
         reads = {value.node for value in self.two.form[second].operands}
         before = [value.node for value in self.one.form[first].operands if value.node in self.one.form]
@@ -374,8 +376,8 @@ class _Matching:
     # -- what changed -------------------------------------------------------------------------------------------------
 
     def rows(self) -> tuple[list[OperatorDifference], list[tuple[int | None, int | None]]]:
-        """Both graphs in the order of the second, with the number of each operator in its graph; what was removed
-        stands where it was in the first.
+        """Both graphs in the order of the second, with the number of each operator in its graph; a removed operator
+        stands at its place in the first graph.
         """
         one, two = self.one, self.two
         first_places, second_places = one.places(), two.places()
@@ -437,7 +439,7 @@ class _Matching:
 
     def _same_value(self, mine: Value, other: Value) -> bool:
         """Whether two Values match, looking through added and removed operators, which are rows of their own, and
-        through those of moved Blocks.
+        through operators of moved Blocks.
         """
         if self._ends.meet(mine, other):
             return True
@@ -449,7 +451,7 @@ class _Matching:
 
     @cached_property
     def _staying_ends(self) -> _Ends:
-        """Those that look through moved Blocks too."""
+        """Ends that look through moved Blocks too."""
         moved = self.two.moved
         return _Ends(self.one, self.two, {one: two for one, two in self.pairs.items() if two not in moved})
 
@@ -463,7 +465,7 @@ class _Matching:
         return other.node not in self.two.form and self.one.keys[mine.node] == self.two.keys[other.node]
 
     def results(self) -> list[str]:
-        """What changed in what the graphs return."""
+        """The changes of the graphs' results."""
         old, new = self.one.graph.roots, self.two.graph.roots
         if len(old) != len(new):
             return [f"returns {count(len(new), 'value')} instead of {len(old)}"]

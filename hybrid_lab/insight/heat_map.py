@@ -1,7 +1,7 @@
 """HeatMap: a small picture of an array's values, as a PNG with a transparent background, for light and dark themes.
 
-The last two axes are the rows and columns of a facet. Of the two axes before them, the longer one is the row of facets,
-the other one the column.
+The last two axes are the rows and columns of a facet. Of the two axes before them, the longer axis is the row of
+facets, the shorter axis the column.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def heat_map(array: NDArray | np.ndarray) -> HeatMap | None:
 def _index(shape: tuple[int, ...]) -> tuple[tuple[Any, ...], bool]:
     """The values that are shown, and whether the axes of facets are swapped.
 
-    Shown are values of the last four axes that have more than one value: as many facets as have room, and of long rows
-    and columns every n-th value; of the axes before these the first values.
+    The picture shows values of the last four axes with more than one value: as many facets as fit, every n-th value of
+    long rows and columns, and the first values of the axes before them.
     """
     axes = [axis for axis, size in enumerate(shape) if size > 1][-4:]
     index: list[Any] = [0] * len(shape)
@@ -114,10 +114,10 @@ def _text(item: int | slice) -> str:
 
 
 def _scale(values: np.ndarray) -> tuple[float, float]:
-    """The value that is transparent, and the distance from it that has the full colour.
+    """The transparent value, and the distance from it with the full colour.
 
-    That is three times the root of the mean square, so that few outliers do not make everything else pale; of values
-    that lie close together, far from zero, the distances from the middle of their range.
+    The distance is three times the root of the mean square, so that few outliers do not make everything else pale. For
+    values close together and far from zero, distances are taken from the middle of their range.
     """
     if not values.size:
         return 0.0, 1.0

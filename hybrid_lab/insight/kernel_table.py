@@ -18,7 +18,7 @@ _SHOWN = 40
 
 
 class Kernels(list["FusedKernel"]):
-    """Kernels in the order in which they run: a list that shows itself as a table; one of them shows its text.
+    """Kernels in the order in which they run: a list that shows itself as a table; a single kernel shows its text.
 
     none : a sentence that says why the list is empty
     """

@@ -49,7 +49,7 @@ def note(nets: Iterable[Block], error: NonFiniteError) -> NonFiniteError:
 
 
 def all_found() -> list[LastNan]:
-    """Those of models that are alive, the latest last."""
+    """The NaNs of models that are alive, the latest last."""
     _found[:] = [item for item in _found if item.net() is not None]
     return list(_found)
 

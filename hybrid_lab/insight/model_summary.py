@@ -128,7 +128,7 @@ class ModelSummary(InsightReport):
         return f"{self.name}({', '.join(self.inputs)}) in {mode}: {', '.join(parts)}"
 
     def _shown(self) -> tuple[list[BlockSummary], int]:
-        """The Blocks down to the depth at which they are not too many, and the number of the others."""
+        """The Blocks down to the largest depth with at most _ROWS rows, and the number of the Blocks below."""
         depths = [_depth(block.path) for block in self.blocks]
         depth = max(depths)
         while depth > 1 and sum(each <= depth for each in depths) > _ROWS:
@@ -216,7 +216,7 @@ def summary(
 
     The shapes follow by inference from the model's own graph. No parameter needs values, and nothing of the model
     changes. Where the code cannot become a graph, the parameters are counted, and `missing` says why.
-    Raises HybridLabError for what is no Block and for inputs that are neither arrays nor shapes, ShapeError for shapes
+    Raises HybridLabError for anything but a Block and for inputs other than arrays and shapes, ShapeError for shapes
     that do not fit the model.
     """
     check_switches("summary", training=training)
@@ -329,7 +329,7 @@ def _count_work(
 
 
 class _Tree:
-    """The rows of the Blocks, and to which of them an operator belongs."""
+    """The rows of the Blocks, and the rows to which an operator belongs."""
 
     def __init__(self, net: Block, wanted: np.dtype | None) -> None:
         self.net, self._wanted = net, wanted

@@ -54,7 +54,7 @@ def is_nan(array: object) -> bool:
 class Culprit:
     """The operator that made a bad value from good ones.
 
-    scope : path of the Block in the run; inputs : what it read; made : what is bad in its result
+    scope : path of the Block in the run; inputs : the operands; made : the fault in its result
     """
 
     operator: str

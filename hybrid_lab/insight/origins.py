@@ -1,4 +1,4 @@
-"""Differences that no kernel causes: code that no longer computes its graph, and passes that change numbers."""
+"""Differences without a faulty kernel: code that no longer computes its graph, and passes that change numbers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def first_untrue(
     """The first node of the traced graph whose value the code no longer computes, and the likely reason.
 
     operations, outputs : of an eager run of the code
-    A number that changes from call to call, an attribute that was changed after the trace, a branch that went the
-    other way: the graph still holds what the trace saw.
+    A number that changes from call to call, an attribute changed after the trace, another branch taken: the graph still
+    has the values of the trace.
     """
     graph = _bound(compiled)
     values = graph_values(graph, compiled.arrays, compiled.rng)

@@ -18,8 +18,8 @@ def common_runs(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[t
 
     Myers, "An O(ND) difference algorithm and its variations", 1986. Sequences that differ in more places than WORK
     steps find are cut at keys that occur once on both sides, as many as are in one order, and each part is searched by
-    itself. A part that has none is matched from its beginning, some hundred differences at a time; what comes out then
-    is a common subsequence, perhaps not the longest one.
+    itself. A part without such keys is matched from its beginning, some hundred differences at a time; the result is
+    then a common subsequence, perhaps not the longest.
     """
     pairs = sorted(_Search(first, second).pairs())
     starts = [place for place, pair in enumerate(pairs) if not place or pairs[place - 1] != (pair[0] - 1, pair[1] - 1)]
@@ -46,7 +46,7 @@ class _Search:
             while start < end and other < other_end and one[end - 1] == two[other_end - 1]:
                 end, other_end = end - 1, other_end - 1
                 yield end, other_end
-            # What the other side does not have at all is left out.
+            # Leave out elements that the other side does not have.
             here, there = set(one[start:end]), set(two[other:other_end])
             rows = [place for place in range(start, end) if one[place] in there]
             columns = [place for place in range(other, other_end) if two[place] in here]

@@ -27,7 +27,7 @@ _LOW, _MEAN = COLUMNS.index("minimum"), COLUMNS.index("mean")
 def summary_of_row(row: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> Summary:
     """The Summary of a row of a table, float64[WIDTH], of an array of this shape and type.
 
-    Raises ValueError, worded to follow a name, where the row cannot be one of such an array.
+    Raises ValueError, worded to follow a name, if the row cannot belong to such an array.
     """
     values = row.tolist()
     counts, numbers, bins = values[:5], values[5 : len(COLUMNS)], values[len(COLUMNS) :]
@@ -59,7 +59,7 @@ def _number_of_bins(low: float, high: float, dtype: np.dtype) -> int:
 def summary_table(arrays: Sequence[NDArray | np.ndarray]) -> np.ndarray:
     """The fields of a Summary of each array, in order: float64[len(arrays), WIDTH], columns COLUMNS and the bins.
 
-    Numbers are 0 where no value is finite; a Summary with fewer bins has the first ones. Arrays of equal sizes are
+    Numbers are 0 if no value is finite; a Summary with fewer bins has the first bins. Arrays of equal sizes are
     summarized together. Values on a GPU stay there, but for the sample.
     """
     table = np.zeros((len(arrays), WIDTH))

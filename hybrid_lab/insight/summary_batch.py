@@ -23,7 +23,7 @@ class _Waiting(NamedTuple):
 
 
 class SummaryBatch:
-    """The Summary of each array that is added, without bins; its numbers are those of `summarize` to the last bit.
+    """The Summary of each added array, without bins; its numbers equal the numbers of `summarize` to the last bit.
 
     Values are copied, or read at once: arrays may change after they were added.
     """

@@ -62,7 +62,7 @@ def alternately(sides: Sequence[Callable[[], object]], runs: int) -> list[float]
 
 
 def _enough(number: int, taken: float, patience: float) -> bool:
-    """Whether run `number` (from 0) was the last: three at least, but for very long ones."""
+    """Whether run `number` (from 0) was the last: three runs at least, except for very long runs."""
     return taken > patience and (number >= 2 or taken > 3 * patience)
 
 
@@ -277,8 +277,8 @@ def _moved(node: Node) -> int:
 
 
 def _give_eager_times(rows: Sequence[Step], nodes: Times) -> set[Any]:
-    """Put each operator's eager time on the row that stands for it: the same Block, line and operator, or one that it
-    was taken apart into, else the same Block and line; of several the slowest. Returns the keys that found one.
+    """Put each operator's eager time on its row: the row of the same Block, line and operator (or of an operator from
+    its lowering), else of the same Block and line; of several rows, on the slowest. Returns the keys that found one.
     """
     opened = {(row.part, row.region) for row, *_ in rows if row.inside}
     leaves = [(row, row_nodes) for row, _, row_nodes in rows if row.inside or (row.part, row.region) not in opened]

@@ -1,4 +1,4 @@
-"""The values inside a graph for given inputs, one after the other: what nobody reads any more is given back."""
+"""The values inside a graph for given inputs, one after the other: values without further readers are freed."""
 
 from __future__ import annotations
 

@@ -49,10 +49,10 @@ def watch_nan(*nets: Block, infinite: bool = True) -> Watch:
 
     infinite : whether infinities count too, or NaN alone
 
-    It raises NonFiniteError, which names the Block, the operator, its line and what it read. What a Block returns is
-    looked at, and the gradients of each step of the tape; values inside of a Block that do not reach its result, such
-    as a mask of -inf behind a softmax, are not. Only when something is wrong, the call runs again, operator by
-    operator and with the same random numbers, to find the operator. Hybridized calls run their programs as ever.
+    It raises NonFiniteError, which names the Block, the operator, its line and its operands. The results of Blocks are
+    checked, and the gradients of each step of the tape; values inside a Block that do not reach its result, such as a
+    mask of -inf behind a softmax, are not. Only when something is wrong, the call runs again, operator by operator and
+    with the same random numbers, to find the operator. Hybridized calls run their programs as ever.
     """
     check_switches("watch_nan", infinite=infinite)
     for net in nets:

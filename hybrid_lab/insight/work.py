@@ -34,7 +34,7 @@ class Work:
     bytes: int = 0
 
     def add(self, other: Work, times: int = 1) -> None:
-        """Add the work of others, done so many times."""
+        """Add other work, done `times` times."""
         self.multiply_adds += other.multiply_adds * times
         self.flop += other.flop * times
         self.bytes += other.bytes * times
@@ -70,7 +70,7 @@ def _has_bias(node: Node) -> bool:
 
 
 def _of_control_flow(node: Node, op: ControlFlow, shapes: list[tuple[int, ...]], written: int) -> Work:
-    """Of a loop, each step; of a choice, the branch that does most."""
+    """For a loop, every step; for a branch, the branch with the most work."""
     dtypes = [item.dtype if isinstance(item, Value) else None for item in node.inputs]
     inside = [work_in(graph) for _, graph in op.typed_subgraphs(shapes, dtypes)]
     total = Work(bytes=written)

@@ -1,4 +1,4 @@
-"""The limits of one check: characters that are parsed and nodes that are walked, and what they left out.
+"""The limits of one check: parsed characters and walked nodes, and the parts left out.
 
 They are counts and not times, so that equal sources have equal findings on every machine.
 """
@@ -44,7 +44,7 @@ class Budget:
         self._long.append(cls)
 
     def of_definitions(self) -> int:
-        """The nodes that may be walked to find what one more cell defines: its share of half of all nodes."""
+        """The nodes that may be walked to find the definitions of one more cell: its share of half of all nodes."""
         return max(0, self.nodes - NODES // 2) // 4
 
     def leave_source(self, source: Source) -> None:

@@ -190,9 +190,9 @@ class Frame:
     """One function being walked.
 
     returns : (node, value, decided by the mode or the sort of the inputs)
-    checked : it is the method that is checked, or a function inside it
+    checked : whether this is the checked method, or a function inside it
     at : the expression being evaluated
-    marks : the marks in this function, unless it is checked, and in those that it called
+    marks : the marks in this function, unless it is checked, and in the functions that it called
     grown : names of the module in `env`, whose containers got members here
     """
 

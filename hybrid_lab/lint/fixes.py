@@ -77,7 +77,7 @@ def _place(edit: tuple[int, int, str]) -> tuple[int, int]:
 
 
 def _near(edit: tuple[int, int, str], edits: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """The edits that may overlap with one, of some that are in order and do not overlap with one another."""
+    """The edits that may overlap with one edit, from ordered edits without overlaps."""
     first = bisect_left(edits, (edit[0], edit[0]), key=_place)
     while first and edits[first - 1][1] >= edit[0]:
         first -= 1

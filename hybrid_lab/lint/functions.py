@@ -41,7 +41,7 @@ def call_function(walk: Walk, function: Function, arguments: list[Value], keywor
 def enter(
     walk: Walk, function: Function, arguments: list[Value], keywords: dict[str, Value]
 ) -> tuple[Value, set[MarkKey]]:
-    """Walk a function with these arguments; returns what it returns, and what it was marked for."""
+    """Walk a function with these arguments; returns its return value and its marks."""
     env = _bound(function, arguments, keywords)
     walk.budget -= (len(env) + len(arguments)) >> 2
     frame = Frame(

@@ -53,7 +53,9 @@ def _is_namespace(owner: object) -> bool:
 
 
 def has_member(name: str) -> bool:
-    """Whether arrays, those of `mx.np` or Symbols have the attribute, or containers, of which one may stand there."""
+    """Whether arrays, arrays of `mx.np`, Symbols or containers (which may stand in place of a tensor) have the
+    attribute.
+    """
     return name.startswith("_") or name in _OF_CONTAINERS or name in _members()
 
 
@@ -77,7 +79,7 @@ def _methods() -> Iterable[str]:
 
 
 def instead_of_operator(path: str, operators: str, namespace: str | None = None) -> tuple[str, str]:
-    """(what the name means elsewhere, or ""; what to write), for `operators.path`, which is not there."""
+    """(the name's meaning in another framework, or ""; the replacement), for the missing `operators.path`."""
     before, _, name = path.rpartition(".")
     where = f"{operators}.{before}".rstrip(".")
     if namespace in (None, "mx.nd", "mx.sym") and (foreign := foreign_operator(name)) is not None:
@@ -92,7 +94,7 @@ def instead_of_operator(path: str, operators: str, namespace: str | None = None)
 
 
 def instead_of_member(name: str, tensor: str, operators: str | None) -> tuple[str, str]:
-    """(what the name means elsewhere, or ""; what to write), for `tensor.name`, which is not there."""
+    """(the name's meaning in another framework, or ""; the replacement), for the missing `tensor.name`."""
     if (foreign := foreign_method(name)) is not None:
         text = foreign.instead
         if tensor.isidentifier():
@@ -133,7 +135,7 @@ def nearest_is_meant(name: str, replacement: str) -> bool:
 
 
 def names_given(source: Source) -> frozenset[str]:
-    """The names that a source gives to objects, and those that it asks for with `hasattr` or `getattr`.
+    """The names that a source gives to objects, and the names that it asks for with `hasattr` or `getattr`.
 
     It gives them with `nd.f = ...`, `setattr(nd, "f", ...)`, or a class of operators that has a name.
     """

@@ -46,7 +46,7 @@ class LintServer(LanguageServer):
     A *unit* is what is checked together: one Python file, or the Python cells of one notebook.
 
     texts : the text of each file and cell, by its URI
-    findings : of each of them, for the text as it was when it was checked
+    findings : of each document, for its text at the time of the check
     """
 
     def __init__(self, target: str | None = None) -> None:
@@ -130,7 +130,7 @@ class LintServer(LanguageServer):
         self._checks[unit] = asyncio.ensure_future(self._check(unit, delay))
 
     async def settled(self, unit: str) -> None:
-        """Wait until the findings are those of the text as it is now."""
+        """Wait until the findings belong to the current text."""
         while (running := self._checks.get(unit)) is not None and not running.done():
             await asyncio.wait([running])
 

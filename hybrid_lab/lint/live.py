@@ -179,7 +179,7 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 def look_of(block: Block) -> Hashable:
-    """Equal for Blocks that `with_instance` makes the same of; None where that is not known."""
+    """A key, equal for Blocks that `with_instance` treats alike; None if it cannot tell."""
     from hybrid_lab.gluon import access  # loaded already where a Block is alive
     from hybrid_lab.hybridize.stale.read_values import OWN
 

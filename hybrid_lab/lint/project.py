@@ -18,8 +18,8 @@ from .walk import Walk
 
 
 class Project:
-    """Finds functions by the names under which a file imports them: relative ones, those of packages beside the file or
-    around it, and installed ones.
+    """Finds functions by the names under which a file imports them: relative names, names of packages beside the file
+    or around it, and names of installed packages.
     """
 
     def __init__(self, budget: Budget) -> None:

@@ -66,9 +66,9 @@ def check(
     context : sources of other cells, whose imports, functions and classes the checked text may use. What is found in
         them is not reported here; `check_cells` reports on all.
     file : the name to report for source text; a string is then source text, whatever it looks like.
-    Returns the findings ordered by place. Source that does not parse gives one finding, HL001; what is so large or
-    nested so deeply that it is not checked to its end is named in one finding, HL002.
-    Raises HybridLabError for any other argument, and for a path to what is no file, or no text.
+    Returns the findings ordered by place. Source that does not parse gives one finding, HL001. Code too large or nested
+    too deeply for a complete check is named in one finding, HL002.
+    Raises HybridLabError for any other argument, and for a path without a file, or to a binary file.
     """
     if target not in TARGETS:
         raise HybridLabError(f"unknown target {target!r}: use target='mxnet', or none")
@@ -129,7 +129,7 @@ def findings_of(kind: type) -> list[Finding]:
 
 
 def _is_path(text: str) -> bool:
-    """Whether it is the name of a file. Raises HybridLabError where it looks like one that is not there."""
+    """Whether it is the name of a file. Raises HybridLabError for the name of a missing file."""
     named = "\n" not in text and text.endswith((".py", ".ipynb"))
     if not named or os.path.exists(text):
         return named
@@ -149,7 +149,9 @@ class _SharedNames:
             self._values.setdefault(name, []).append((cell, value))
 
     def nearest(self, cell: int, name: str) -> Value | None:
-        """What a name means in a cell: what the nearest cell above says; failing that, what the last one says."""
+        """The meaning of a name in a cell: from the nearest cell above that gives it a value, else from the last cell
+        that does.
+        """
         values = self._values.get(name)
         if values is None:
             return None

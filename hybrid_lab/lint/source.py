@@ -38,8 +38,8 @@ _PYTHON_CELL_MAGICS = {
 
 @dataclass
 class Source:
-    """Parsed source. The tree is empty where it does not parse, with `error` set, and where it is not parsed because
-    it is too much, with `unchecked` set: the reason, as the end of a sentence about the code.
+    """Parsed source. If the text does not parse, the tree is empty and `error` is set; if the text is too long or too
+    deep to parse, the tree is empty and `unchecked` is set to the reason, as the end of a sentence about the code.
 
     limit : the characters that may be parsed
     """
@@ -164,7 +164,7 @@ _LONGEST_FILE = 1 << 28
 
 
 def read_file(path: str) -> str:
-    """The text of a Python file, in the encoding that it names, or of a notebook, with its line ends as they are.
+    """The text of a Python file, in the encoding it names, or of a notebook, with unchanged line ends.
 
     Raises HybridLabError for what is no regular file, cannot be read, or is no text in that encoding.
     """
@@ -255,7 +255,7 @@ def python_of_cell(text: str) -> str:
 
 
 def sources_within(texts: Iterable[tuple[str, str, int | None]]) -> list[Source]:
-    """The Sources of (text, file, number of the cell): those that go beyond what one check parses are not parsed."""
+    """The Sources of (text, file, number of the cell): Sources beyond the limit of one check are not parsed."""
     sources: list[Source] = []
     left = CHARACTERS
     for text, file, cell in texts:

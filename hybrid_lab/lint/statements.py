@@ -247,7 +247,7 @@ def _(node: ast.Delete, walk: Walk) -> None:
 
 
 def _joined(walk: Walk, a: Mapping[str, Value], b: Mapping[str, Value]) -> Environment:
-    """The names after two paths that meet, of which one leaves the values `a` and the other `b`."""
+    """The names after two paths meet: one path leaves the values `a`, the other `b`."""
     walk.budget -= (len(a) + len(b)) >> 4
     joined = {**b, **a}
     for name, value in a.items():

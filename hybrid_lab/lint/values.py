@@ -54,9 +54,9 @@ class Value:
 
     name : how the user calls the tensor it comes from. depends : an input of the block takes part in it. optional:
     may be None. fresh : a new array nobody else refers to. like : equal for values surely of equal shape. thin : True
-    if an axis got the length 1, or ("of", like) if it lost an axis of such a value. site : identifies the expression
-    that made a Block. held : where it is kept from call to call. size, depth : of a container, the values in it, and
-    how deep they are nested.
+    if an axis got the length 1, or ("of", like) if the value lost such an axis. site : identifies the expression
+    that made a Block. held : the place that keeps it from call to call. size, depth : of a container, the values in it,
+    and how deep they are nested.
     """
 
     kind: Kind
@@ -181,7 +181,7 @@ def _join(a: Value, b: Value) -> Value:
     if a.kind is b.kind is Kind.SEQUENCE or a.kind is b.kind is Kind.MAPPING:
         if a.kind is Kind.SEQUENCE and a.items is not None and b.items is not None and len(a.items) == len(b.items):
             return sequence(tuple(join(x, y) for x, y in zip(a.items, b.items, strict=True)))
-        if not a.members or not b.members:  # an empty list that is filled on the other path
+        if not a.members or not b.members:  # an empty list that the other path fills
             full = a if a.members else b
             return container(a.kind, element=element_of(full) if full.members else None)
         return container(a.kind, element=join(element_of(a), element_of(b)))

@@ -25,8 +25,8 @@ from .values import OTHER, Kind, Value
 class Mark:
     """A place that a rule objects to; the runner makes a Finding of it. None stands for what the rule's page says.
 
-    facts : what the rule's message and rewrite are filled in with
-    calls : the calls in the checked method that lead to the place, where it is in another function
+    facts : values for the rule's message and rewrite
+    calls : for a place in another function, the calls in the checked method that lead to it
     style, around : of the method being checked, as in Walk
     """
 
@@ -73,12 +73,12 @@ class Walk:
     """The state of a walk: everything known at one point of the code.
 
     style : "hybrid_forward" (1.x) or "forward" (2.x): the method that makes the graph
-    around : whether that is a `forward` or `__call__` beside hybrid_forward, which MXNet runs as Python
+    around : whether that method is a `forward` or `__call__` beside hybrid_forward, which MXNet runs as Python
     operators : the name of its argument F, None in 2.x style
-    block : the class that is checked
-    values : what each expression holds, by the id of its node
+    block : the checked class
+    values : the value of each expression, by the id of its node
     frames : the functions being walked, innermost last; the checked method itself is the first
-    marks : (mark, code of the rule, source) of all places that rules objected to, each place once per rule
+    marks : (mark, code of the rule, source) of all places, each place once per rule
     quiet : above 0, rules do not look
     budget : nodes that may still be walked; below 0 the walk was not finished
     constructing : the class whose constructor is being walked
@@ -200,7 +200,7 @@ class Walk:
         return expression.root_name(node, lambda name: self.value(name).has_tensor)
 
     def tensor_name(self, node: ast.AST) -> str:
-        """The tensor's name where it has one, else its source if that is short."""
+        """The tensor's name if it has one, else its source if that is short."""
         return expression.tensor_name(node, self.text(node), lambda name: self.value(name).has_tensor)
 
     def first_tensor(self, nodes: Iterable[ast.expr]) -> ast.expr | None:

@@ -199,7 +199,7 @@ class ImageDetIter(ImageIter):
         """The augmented images with their boxes drawn: uint8 (height, width, 3), blue first as in OpenCV.
 
         color : red, green, blue; default: a random one for each box; thickness : of the lines, in pixels
-        mean, std : what the augmenters normalize with, True for those of ImageNet; it is undone
+        mean, std : the numbers with which the augmenters normalize, True for ImageNet's; the normalization is undone
         clip : cut colours off at 0 and 255; id2labels : class -> a name to write into the box
         waitKey, window_name : settings of the window that MXNet opens. No window is opened here: waitKey must be None
         """

@@ -147,7 +147,7 @@ class _RegionAug(DetAugmenter, ABC):
 class DetRandomCropAug(_RegionAug):
     """A random part of the image.
 
-    min_object_covered : the part must show more than this fraction of every object that it shows at all
+    min_object_covered : the part must show more than this fraction of every object that it touches
     min_eject_coverage : objects of which it shows at most this fraction are left out
     """
 

@@ -244,8 +244,8 @@ class ImageDetRecordIter(ImageRecordIter):
     path_imgidx, path_imglist, shuffle, seed, num_parts, part_index, round_batch, dtype, data_name, label_name,
     seed_aug, mean_img, mean_r ..., std_r ..., scale : as for ImageRecordIter
 
-    Raises SettingError for arguments that are unknown, among them the augmenters that only ImageRecordIter has, such as
-    rand_crop, rotate and mirror, and for labels that are not of this form. Other errors are those of ImageRecordIter.
+    Raises SettingError for unknown arguments (also for augmenters of ImageRecordIter alone, such as rand_crop, rotate
+    and mirror), and for labels of another form. Other errors as of ImageRecordIter.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ class ImageIter(DataIter):
     path_imglist : a file with lines "number TAB labels TAB path"; imglist : a list of [label, path]
     path_root : the folder of the paths
     label_width : labels of one image; dtype : of the labels
-    part_index, num_parts : read one of equal parts; by default this worker's, of those that have joined
+    part_index, num_parts : read one of equal parts; by default the part of this worker among the joined workers
     aug_list : augmenters; without it those of `CreateAugmenter(data_shape, **kwargs)`
     last_batch_handle : 'pad' fills the last batch with the first images, 'discard' leaves it out, 'roll_over' keeps
         its images for the next pass
@@ -109,7 +109,7 @@ class ImageIter(DataIter):
         self.cur, self._ended = 0, False
 
     def get_state(self) -> dict[str, Any]:
-        """Where it stands, as data: the epoch, the order of the images, which come next, and those that 'roll_over'
+        """Its position, as data: the epoch, the order of the images, the next images, and the images that 'roll_over'
         has kept.
         """
         kept = None if self._kept is None else ([*self._kept[0]], [np.asarray(each) for each in self._kept[1]])
@@ -117,7 +117,7 @@ class ImageIter(DataIter):
         return {**where, "seq": None if self.seq is None else list(self.seq)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go to where `get_state` was called: the next batches are those that were still to come.
+        """Go to the position of `get_state`: the next batches are the batches that followed it.
 
         Raises HybridLabError for the state of another iterator; this one is as before then.
         """

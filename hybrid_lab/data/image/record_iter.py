@@ -42,7 +42,7 @@ class ImageRecordIter(MXDataIter):
     path_imgrec : a file of image records; path_imgidx : its index, which saves a pass over the file
     path_imglist : a file with lines "number TAB labels TAB path", whose labels replace those in the records
     shuffle, seed : a new order in each pass
-    num_parts, part_index : read one of equal parts; by default this worker's, of those that have joined
+    num_parts, part_index : read one of equal parts; by default the part of this worker among the joined workers
     round_batch : fill the last batch with the first images, which the next pass then leaves out; else its last images
         repeat its first ones. `pad` of the batch counts them
     resize : the shorter side, first of all; pad, fill_value : a border of pixels
@@ -60,9 +60,9 @@ class ImageRecordIter(MXDataIter):
     dtype : uint8 gives the pixels as they are; int8 gives them less the rounded mean, limited to -128 to 127. As in
         MXNet, these two ignore std_r ..., scale, max_random_contrast and max_random_illumination, and uint8 the mean
 
-    Images are read and changed when they are asked for, in this thread; `mx.io.PrefetchingIter` reads ahead.
-    Raises SettingError for arguments that are unknown or have values of another kind, DTypeError for a dtype that
-    arrays cannot have, and FileError, as MissingFileError where there is no file of records.
+    Images are read and changed when they are asked for, in this thread; `mx.io.PrefetchingIter` reads ahead. Raises
+    SettingError for unknown arguments and values of another kind, DTypeError for a dtype that arrays cannot have, and
+    FileError (MissingFileError if the file of records is missing).
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class ImageRecordIter(MXDataIter):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go to where `get_state` was called: the next batches are those that were still to come.
+        """Go to the position of `get_state`: the next batches are the batches that followed it.
 
         Raises HybridLabError for the state of another iterator; this one is as before then.
         """

@@ -99,8 +99,8 @@ class NDArrayIter(DataIter):
         return {"samples": self.num_data, "epoch": self.epoch, "cursor": self.cursor, "offset": self._offset, **order}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go to where `get_state` was called: the next batches are those that were still to come. A `reset` starts a
-        new epoch, as everywhere.
+        """Go to the position of `get_state`: the next batches are the batches that followed it. A `reset` starts a new
+        epoch, as everywhere.
 
         Raises HybridLabError for the state of another iterator; this one is as before then.
         """

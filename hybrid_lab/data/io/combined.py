@@ -73,7 +73,7 @@ class ResizeIter(_OverBatches):
         return True
 
     def get_state(self) -> dict[str, Any]:
-        """Where it stands, as data. Raises HybridLabError where the other iterator cannot tell."""
+        """Where it stands, as data. Raises HybridLabError if the inner iterator cannot tell its position."""
         return {"epoch": self.epoch, "cur": self.cur, "inner": _state_of(self.data_iter)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -116,9 +116,7 @@ class PrefetchingIter(_OverBatches):
         return int((self._before[0] or {}).get("epoch", 0))
 
     def get_state(self) -> dict[str, Any]:
-        """Where it stands, as data, without the batch that is read ahead. Raises HybridLabError where an iterator
-        cannot tell.
-        """
+        """Its position, as data, without the batch read ahead. Raises HybridLabError where an iterator cannot tell."""
         for each, state in zip(self.iters, self._before, strict=True):
             if state is None:
                 _state_of(each)  # raises

@@ -137,7 +137,7 @@ class TableError(HybridLabError, ValueError):
 
 
 def _table(path: str | PathLike[str], shape: tuple[int, ...], dtype: DTypeLike, argument: str) -> np.ndarray:
-    """The rows of a CSV file, each in this shape. argument : the one that has the path, for messages"""
+    """The rows of a CSV file, each in this shape. argument : name of the argument with the path, for messages"""
     if not isinstance(path, (str, PathLike)):
         raise SettingError(f"{argument} must be the path of a CSV file, not {type(path).__name__}")
     name, size = os.fspath(path), math.prod(shape)
@@ -209,7 +209,7 @@ class MNISTIter(_FileIter):
 
     flat : images as (batch, 784) instead of (batch, 1, 28, 28)
     seed : of the order if shuffle
-    num_parts, part_index : read one of equal parts; by default this worker's, of those that have joined
+    num_parts, part_index : read one of equal parts; by default the part of this worker among the joined workers
     input_shape, data_shape, prefetch_buffer, silent : without an effect, as the shapes are in MXNet: `flat` decides
     """
 

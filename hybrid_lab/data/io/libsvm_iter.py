@@ -27,8 +27,8 @@ class LibSVMIter(NDArrayIter, MXDataIter):
     are a csr array, too. Indices count from 0. The last batch is filled up with rows from the beginning.
 
     data_libsvm, label_libsvm : paths; data_shape, label_shape : (n,), of one row
-    num_parts, part_index : read only one of parts with almost equally many rows; by default this worker's, of those
-        that have joined
+    num_parts, part_index : read only one of parts with almost equally many rows; by default the part of this worker
+        among the joined workers
     prefetch_buffer : without effect, since the files are read at once
     Raises HybridLabError for a damaged file, with the line.
     """

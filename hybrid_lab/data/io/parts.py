@@ -12,7 +12,7 @@ joined_workers: Provided[[], tuple[int, int]] = Provided("joined_workers")
 class Part(NamedTuple):
     """One of the parts of a data set.
 
-    number, parts : which one it is, and how many there are; of_workers : each worker that has joined reads one of them
+    number, parts : index of this part, and the number of parts; of_workers : whether each joined worker reads one part
     """
 
     number: int
@@ -29,7 +29,9 @@ class Part(NamedTuple):
 
 
 def part_of(num_parts: int | None, part_index: int | None) -> Part:
-    """The part that an iterator reads: None for both stands for this worker's, of those that have joined."""
+    """The part that an iterator reads: None for both arguments gives the part of this worker among the joined
+    workers.
+    """
     if num_parts is None and part_index is None:
         rank, size = joined_workers()
         return Part(rank, size, size > 1)

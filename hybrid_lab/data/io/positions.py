@@ -20,7 +20,7 @@ def whole_numbers(state: Mapping[str, Any], names: Sequence[str], most: int | No
 
 
 def same_entries(saved: object, own: Sequence[Any]) -> list[Any]:
-    """Saved entries, which are those of an iterator in any order. Raises HybridLabError for others."""
+    """Saved entries, which must be the iterator's own entries in any order. Raises HybridLabError for others."""
     entries = saved.tolist() if isinstance(saved, np.ndarray) else list(saved) if isinstance(saved, list) else None
     if entries is None or sorted(entries, key=repr) != sorted(own, key=repr):
         raise HybridLabError("this is a saved position of an iterator over other samples")

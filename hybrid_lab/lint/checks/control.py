@@ -94,8 +94,8 @@ def _compared(pattern: ast.pattern, subject: ast.expr, walk: Walk) -> Iterator[a
 
 
 def _tested(condition: ast.expr, walk: Walk) -> Iterator[ast.expr]:
-    """The tensors whose truth a condition asks for: of `a and b` that of `b` (the rule looks at `a` by itself), of
-    `a if test else b` that of both.
+    """The tensors whose truth a condition asks for: for `a and b`, `b` (the rule looks at `a` by itself); for
+    `a if test else b`, both.
     """
     if walk.value(condition).is_one_tensor:
         yield condition

@@ -188,7 +188,7 @@ def store_on_self(
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     for target in (leaf for whole in targets for leaf in _leaves(whole)):
         if isinstance(target, ast.Attribute | ast.Subscript) and _on_self(target, walk):
-            # What an augmented assignment stores is what it reads, joined with what is added.
+            # An augmented assignment stores the value that it reads, joined with the added value.
             value = walk.value(target)
             added = walk.value(node.value) if node.value is not None else value
             tensor = value.has_tensor or (isinstance(node, ast.AugAssign) and added.has_tensor)

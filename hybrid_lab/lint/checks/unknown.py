@@ -100,7 +100,7 @@ def _caught(node: ast.AST, parent: _Parent) -> bool:
 
 
 def _perhaps_no_tensor(node: ast.Attribute, walk: Walk) -> bool:
-    """Whether an argument may be an object of the user's with such an attribute: a field that is read, not called."""
+    """Whether an argument may be a user's object with this attribute, a field to read and not to call."""
     value = walk.value(node.value)
     if not (isinstance(value.like, tuple) and value.like[:1] == ("argument",)):
         return False

@@ -11,7 +11,7 @@ USAGE = """usage: python -m hybrid_lab.compat SCRIPT.py [ARGS ...]
 
 
 def main(arguments: list[str]) -> str | None:
-    """Run what `arguments` name as `__main__`. Returns a message where they name nothing that can run."""
+    """Run what `arguments` name as `__main__`. Returns a message if they name nothing that can run."""
     if not arguments or arguments[0] in ("-h", "--help") or arguments == ["-m"]:
         return USAGE
     first, *rest = arguments

@@ -83,7 +83,7 @@ class Aliases(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of `mxnet` or a submodule. Raises ModuleNotFoundError, with near names, for one that is not here."""
+        """The spec of `mxnet` or a submodule. Raises ModuleNotFoundError, with near names, for a missing submodule."""
         top, _, name = fullname.partition(".")
         if top != THEIRS:
             return None

@@ -1,4 +1,4 @@
-"""What a script or notebook written for MXNet needs to run here: names that are missing, findings, differences.
+"""The changes that a script or notebook written for MXNet needs to run here: missing names, findings, differences.
 
 Nothing of the code is run. `hybrid-lab migrate` prints the reports.
 """
@@ -51,11 +51,11 @@ class Missing:
 
 @dataclass(frozen=True)
 class Report:
-    """What one file needs.
+    """The needs of one file.
 
-    imports : whether it imports mxnet; prepared : whether it imports hybrid_lab.compat already; uses : how often which
-    name of MXNet's stands in it; missing : those that are not here; findings : of the linter; differences : name -> how
-    this package differs from MXNet on purpose; error : why the file could not be read, or None
+    imports : whether it imports mxnet; prepared : whether it imports hybrid_lab.compat already; uses : name of MXNet's
+    -> how often the file uses it; missing : the names that this package lacks; findings : of the linter; differences :
+    name -> how this package differs from MXNet on purpose; error : why the file could not be read, or None
     """
 
     path: str
@@ -258,7 +258,7 @@ def _names(tree: ast.AST) -> dict[str, str]:
 
 
 def _uses(tree: ast.AST, names: Mapping[str, str]) -> Iterator[tuple[str, ast.AST]]:
-    """The dotted names of MXNet's that code uses, each as long as it is written, and those that it imports."""
+    """MXNet's dotted names in the code, each in its full length, and the imported names."""
     inner: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

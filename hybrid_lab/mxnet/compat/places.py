@@ -1,10 +1,10 @@
-"""Where MXNet's modules are laid out differently here: its module -> the places that have its names."""
+"""Modules of MXNet that are laid out differently here: MXNet's module -> the places that have its names."""
 
 from __future__ import annotations
 
-#: Module of MXNet, without `mxnet.` -> the places that have its names, without `hybrid_lab.`, searched in this order.
-#: A place is a module, or `module:name` for a namespace such as `nd.contrib`, which then is the module itself.
-#: Where this package has a module of the same name, the places have the names that are missing in it.
+#: Module of MXNet, without `mxnet.` -> the places that have its names, without `hybrid_lab.`, searched in this order. A
+#: place is a module, or `module:name` for a namespace such as `nd.contrib`, which then is the module itself. If this
+#: package has a module of the same name, the places have the names that the module lacks.
 PLACES: dict[str, tuple[str, ...]] = {
     "gluon.data.dataset": ("mxnet.compat.layer_helpers",),
     "gluon.utils": ("mxnet.compat.layer_helpers",),

@@ -159,7 +159,7 @@ def _shared(
 def storage_types(symbol: Symbol, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The sparse storage types of arguments, and of gradients, by name.
 
-    given : the storage types that the caller asks for; the others are those of `sym.var(name, stype=...)`
+    given : the storage types that the caller asks for; all others come from `sym.var(name, stype=...)`
     The gradient of a weight that only embeddings with sparse_grad read is row_sparse.
     """
     attributes = symbol.attr_dict()

@@ -338,7 +338,7 @@ class _Resize:
 
 
 def _sized(array: NDArray, shape: Shape) -> NDArray:
-    """An array of another shape: the beginning of the same memory, or new memory where that is too small."""
+    """An array of another shape: the beginning of the same memory, or new memory if that is too small."""
     size = prod(shape)
     if array.shape == shape:
         return array
@@ -359,7 +359,7 @@ def _tracked(array: NDArray, grad: NDArray | None, request: str) -> NDArray:
 
 
 def _values(symbol: Symbol, states: bool) -> list[Value]:
-    """The variables of a Symbol that are arguments, or those that are auxiliary states, in their order."""
+    """The variables of a Symbol that are arguments, or (`states`) its auxiliary states, in their order."""
     graph = symbol.graph()
     known = graph.states
     return [value for value in graph.inputs if (value in known) == states]

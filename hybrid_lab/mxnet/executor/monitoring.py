@@ -20,7 +20,7 @@ Callback = Callable[[str, NDArray], object]
 class Monitoring:
     """Calls `callback(name, array)` while a graph runs operator by operator, and while it is differentiated.
 
-    fc_output : what an operator computed; its name is that of `list_outputs()`
+    fc_output : the result of an operator; its name is the name in `list_outputs()`
     weight, fc_weight : an input, with monitor_all: a variable under its own name, then every input under the operator's
     fc_backward_output0 : the gradient of an input, with a number if the operator has several
     """

@@ -41,8 +41,8 @@ class BucketingModule(BaseModule):
     """Modules for several Symbols, which share parameters, optimizer and memory.
 
     sym_gen : from a bucket's key to (symbol, data_names, label_names)
-    default_bucket_key : the bucket that `bind` binds; it should be the largest one, since the others use its memory
-    The other arguments are those of Module. The attribute `bucket_key` of a batch says which bucket takes it.
+    default_bucket_key : the bucket that `bind` binds; it should be the largest, since the other buckets use its memory
+    The attribute `bucket_key` of a batch says which bucket takes it.
     """
 
     def __init__(

@@ -25,13 +25,13 @@ class DataParallelExecutorGroup:
     """The Executors of a Module: all have the same Symbol, and each one a part of every batch.
 
     workload : how large the part of each context is, compared with the others
-    param_names : the arguments that are parameters; the data and labels are those that data_shapes and
-        label_shapes name, and state_names what stays from batch to batch
+    param_names : the arguments that are parameters; data_shapes and label_shapes name the data and labels, and
+        state_names the values kept from batch to batch
     shared_group : the group of another bucket, whose parameters, gradients and memory of data are used
     fixed_param_names : parameters without a gradient
     grad_req : of the parameters, and of the data if inputs_need_grad; or by name, or one for each argument
 
-    execs : the Executors for the shapes of now; those for other shapes are kept
+    execs : the Executors for the current shapes; the Executors for other shapes are kept
     param_arrays, grad_arrays, aux_arrays : lists of one array for each context, for every parameter or state
     """
 

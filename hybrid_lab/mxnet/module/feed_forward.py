@@ -327,7 +327,7 @@ def _known(params: Params | None, names: Sequence[str]) -> dict[str, NDArray] | 
 
 
 def _others(params: Params | None, known: Params | None) -> list[str]:
-    """Names of the parameters that are not among the known ones."""
+    """Names of the parameters missing among the known ones."""
     return [name for name in params or {} if name not in (known or {})]
 
 

@@ -212,7 +212,7 @@ class Module(BaseModule):
         """Make the arrays for these shapes.
 
         for_training : with gradients; inputs_need_grad : with gradients of the data
-        force_rebind : again where the Module is bound already, which is ignored otherwise
+        force_rebind : bind again even if the Module is bound, instead of ignoring the call
         shared_module : a Module whose parameters and memory are used
         grad_req : "write", "add" or "null"; a dict by name or a list sets them one by one
         Raises BindError, SettingError.
@@ -303,7 +303,7 @@ class Module(BaseModule):
         """Give the parameters their first values: those of `arg_params` and `aux_params`, else the initializer's.
 
         allow_missing : let the initializer make what the dicts lack
-        force_init : also where they have values already, which is ignored otherwise
+        force_init : replace existing values, instead of ignoring the call
         allow_extra : ignore names in the dicts that the Symbol does not have
         Raises ModuleStateError before bind, BindError for missing and for further names.
         """
@@ -344,7 +344,7 @@ class Module(BaseModule):
         force_init: bool = True,
         allow_extra: bool = False,
     ) -> None:
-        """Set the parameters; with allow_missing those that are given, and the others stay as they are."""
+        """Set the parameters; with allow_missing only the given ones, and the rest does not change."""
         check_switches("Module.set_params", allow_missing=allow_missing, force_init=force_init, allow_extra=allow_extra)
         if not allow_missing:
             self.init_params(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
@@ -369,7 +369,7 @@ class Module(BaseModule):
 
         kvstore : sums the gradients of several contexts: None, a name such as "local", or a KVStore
         optimizer : a name with optimizer_params, or an Optimizer. By name, gradients are divided by the batch size
-        force_init : also where there is one already, which is ignored otherwise
+        force_init : replace an existing optimizer, instead of ignoring the call
         """
         check_switches("Module.init_optimizer", force_init=force_init)
         self._require("init_optimizer")
@@ -476,7 +476,7 @@ class Module(BaseModule):
         self._exec_group.forward(data_batch, is_train)
 
     def backward(self, out_grads: Any = None) -> None:
-        """Compute the gradients; `out_grads` are those of outputs that are no losses."""
+        """Compute the gradients; `out_grads` are the gradients of outputs that are no losses."""
         self._require("backward")
         self._exec_group.backward(out_grads)
 

@@ -90,7 +90,7 @@ def register(reg_name: str) -> Callable[[type[CustomOpProp]], type[CustomOpProp]
     """Decorator of a CustomOpProp: `nd.Custom(x, op_type=reg_name)` calls its operator from now on.
 
     The graphs of hybridized Blocks that call an earlier class of this name are dropped; the next call traces the new
-    one. Symbols that were made before keep the earlier class, as in MXNet, and so do graphs from files, with a warning.
+    one. Earlier Symbols, and graphs from files, keep the earlier class, as in MXNet; graphs from files with a warning.
     """
 
     def add(prop: type[CustomOpProp]) -> type[CustomOpProp]:

@@ -73,7 +73,7 @@ def custom_of_file(op_type: str, keywords: Mapping[str, str]) -> Custom:
 
 
 def _in_order(op_type: str, names: Sequence[str], data: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """The inputs and states in their order, MISSING for those that were not given."""
+    """The inputs and states in their order, MISSING for arguments that were not given."""
     if len(data) > len(names) or not {*names[len(data) :]} >= named.keys():
         raise _wrong_count(op_type, names, len(data) + len(named))
     return [*data, *(named.get(each, MISSING) for each in names[len(data) :])]

@@ -125,7 +125,7 @@ class CustomCode:
         custom = _kept.take(call, again=tape.state.retaining)
         if custom is None:
             raise AutogradError(
-                f"the gradient of {self.op_type} needs what its forward kept, which is gone: a graph keeps it for "
+                f"the gradient of {self.op_type} needs values of its forward that are gone: a graph keeps them for "
                 f"{_MOST_KEPT} forwards"
             )
         gradients = [_seen(nd_zeros(each.shape, ctx=cpu(), dtype=each.dtype)) for each in inputs]

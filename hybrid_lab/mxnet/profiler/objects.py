@@ -73,7 +73,7 @@ class _Span:
 
 
 class Task(_Span):
-    """A piece of work that may run beside others, `task.start()` and `task.stop()` or `with task:`."""
+    """A piece of work that may run beside other work, `task.start()` and `task.stop()` or `with task:`."""
 
     def __init__(self, domain: Domain, name: str) -> None:
         super().__init__(name, domain.name)

@@ -100,7 +100,7 @@ class Recorder:
     """The events of this process. It listens as Python's profile function (`sys.setprofile`), so that calls have no
     cost from it while it does not run.
 
-    categories : those that are recorded
+    categories : the recorded categories
     """
 
     def __init__(self) -> None:

@@ -29,8 +29,7 @@ def encode_sentences(
     """The number of each word, and the vocabulary: word -> number.
 
     vocab : None numbers words from `start_label` on as they come, without `invalid_label`, which is the number of
-        `invalid_key`. A vocabulary that is given is changed: new words become `unknown_token`, which is added to it
-    Raises HybridLabError for a word that is not in a given vocabulary if there is no `unknown_token`.
+        `invalid_key`. New words of a given vocabulary become `unknown_token`, which is added to it
     """
     known = {invalid_key: invalid_label} if vocab is None else vocab
     number = start_label
@@ -56,8 +55,8 @@ class BucketSentenceIter(DataIter):
     """Batches of sentences for a language model; the label of each word is the next word.
 
     sentences : lists of numbers, as `encode_sentences` gives them
-    buckets : lengths; a sentence goes to the shortest bucket that it fits in and is filled up with `invalid_label`,
-        and sentences that are longer than all buckets are left out. None: all lengths of which there is a whole batch
+    buckets : lengths; a sentence goes to the shortest bucket that it fits in and is filled up with `invalid_label`; a
+        sentence longer than all buckets is left out. None: all lengths of which there is a whole batch
     layout : 'NT' for (batch_size, length), 'TN' for (length, batch_size)
     Each batch has the `bucket_key` for a BucketingModule. `reset()` shuffles with the generators of `random` and of
     NumPy; words of incomplete batches are left out.

@@ -1,6 +1,7 @@
 """mx.test_utils: comparing arrays, checking gradients, random data; for tests of models and operators.
 
-MXNet's tests import all names of this module with `*`, also those of modules that it uses; so there is no `__all__`.
+MXNet's tests import all names of this module with `*`, including names of modules that it uses; so there is no
+`__all__`.
 """
 
 import os

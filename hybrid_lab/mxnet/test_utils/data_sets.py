@@ -43,7 +43,7 @@ def get_mnist_iterator(
     """Iterators over MNIST for training (shuffled) and for testing, from the files of `get_mnist`.
 
     input_shape : three sizes for images (batch, 1, 28, 28), else rows (batch, 784)
-    num_parts, part_index : read one of equal parts; by default this worker's, of those that have joined
+    num_parts, part_index : read one of equal parts; by default the part of this worker among the joined workers
     """
 
     def iterate(part: str, shuffle: bool) -> MNISTIter:

@@ -13,7 +13,7 @@
                 autograd.backward(scaled)
         trainer.step(batch_size)                                # a step whose gradients overflowed is skipped
 
-With `amp.init("bfloat16")` gradients stay in range as they are: no `init_trainer`, no `scale_loss`.
+With `amp.init("bfloat16")` gradients stay in range without scaling: no `init_trainer`, no `scale_loss`.
 
 The names are MXNet's. Eager calls and compiled graphs convert the same values in the same places.
 """

@@ -26,7 +26,7 @@ def list_fp32_ops(target_dtype: object = "float16") -> list[str]:
 
 
 def list_conditional_fp32_ops(target_dtype: object = "float16") -> list[tuple[str, str, list[str]]]:
-    """(operator, attribute, values): those that compute in float32 where the attribute has one of the values."""
+    """(operator, attribute, values): operators that compute in float32 if the attribute has one of the values."""
     low_dtype(target_dtype, "amp")
     return [(name, attribute, list(values)) for name, attribute, values in conditional_operators()]
 

@@ -33,12 +33,13 @@ def init(
     target_dtype : 'float16' or 'bfloat16'. bfloat16 has the range of float32, so that losses need no scaling, and fewer
         digits than float16
     target_precision_ops : names of the operators that compute in it, instead of `list_lp16_ops()`
-    conditional_fp32_ops : (operator, attribute, values) for those that compute in float32 where an attribute has one of
-        the values, instead of `list_conditional_fp32_ops()`
+    conditional_fp32_ops : (operator, attribute, values) for operators that compute in float32 if an attribute has one
+        of the values, instead of `list_conditional_fp32_ops()`
     fp32_ops : names of the operators that compute in float32, instead of `list_fp32_ops()`
 
-    All others compute in what their inputs are, in float32 where these are of both kinds. Raises SettingError for an
-    unknown operator or dtype, and where mixed precision is on with other settings. `disable()` ends it.
+    All other operators compute in the dtype of their inputs, and in float32 if the inputs have both dtypes. Raises
+    SettingError for an unknown operator or dtype, and if mixed precision is on with other settings. `disable()` ends
+    it.
     """
     wanted = Precision(low_dtype(target_dtype, "amp.init"), target_precision_ops, fp32_ops, conditional_fp32_ops)
     now = invoking.precision

@@ -27,7 +27,7 @@ class SVRGModule(Module):
         module.fit(train_iterator, optimizer_params={"learning_rate": 0.1}, num_epoch=5)
 
     In a loop of your own, call `update_full_grads(iterator)` before the epochs that begin with a snapshot.
-    The other arguments are those of Module. Raises TypeError and SettingError for an update_freq that is not 1 or more.
+    The remaining arguments are Module's. Raises TypeError and SettingError for an update_freq that is not 1 or more.
     """
 
     def __init__(
