@@ -208,7 +208,7 @@ _OLDER = {current: name for name, current in MODULES.items()}
 
 def current_name(name: str) -> str:
     """The full name of the module that `name` stands for: `hybrid_lab.data.io.batch` for `hybrid_lab.io.batch`. Any
-    other name as it is, and so is a name inside a module.
+    other name is returned unchanged, and so is a name inside a module.
     """
     return _replaced(name, MODULES)
 

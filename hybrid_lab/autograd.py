@@ -68,7 +68,7 @@ def pause(train_mode: bool = False) -> AbstractContextManager[None]:
         y.backward()
         x.grad
 
-    In code that is traced, no gradient goes through what is computed inside, as in an eager call.
+    In traced code, no gradient flows through results computed inside, as in an eager call.
     """
     check_switches("pause", train_mode=train_mode)
     return _scope("autograd.pause()", False, train_mode)

@@ -51,7 +51,7 @@ MARKS: dict[str, re.Pattern[str]] = {
         r"lets? it|as they are|as it is|as it was|at all|for certain|besides)\b",
         "to be": r"\b(is|are|was|were) (then )?to (be|have)\b|\bbe made for\b|\bthere is to\b|\bhas to be\b",
         "nested": _CLAUSE + _CLAUSE + _CLAUSE,
-        "fragment": r"^(And|Or|But|Of|Also|Nor|Then|With|Without|So|Else|Those|These|That of|Neither)\b",
+        "fragment": r"^(And|Or|But|Of|Nor|Then|Else|Those|These|That of|Neither)\b",
     }.items()
 }
 _ENTRY = re.compile(r"[*`\w][\w*`., /|\[\]]{0,60}? : ")

@@ -80,7 +80,7 @@ def title_of(arguments: Namespace) -> str:
 
 
 def symbol_to_archive(arguments: Namespace) -> list[str]:
-    """An archive with one graph. Where the shapes are known it is called once, so that it can be exported further."""
+    """An archive with one graph. If the shapes are known it is called once, so that it can be exported further."""
     from hybrid_lab.formats.archive import save_cached_graphs
 
     block, shapes, lines = _model(arguments, needs_shapes=False)
@@ -166,7 +166,7 @@ def _readers(block: SymbolBlock, name: str) -> list[Any]:
 
 
 def _guessed(block: SymbolBlock, name: str, known: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The shape of an input where one parameter tells all of it: the columns of a fully connected layer's weight."""
+    """The shape of an input if one parameter determines it: the columns of a fully connected layer's weight."""
     for node in _readers(block, name):
         if node.op.name == "FullyConnected" and node.op.flatten:
             weight = known.get(node.inputs[1].node.name)

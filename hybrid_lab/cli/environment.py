@@ -1,4 +1,6 @@
-"""`hybrid-lab env`: what this machine has for each engine and for the lab, what is missing, and how to get it."""
+"""`hybrid-lab env`: the software and hardware of this machine for each engine and for the lab, missing parts, and how
+to get them.
+"""
 
 from __future__ import annotations
 
@@ -244,7 +246,7 @@ def _kernel_cache() -> Item:
         if reason is not None:
             return Item("kernel cache", f"{path} is not used: {reason}")
     there = next(path for path in (root, *root.parents) if path.exists())
-    try:  # permissions do not tell of a file system that nobody may write to
+    try:  # permissions do not reveal a read-only file system
         tempfile.TemporaryFile(dir=there).close()
     except OSError:
         return Item("kernel cache", f"{root} cannot be written; HYBRID_LAB_CACHE names another folder")
@@ -258,7 +260,7 @@ def _jupyterlab() -> Item:
 
 
 def _versions(*distributions: str) -> list[str]:
-    """Name and version of those that are installed."""
+    """Name and version of the installed distributions."""
     return [f"{name} {version}" for name in distributions if (version := version_of(name))]
 
 

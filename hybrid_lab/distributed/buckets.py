@@ -85,7 +85,7 @@ class Bucket:
 class EarlySum:
     """The sum of a bucket that begins in the backward pass, when the last of its gradients is stored.
 
-    It is computed in memory of its own: until the step, gradients are those of this worker, whoever reads them.
+    It is computed in memory of its own: until the step, gradients are this worker's gradients for every reader.
     bucket : whose gradients are summed; pending : the sum under way, or None
     """
 
@@ -140,9 +140,9 @@ Gradient = tuple[Leaf, NDArray]
 class Buckets:
     """The buckets of a training's gradients; made again when a gradient gets another array.
 
-    All but the last are summed while the backward pass still runs, as an EarlySum: one sum of each bucket in each
-    step, in the same order in all workers. What a worker changed after its sum had begun, as a second backward pass
-    does, is summed once more by all of them.
+    All but the last are summed while the backward pass still runs, as an EarlySum: one sum of each bucket in each step,
+    in the same order in all workers. A gradient that a worker changes after its sum has begun, as in a second backward
+    pass, is summed once more by all workers.
     early : whether sums begin in the backward pass, equal in all workers; else all of them begin in the step
     """
 

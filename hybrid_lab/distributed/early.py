@@ -13,8 +13,8 @@ SETTING = "HYBRID_LAB_EARLY_SUMS"
 
 
 def begin_early(identity: WorkerIdentity, backend: str) -> bool:
-    """Whether it is worth it for this worker: where a GPU computes, where the workers are on several machines, so that
-    a sum mostly waits for the network, and where each worker of this machine has a processor that does not compute.
+    """Whether early sums pay for this worker: on a GPU; with workers on several machines, because a sum then mostly
+    waits for the network; or if each worker of this machine has a processor that does not compute.
 
     Without one, gloo's threads take their time from the backward pass, and early sums only cost copies.
     Raises SettingError for another value of HYBRID_LAB_EARLY_SUMS.

@@ -27,4 +27,4 @@ class WorkersDifferError(WorkersError):
 
 
 class WorkerTimeoutError(WorkersError):
-    """Workers waited longer than the time-out for others, which are alive but did not take part."""
+    """Workers waited longer than the time-out for other workers, which are alive but did not take part."""

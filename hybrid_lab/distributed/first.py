@@ -17,7 +17,7 @@ def on_first(action: Callable[[], Result]) -> Result:
     """Run an action on rank 0 alone, such as writing a file, while the others wait; every worker calls it.
 
     action : returns None, or what JSON holds, which all workers get
-    A process alone runs it. Raises what the action raises on rank 0, HybridLabError in the others then;
+    A process alone runs it. Raises the action's error on rank 0, and then HybridLabError in the other workers;
     WorkerLostError, WorkerTimeoutError.
 
     Example: `mx.distributed.on_first(lambda: net.save("net.hlab"))`.

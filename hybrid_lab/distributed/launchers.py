@@ -37,8 +37,8 @@ class WorkerIdentity(NamedTuple):
 class _Launcher(NamedTuple):
     """The names under which a launcher tells a process its identity; the first that is set counts.
 
-    rank, size, local_rank, local_size : variables; those of the machine may be missing where it has one worker
-    job : variables that differ from job to job, from which a port follows where MASTER_PORT is not set
+    rank, size, local_rank, local_size : variables; the variables of the machine may be missing if it has one worker
+    job : variables that differ from job to job, from which a port follows if MASTER_PORT is not set
     hosts : variables with the list of machines, whose first runs rank 0
     address, port : variables with the address of rank 0, other than MASTER_ADDR and MASTER_PORT
     """

@@ -62,8 +62,8 @@ def mean(**values: object) -> dict[str, float]:
     """The mean over all workers of each value; every worker calls it with the same names.
 
     values : numbers or arrays, of which the mean is taken first
-    Raises WorkersDifferError where the workers give other names, SettingError for what is no number. In a process
-    alone: the values.
+    Raises WorkersDifferError if the workers give different names, SettingError for a value that is no number. In a
+    process alone: the values.
 
     Example: `mx.log(**mx.distributed.mean(loss=loss, accuracy=0.93))`.
     """

@@ -1,7 +1,7 @@
 """Who is still there: a connection of each worker to rank 0, by which the end of a process is noticed at once.
 
 The kernel of a machine closes the connections of a process that ends, however it ends. A process that computes for
-minutes keeps them open. So a worker that is lost is told from one that is busy, which a heartbeat cannot do.
+minutes keeps them open. So a lost worker differs from a busy worker, which a heartbeat cannot tell apart.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Store(Protocol):
 class Watch:
     """Notices which workers end.
 
-    lost : rank -> machine of each worker that ended without saying so; ended : of those that left in an orderly way,
-        but for those that left because others had gone
-    why : rank -> the error that ended a worker, where it told one
+    lost : rank -> machine of each worker that ended without saying so; ended : rank -> machine of each worker that left
+        in an orderly way, except for workers that left because others had gone
+    why : rank -> the error that ended a worker, if it reported one
     changed : an event, set when one of them grows
     """
 
@@ -95,7 +95,7 @@ class Watch:
     # -- rank 0 --------------------------------------------------------------------------------------------------
 
     def _hub(self, listener: socket.socket) -> None:
-        """Accept the other workers; tell all of them when one is gone."""
+        """Accept the other workers; tell all workers when a worker is gone."""
         with selectors.DefaultSelector() as selector:
             selector.register(listener, selectors.EVENT_READ)
             while not self._closed:

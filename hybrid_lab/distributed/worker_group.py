@@ -76,7 +76,7 @@ class Channel:
 
 
 class Group:
-    """The workers of a training. `group()` gives the one of this process.
+    """The workers of a training. `group()` returns this process's group.
 
     identity : which worker this is; backend : "gloo", or with GPUs "cpu:gloo,cuda:nccl"
     joinings : how often they have joined, or left
@@ -223,8 +223,8 @@ class Group:
         return bool(self._failure) or (watch is not None and bool(watch.lost or watch.ended))
 
     def rejoin(self) -> None:
-        """Join the same workers again after an exchange was interrupted, at the MASTER_PORT that is set now, which is
-        another one. All workers call it. Raises WorkersError where not all come in time.
+        """Join the same workers again after an interrupted exchange, at the new MASTER_PORT. All workers call it.
+        Raises WorkersError where not all come in time.
         """
         self._leave()
         port = int(os.environ["MASTER_PORT"])
@@ -262,8 +262,8 @@ def joined_workers() -> tuple[int, int]:
 def start() -> Group:
     """Join the other workers, as the launcher's environment says, or torch.distributed if it is initialized.
 
-    Returns the same Group at the next call. Raises WorkersError where no launcher started this process and where not
-    all workers come in time, EngineUnavailable without torch.
+    Returns the same Group at the next call. Raises WorkersError if no launcher started this process or if not all
+    workers come in time, EngineUnavailable without torch.
     """
     global _group
     if _group is None:
@@ -300,7 +300,7 @@ def _start() -> Group:
 
 
 def join(identity: WorkerIdentity) -> Group:
-    """Join the workers as the given one. Raises WorkersError where not all come in time."""
+    """Join the workers as the given one. Raises WorkersError if not all come in time."""
     for ready in joining:
         ready()
     _torch_distributed()
@@ -309,7 +309,7 @@ def join(identity: WorkerIdentity) -> Group:
 
 
 def _connect(identity: WorkerIdentity, backend: str) -> Watch | None:
-    """Join the others; the watch over them, None without others."""
+    """Join the other workers; returns the watch over them, or None without other workers."""
     dist = _torch_distributed()
     if identity.local_size == identity.size:
         # gloo may choose an interface that a firewall closes; on one machine none is needed.
@@ -352,8 +352,8 @@ def _connect(identity: WorkerIdentity, backend: str) -> Watch | None:
 
 
 def _name_of_attempt(store: Any, identity: WorkerIdentity) -> str:
-    """A name that the workers of this attempt share, and none before them: torchrun's store outlives its workers, and
-    keeps the addresses of those that it has replaced.
+    """A name shared by the workers of this attempt and by no earlier workers: torchrun's store outlives its workers,
+    and keeps the addresses of replaced workers.
 
     Each worker asks with a number of its own, and waits for the answer to it, which only a rank 0 that runs now gives.
     """

@@ -58,7 +58,7 @@ def load(path: str | PathLike[str], **options: object) -> Any:  # noqa: ANN401 -
         opened = gluon.load("model.hlab")
         (opened(nd.ones((1, 3))) == y).asnumpy()
 
-    ctx= : where the parameters go; with_aux=True : return (model, the values that were saved as `aux=`)
+    ctx= : where the parameters go; with_aux=True : return (model, the values saved as `aux=`)
     Raises ArchiveError for a damaged file.
     """
     return _load_archive(path, **options)

@@ -1,6 +1,6 @@
 """Access of other rooms to members of Blocks, Parameters and Trainers that are not public.
 
-These are functions, because a public method of Block could collide with a method of a user's class, and because MXNet's
+They are functions, because a public method of Block could collide with a method of a user's class, and because MXNet's
 names with an underscore must stay for ported code.
 """
 
@@ -118,12 +118,12 @@ def set_flags(block: Hybrid, flags: dict[str, object]) -> None:
 
 
 def style(block: Hybrid) -> str:
-    """ "1.x" where a call begins with `hybrid_forward`, "2.x" where it begins with another method of the user's."""
+    """ "1.x" if a call begins with `hybrid_forward`, "2.x" if it begins with another method of the user's."""
     return block._code_style
 
 
 def is_its_graph(block: Block) -> bool:
-    """Whether it is a SymbolBlock that is nothing but the graph that it was made from, without code around it."""
+    """Whether the Block is a SymbolBlock without code around the graph that it was made from."""
     return getattr(block, "_is_its_graph", False)
 
 
@@ -229,7 +229,7 @@ def own_scale(trainer: Trainer) -> float:
 
 
 def settings(block: Block) -> dict[str, Any]:
-    """The attributes of a Block, those that are not public too."""
+    """The attributes of a Block, including private ones."""
     return vars(block)
 
 

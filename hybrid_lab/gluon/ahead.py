@@ -35,8 +35,8 @@ def graphs_of(net: Hybrid, inputs: object, train: bool = False, rule: VendorRule
 
     inputs : arrays or shapes, one or a list of them; (2, 3) is a shape, of the dtype of the weights
     rule : which recurrent layers a GPU's own library computes; None : none
-    The update is that of the Trainer which has the parameters, else plain SGD. Nothing runs and nothing changes but
-    that shapes of parameters become known. Raises HybridizeError where the code cannot become a graph.
+    The update is the step of the Trainer that has the parameters, else plain SGD. Nothing runs, and only the shapes of
+    parameters change, which become known. Raises HybridizeError if the code cannot become a graph.
     """
     args = arguments(inputs, weight_dtype(net))
     leaves, spec = flatten(args, f"the input of {net.name}")
@@ -81,7 +81,7 @@ def arguments(inputs: object, dtype: DTypeLike = "float32") -> tuple[Any, ...]:
 
 
 def weight_dtype(block: Tree) -> Any:
-    """The dtype of the first weight of a model, with which it takes floating inputs; float32 where there is none."""
+    """The dtype of the first weight of a model, in which the model takes floating inputs; float32 without weights."""
     first: Any = None
     has_weights = False
     for each in _parameters(block):
@@ -139,7 +139,7 @@ def _array(item: Any, dtype: DTypeLike) -> Any:
 
 
 def _untouched(shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
-    """Zeros that take no memory, whatever the shape: one number, repeated, which nobody may write to."""
+    """Zeros that take no memory, whatever the shape: one number, repeated, read-only."""
     if min(shape) < 0:
         raise ShapeError(f"a shape cannot have negative sizes: {shape}")
     try:

@@ -66,8 +66,8 @@ def graph_of_symbols(block: Hybrid, assigned: object, known: NeutralGraph | None
 
 
 def _structure(known: NeutralGraph | None, inputs: int, outputs: int) -> tuple[Spec, Spec]:
-    """The structure of arguments and results: that of a known graph of the Block, if it has as many tensors, because
-    MXNet's form has no structure; else tensors one behind the other.
+    """The structure of arguments and results. MXNet's form has no structure: it is taken from a known graph of the
+    Block with as many tensors; else the tensors form a flat sequence.
     """
     if known is not None and known.num_data == inputs and count_leaves(known.out_spec) == outputs:
         return known.in_spec, known.out_spec
@@ -104,7 +104,7 @@ def parameters_by_names(block: Tree, names: Sequence[str]) -> dict[str, Paramete
     """The parameters of a Block that variables of a graph mean, by the variables' names.
 
     A process that makes a model again may give its Blocks other numbers: `dense0_weight` is `dense4_weight` there. So a
-    name that the Block does not have means the one of the same place among the names that differ in numbers only.
+    name that the Block lacks refers to the parameter at the same place among the names that differ in numbers only.
     """
     own = dict(block.collect_params().items())
     found = {name: own[name] for name in names if name in own}

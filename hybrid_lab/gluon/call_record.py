@@ -1,9 +1,10 @@
-"""What a plain Block called in its last calls: which Blocks and operators, in order, and what flowed between them.
+"""The last calls of a plain Block: the Blocks and operators that it called, in order, and the arrays that flowed
+between them.
 
 A plain Block runs as Python, so it has no graph; the lab draws it from this record. A record has weak references,
 numbers and shapes, and keeps no array alive. The first calls are noted in full (`Recorder`). Once they repeat one
-another, a call only lists the Blocks that it called, and the list tells which of the noted calls it was like; another
-list, mode or shape is noted in full again.
+another, a call only lists the Blocks that it called, and the list identifies the repeated call; another list, mode or
+shape is noted in full again.
 """
 
 from __future__ import annotations
@@ -64,12 +65,13 @@ class Item:
 
     block : of an operator None; name : of the operator, or the class of a Block that an archive does not hold
     attributes : of the operator, as it is written
-    inputs : per array among the arguments its source, or None where it is not known; takes, gives : their types, and
-        those of the results; gives is None where the call did not return
+    inputs : per array among the arguments its source, or None if unknown; takes, gives : the types of the arguments and
+        of the results; gives is None if the call did not return
     training, recording : the mode of the call
     location : the line that called, or None; inside : the record of a plain Block's call, as far as there was one
-    op, scalars : of an operator that can run again: the operator, and its inputs that are numbers, each with its place
-    times : how many calls that are alike it stands for; joined : per array the sources of all that it was made from
+    op, scalars : for an operator that can run again: the operator, and its numeric inputs, each with its position
+    times : the number of similar calls that the item stands for; joined : per array the sources of all arrays joined in
+    it
     """
 
     block: weakref.ref[Block] | None
@@ -175,7 +177,7 @@ class Recorder:
         return tuple(types)
 
     def _source(self, array: NDArray) -> Source | None:
-        """Where an array, or the array that it is a view of, came from."""
+        """The source of an array, or of the array that it is a view of."""
         known = self._of.get(id(array.buffer))
         return known[1] if known is not None and known[0]() is array.buffer else None
 
@@ -188,7 +190,9 @@ class Recorder:
         return item
 
     def call(self, block: Block, function: Callable[..., _R], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> _R:
-        """Call a Block, whose call `function` does, and note it. What it calls itself is noted by it, if at all."""
+        """Call a Block, whose call `function` does, and note it. Calls inside the Block are noted by the Block, if at
+        all.
+        """
         if self._leave_cell():
             return function(*args, **keywords)
         self.ids.append(id(block))
@@ -368,7 +372,7 @@ class Records:
                 listener(owner)
 
     def _bare(self, calls: list[Block], error: str = "", failed: Sequence[Block] = ()) -> Record:
-        """The record of a listed call: as far as it was like the last one, what is known of that; then Blocks alone."""
+        """The record of a listed call: the known items of the last call as far as both agree, then Blocks alone."""
         items = self._alike(calls)
         begun = sum(item.block is not None for item in items)
         items += [Item(weakref.ref(block), inside=last_record(block)) for block in calls[begun:ITEMS]]
@@ -423,7 +427,8 @@ def records_for(block: Block) -> Records:
     return records
 
 
-# -- Blocks that were called by nobody's code but the user's -----------------------------------------------------------
+# -- Blocks that only the user's code called
+# -------------------------------------------------------------------------------
 
 _called: dict[int, tuple[weakref.ref[Any], int]] = {}
 

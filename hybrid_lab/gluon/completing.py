@@ -42,7 +42,7 @@ def complete(block: Block, inputs: object, is_train: bool, use_graph: bool) -> N
 
 
 def switch(block: Block, on: bool) -> None:
-    """Hybridize the outermost HybridBlocks, or the contrary; those that are so already keep their flags."""
+    """Hybridize the outermost HybridBlocks, or switch them off; a Block already in that state keeps its flags."""
     if isinstance(block, HybridBlock):
         if bool(access.is_active(block)) is not on:
             block.hybridize(on)

@@ -18,7 +18,7 @@ SWITCHES = ("static_alloc", "static_shape", "strict", "tf32")
 FLAGS = ("engine", "device", *SWITCHES, "products")
 #: The values of `products` but None.
 PRODUCTS = ("own", "vendor")
-#: Flags of MXNet's hybridize() that change nothing here, and those of them that are numbers.
+#: Flags of MXNet's hybridize() that change nothing here, switches and numbers.
 MXNET_SWITCHES = ("clear", "partition_if_dynamic")
 MXNET_NUMBERS = ("backward_bulk_size", "forward_bulk_size", "inline_limit")
 MXNET_FLAGS = (*MXNET_SWITCHES, *MXNET_NUMBERS, "backend", "backend_opts")

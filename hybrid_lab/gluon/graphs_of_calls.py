@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 def trace(block: Hybrid, call: KnownCall, keep: bool = True) -> NeutralGraph:
     """Trace the Block's code for a call; what the code changes outside the graph is undone.
 
-    keep : the Block, and the HybridBlocks that it calls, keep their graphs; those called before a failure, too
-    Raises what the code raises, and HybridizeError.
+    keep : the Block and the HybridBlocks that it calls keep their graphs; Blocks called before a failure, too
     """
     types = dtypes_of(call, count_leaves(call.spec))
     with random_state.preserved(), Mode(call.recording, call.training):

@@ -14,8 +14,9 @@ from .worker_gradients import WorkerGradients
 
 @contextlib.contextmanager
 def join(*parts: Block | Trainer) -> Iterator[None]:
-    """`with mx.distributed.join(net):` around an epoch in which workers have different numbers of batches: those that
-    have ended take part in the steps of the others, with zeros for gradients, so that nobody waits for ever.
+    """`with mx.distributed.join(net):` around an epoch in which workers have different numbers of batches: a worker
+    without further batches takes part in the steps of the other workers, with zeros as gradients, so that none waits
+    for ever.
 
     parts : Trainers, or Blocks whose parameters Trainers update
     Layers that exchange numbers in the forward pass, such as SyncBatchNorm, need the same number of batches: let the

@@ -126,7 +126,7 @@ def load_parameters(
         parameter._load_init(NDArray.wrap(np.asarray(array, order="C")), ctx)
 
 
-#: What a kind of difference starts with -> what can be done about it.
+#: The first word of a difference -> the remedy.
 _REMEDIES = {
     "missing": "allow_missing=True keeps what is missing as it is",
     "extra": "ignore_extra=True skips what is extra",
@@ -144,7 +144,7 @@ def _does_not_fit(
 
 
 def _names_differ(theirs: Sequence[str], ours: Sequence[Sequence[str]], where: str) -> str:
-    """What to do where the arrays are those of the model by other names; "" where they are not.
+    """Advice if the arrays are the model's arrays by other names; "" otherwise.
 
     ours : all names that each parameter without an array may have
     """

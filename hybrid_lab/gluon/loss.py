@@ -392,7 +392,7 @@ class PoissonNLLLoss(Loss):
 
 @layer
 class CosineEmbeddingLoss(Loss):
-    """1 - cos(input1, input2) where label is 1, max(0, cos - margin) where it is -1.
+    """1 - cos(input1, input2) for label 1, max(0, cos - margin) for label -1.
 
     input1, input2 : (batch, n), or (..., n) with as many rows; label : one for each row -> (rows, 1)
     """

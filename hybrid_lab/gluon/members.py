@@ -16,7 +16,7 @@ Member = TypeVar("Member")
 
 class Members(OrderedDict[str, Member]):
     """name -> member, in order. Public code changes such a dict itself, as in `net.features._children.popitem()` and
-    `layer._reg_params["weight"] = other`: graphs that were traced before are stale then, too.
+    `layer._reg_params["weight"] = other`: graphs traced before then become stale, too.
 
     A pickle or a copy of it is an OrderedDict; the Block that gets it makes Members of it.
     """
@@ -77,7 +77,7 @@ class Members(OrderedDict[str, Member]):
 
 
 class Children(Members["Block"]):
-    """Members that are Blocks, each of which knows the Block above it."""
+    """Members that are Blocks; each Block knows the Block above it."""
 
     def __init__(self, block: Block, members: Mapping[str, Block]) -> None:
         super().__init__(block, members)

@@ -4,7 +4,7 @@
         def __call__(self, x):
             return super().__call__(x / 2)      # part of the graph, as hybrid_forward is
 
-Python looks `__call__` up on the class. So a class with one of the user's gets `_entrance` in its place.
+Python looks `__call__` up on the class. So in a class with a `__call__` of the user's, `_entrance` takes its place.
 """
 
 from __future__ import annotations

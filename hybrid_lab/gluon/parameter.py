@@ -515,7 +515,7 @@ class Parameter(AnyParameter):
     def var(self, taken: set[str] | None = None) -> Any:
         """A Symbol variable of this name, carrying shape, dtype, multipliers and initializer.
 
-        taken : names of the other variables of a graph; this one's is added. It gets a number where its name is among
+        taken : names of the other variables of a graph; this one's is added. It gets a number if its name is among
             them, as in a model that has opened the same file twice.
         """
         if taken is None or self.name not in taken:

@@ -85,7 +85,7 @@ class ParameterDict:
     def get(self, name: str, **kwargs: Any) -> Parameter:
         """The parameter `prefix + name`: an existing or shared one, else a new `Parameter(..., **kwargs)`.
 
-        Raises ValueError where an existing parameter differs from what is asked for (unknown dimensions are completed).
+        Raises ValueError if an existing parameter differs from the request (unknown dimensions are completed).
         """
         name = self._prefix + name
         parameter = self._find(name)
@@ -116,8 +116,8 @@ class ParameterDict:
         return parameter
 
     def update(self, other: ParameterDict | Mapping[str, Parameter]) -> None:
-        """Take over all parameters of `other`. Raises ValueError where a name stands for two different parameters.
-        Where a file gave the name of one of them, the later one gets a number behind its name instead.
+        """Take over all parameters of `other`. Raises ValueError where a name stands for two different parameters. If a
+        file gave one of two equal names, the later parameter gets a number behind its name instead.
         """
         added: dict[str, Parameter] = {}
         for name, parameter in other.items():
@@ -134,7 +134,7 @@ class ParameterDict:
         self._params.update(added)
 
     def add(self, parameter: Parameter) -> None:
-        """Put a Parameter under its name; one that had the name before leaves."""
+        """Put a Parameter under its name; it replaces an earlier Parameter of the name."""
         self._params[parameter.name] = parameter
         parameter.registered = True
 

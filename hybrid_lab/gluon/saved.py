@@ -40,7 +40,7 @@ class Versions:
 class Change:
     """What changed since a file was written or read. Written values count as changed, whether they differ or not.
 
-    changed, unsure : parameters that were written, added or removed; those whose memory other programs have
+    changed : parameters that were written, added or removed; unsure : parameters whose memory other programs share
     total : all parameters; structure : Blocks or parameters were added or removed
     """
 

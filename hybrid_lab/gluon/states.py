@@ -51,7 +51,7 @@ class Renamed:
 
 
 def parameters_of(block: Block, learned_only: bool) -> dict[str, Parameter]:
-    """The Parameters by path, 'features.0.weight'; without those that no training updates where `learned_only`."""
+    """The Parameters by path, 'features.0.weight'; with `learned_only`, without parameters that no training updates."""
     found = block._collect_params_with_prefix()
     return {path: each for path, each in found.items() if not (learned_only and each.grad_req == "null")}
 

@@ -49,7 +49,7 @@ class SymbolBlock(HybridBlock):
 
     outputs : a Symbol, or a list of them (the block then returns a list)
     inputs : the Symbol of a variable, or a list of them
-    params : a ParameterDict whose parameters are shared where names agree; others are made, uninitialized
+    params : a ParameterDict whose parameters are shared by name; parameters without a match are made, uninitialized
     """
 
     _graph_inside: Graphs | None = None
@@ -212,8 +212,8 @@ class SymbolBlock(HybridBlock):
 
 
 def without_unknown_labels(outputs: Symbol, known: Container[str]) -> tuple[Symbol, list[str], list[str]]:
-    """The graph without the labels that are not known: those of operators for training, and variables named so. And
-    the names of these labels, and of the outputs, such as losses, that were left out with them.
+    """The graph without unknown labels: without labels of training operators, and variables named as labels. Also
+    returns the names of these labels, and of the outputs, such as losses, that were left out with them.
     """
     ours = {*labels_of(outputs), *(name for name in data_inputs(outputs) if name.endswith("label"))}
     labels = [name for name in outputs.list_inputs() if name in ours and name not in known]
@@ -224,7 +224,7 @@ def without_unknown_labels(outputs: Symbol, known: Container[str]) -> tuple[Symb
 def _refuse_missing_inputs(
     outputs: Symbol, names: Sequence[str], saved: Sequence[str], symbol_file: str, param_file: str
 ) -> None:
-    """Raise LoadMismatchError where a graph reads inputs that are neither given nor in the file of its parameters."""
+    """Raise LoadMismatchError if a graph reads inputs that are neither given nor in the parameter file."""
     known = {*saved, *names, *outputs.list_auxiliary_states()}
     missing = [name for name in outputs.list_inputs() if name not in known and not name.endswith(_OF_LAYERS)]
     if missing:

@@ -97,7 +97,7 @@ class Trainer:
         self._contexts = self._common_contexts()
         self._optimizer = self._make_optimizer(optimizer, optimizer_params or {})
         self._scale = self._optimizer.rescale_grad
-        # Of `contrib.amp`: what skips a step whose gradients overflowed, and `_scale` where the loss is not scaled.
+        # Of `contrib.amp`: the scaler that skips a step with overflowed gradients, and `_scale` without loss scaling.
         self._amp_loss_scaler: Any = None
         self.amp_saved: Mapping[str, float] | None = None  # of loaded states, for a loss scaler yet to come
         self._amp_original_scale = self._scale

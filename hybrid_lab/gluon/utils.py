@@ -45,9 +45,10 @@ replace_file = os.replace
 
 
 def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list[NDArray]:
-    """Cut an array into `num_slice` parts along `batch_axis`; where it does not divide, the first are larger by one.
+    """Cut an array into `num_slice` parts along `batch_axis`; if the size does not divide evenly, the first parts are
+    larger by one.
 
-    Raises ShapeError where it has too few elements, or where parts would differ in size and even_split is True.
+    Raises ShapeError for too few elements, and with even_split=True for parts of different sizes.
     """
     check_switches("split_data", even_split=even_split)
     size = data.shape[batch_axis]
@@ -88,7 +89,7 @@ def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite:
 
     Returns the norm before: a float, or an NDArray (1,) where check_isfinite is False, as in MXNet.
 
-    check_isfinite : warn where the norm is nan or infinite; the arrays stay as they are then in any case
+    check_isfinite : warn if the norm is nan or infinite; the arrays are unchanged then in any case
     """
     check_switches("clip_global_norm", check_isfinite=check_isfinite)
     if not arrays:

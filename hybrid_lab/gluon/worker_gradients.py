@@ -46,12 +46,12 @@ class WorkerGradients:
             self._broadcast()
             self._part_random_states()
             self._buckets.early = all(self._group.gather(begin_early(self._group.identity, self._group.backend)))
-            # Of this object, as long as it is alive: the lists are of the process.
+            # The lists belong to the process; the entries live as long as this object.
             backward.watchers.append(_Heads(self))
             tape.listeners.append(_Stored(self))
 
     def _complete(self, everybody: Sequence[Sequence[dict[str, Any]]]) -> None:
-        """Give shapes that some worker knows to those that do not, and the same first values to those yet to come."""
+        """Give shapes known to some workers to all workers, and the same first values to deferred parameters."""
         for index, parameter in enumerate(self._params):
             known = [rows[index] for rows in everybody]
             shape = next((row["shape"] for row in known if row["has_data"]), None)
@@ -79,7 +79,7 @@ class WorkerGradients:
             random_state.part(self._group.rank)
 
     def note_batch(self, batch_size: float) -> None:
-        """Say once that `step` counts the samples of all workers, where it was given those of this one."""
+        """Warn once, if `step` was given the samples of this worker, that it counts the samples of all workers."""
         if not self._told and self._group.size > 1 and self._samples == batch_size:
             warnings.warn(
                 f"step({batch_size:g}) divides the sum of the gradients of {self._group.size} workers by the samples "
@@ -120,8 +120,8 @@ class WorkerGradients:
     def pushpull(self, fresh_only: bool = False) -> None:
         """Replace the gradients by their sums over all contexts and workers.
 
-        fresh_only : a gradient that no backward wrote since the last step counts as zeros; one that some worker wrote
-            is fresh in all of them afterwards
+        fresh_only : a gradient not written by a backward since the last step counts as zeros; a gradient written in
+            some worker is fresh in all workers afterwards
         """
         if self._group.size == 1:
             return
@@ -182,7 +182,7 @@ class WorkerGradients:
 
 
 def _described(parameter: Parameter) -> dict[str, Any]:
-    """What must be equal in all workers, and what one may know before the others."""
+    """The properties that must be equal in all workers, and properties that some workers may know earlier."""
     deferred = parameter._deferred_init
     return {
         "name": parameter.name,

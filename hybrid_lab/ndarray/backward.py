@@ -124,7 +124,7 @@ def _collect(links: Sequence[Link], stop: Sequence[Node]) -> tuple[Sequence[Node
 
 
 def _apart(node: Node, indices: Iterable[int]) -> frozenset[int]:
-    """The numbers of the inputs of a step on which none of these outputs depends."""
+    """The indices of a step's inputs on which the given outputs do not depend."""
     if node.outputs == 1:
         return frozenset()
     assert node.entry is not None
@@ -183,7 +183,7 @@ def _ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def _ones_for(head: NDArray) -> Any:
-    """The gradient to start from: ones, where the head is, on the host or on a device."""
+    """The gradient to start from: ones on the head's device, or on the host."""
     device, shape, dtype = head.buffer.device, head.host_view.shape, head.host_view.dtype
     if device is None:
         return _ones(shape, dtype)
@@ -266,7 +266,7 @@ class _Early:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._steps = Counter(link for node in nodes for link in set(node.links) if type(link) is Leaf)
-        # Which memory each step reads; None where that is not known.
+        # Which memory each step reads; None if unknown.
         self._reads = {node: None if node.entry is None else node.entry.buffers_read() for node in nodes}
         self._unknown = sum(buffers is None for buffers in self._reads.values())
         self._read = Counter(id(buffer) for buffers in self._reads.values() for buffer in buffers or ())
@@ -300,7 +300,7 @@ def _go_back_to(
     useful: set[Node] = set()
 
     def leads(link: Link) -> bool:
-        """Whether the gradient of this link is wanted, or needed for one that is."""
+        """Whether the gradient of this link is wanted, or needed for a wanted gradient."""
         if type(link) is Output:
             return link.node in useful or (link.node, link.index) in outputs
         return link in wanted
@@ -518,7 +518,7 @@ class Identity(Entry):
 
 
 def as_function_of(gradient: NDArray, variables: Sequence[object]) -> NDArray:
-    """The gradient as a recorded function of the variables, so that it has a gradient even where it is constant."""
+    """The gradient as a recorded function of the variables, so that even a constant gradient can be differentiated."""
     result = type(gradient).view_of(gradient.buffer, gradient.host_view)
     note(Identity(), (gradient, *variables), (result,))
     return result

@@ -152,7 +152,7 @@ def tensor_of(buffer: Buffer, view: np.ndarray, device: object) -> Any:
 
 
 def wait_for(tensor: Any) -> None:
-    """Wait until a GPU is done with everything that was launched, where the tensor is on one."""
+    """Wait until a GPU has finished all launched work, if the tensor is on a GPU."""
     if tensor is not None and tensor.is_cuda:
         import torch
 

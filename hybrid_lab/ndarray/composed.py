@@ -117,8 +117,8 @@ def rand_zipfian(true_classes: Any, num_sampled: int, range_max: int, ctx: objec
 
     true_classes : (n,), whole numbers; num_sampled : how many are drawn, with replacement; range_max : how many classes
     there are; ctx : as true_classes'
-    returns : the classes, (num_sampled,), int64; how often each of true_classes, and each of the drawn ones, is to be
-    expected, float64
+    returns : the classes, (num_sampled,), int64; the expected number of draws of each class of true_classes, and of
+    each drawn class, float64
     """
 
     def apply(operator_name: str, *values: Any, **attributes: object) -> Any:

@@ -85,7 +85,9 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
 
 
 def _numbers_in(texts: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The numbers that are written in an array of texts. Raises DTypeError that names the first one that is not."""
+    """The numbers that are written in an array of texts. Raises DTypeError that names the first text that is not a
+    number.
+    """
     try:
         return texts.astype(dtype)
     except (ValueError, OverflowError):

@@ -168,7 +168,7 @@ class Distributions(Generic[Array]):
         out: NDArray | None,
         name: str | None,
     ) -> Any:
-        """The operator `_random_<kind>`; where a parameter is an array, `_sample_<kind>` with all of them as arrays."""
+        """The operator `_random_<kind>`; if a parameter is an array, `_sample_<kind>` with all parameters as arrays."""
         dtype = None if dtype is None else dtype_of(dtype).name
         like = next(filter(_is_array, parameters.values()), None)
         if like is None:

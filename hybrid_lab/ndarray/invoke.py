@@ -71,9 +71,8 @@ def invoke(
 
     out : None, an NDArray, or a list with one per visible output, to be written in place
     name : of the node, if a trace is in progress
-    rng : (seed, draw) where a graph has numbered this draw already; None takes the next one
-    cast : whether mixed precision, where it is on, converts the inputs; gradients follow what their forward did
-    Returns an NDArray, or a list of them where there are several visible outputs.
+    rng : (seed, draw) if a graph has numbered this draw already; None takes the next draw
+    cast : whether mixed precision, if on, converts the inputs; gradients follow their forward
 
     Raises ShapeError, DTypeError, AttributeSpecError in the terms of the operator; AutogradError for a write to a
     recorded array.
@@ -154,7 +153,7 @@ def _invoke_as_plain(
 
 
 def _of_class(kind: type[NDArray], result: Any) -> Any:
-    """A new array as one of another class; a Symbol as it is."""
+    """A new array as an array of another class; a Symbol unchanged."""
     if not isinstance(result, NDArray):
         return result
     return kind.view_of(result.buffer, result.host_view, result.tape_link)
@@ -185,7 +184,7 @@ def _invoke_on_host(
 
 
 def _in_mode(op: Operator, key: _Key, raw: Sequence[object]) -> Operator:
-    """The operator of the running mode. One mode refuses what the other refuses, as in a graph."""
+    """The operator of the running mode. As in a graph, each mode refuses the calls that the other mode refuses."""
     bound = op.bind_mode(state.training)
     if bound is not op and key not in op.inferred:
         _check_count(op, raw)
@@ -295,7 +294,7 @@ def _invoke_fully(
 
 
 def _on_device(op: Operator, inputs: Sequence[object], out: object, name: str | None, rng: object) -> Any:
-    """The call where an input lives on a GPU, or where a new array is made on one."""
+    """The call if an input lives on a GPU, or if a new array is made there."""
     if any(getattr(item, "_is_symbol", False) for item in inputs):
         return compose_call(op, inputs, name)
     return invoke_on_device(op, inputs, out, rng)

@@ -36,9 +36,9 @@ _lock = forks.rlock()
 
 
 def invoke_on_device(op: Operator, inputs: Sequence[object], out: object, rng: tuple[int, int] | None) -> Any:
-    """`invoke` where an input is on a GPU context, or where there is no input and the current context is one.
+    """`invoke` if an input is on a GPU context, or, without inputs, if the current context is a GPU.
 
-    Raises DTypeError where the arrays are on several contexts, and what `invoke` raises.
+    Raises DTypeError if the arrays are on several contexts, and the errors of `invoke`.
     """
     context = _context(op, inputs)
     device = device_of(context)
@@ -122,7 +122,7 @@ def _infer(op: Operator, operands: Sequence[object]) -> Any:
 
 
 def _need(op: Operator, entry: Any, first: int) -> tuple[bool, ...]:
-    """Which outputs are wanted: the visible ones, and hidden ones that the gradient reads."""
+    """The mask of the needed outputs: visible outputs, and hidden outputs that the gradient reads."""
     reads = entry.program.reads if entry is not None else ()
     return tuple([index < op.signature.visible or first + index in reads for index in range(op.signature.outputs)])
 

@@ -2,8 +2,8 @@
 
 Operators draw from Philox at (seed, draw, element), draws numbered in program order, so that eager calls, compiled
 graphs and GPUs give the same numbers. Initializers have a stream of their own: when a parameter is initialized never
-shifts the numbers of a Dropout. So has each batch of a DataLoader: how many threads make batches, and how far ahead,
-changes no number.
+shifts the numbers of a Dropout. Each batch of a DataLoader has its own stream, too: the number of threads, and how far
+ahead they make batches, change no number.
 """
 
 from __future__ import annotations

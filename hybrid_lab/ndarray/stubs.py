@@ -146,7 +146,7 @@ def _type(annotation: object) -> str:
 
 
 def _result(record: type[Operator], array: str) -> str:
-    """The array where there is always one visible output, else a list (or what the attributes decide)."""
+    """The array if there is always one visible output, else a list (or, if attributes decide, Any)."""
     if "num_outputs" in record.fields:
         return array if array == "Symbol" else f"list[{array}]"
     visible = {record.bind(**sample.attributes).signature.visible for sample in record.samples}

@@ -189,12 +189,12 @@ class Entry:
         )
 
     def buffers_read(self) -> Sequence[Buffer] | None:
-        """The memory that `backward` reads and others may write to; None where that is not known."""
+        """The memory that `backward` reads and others may write to; None if unknown."""
         return None
 
     def unfold(self, node: Node) -> bool:
-        """Replace this step, which is `node`, by the single operators that it stands for, where a gradient of its
-        gradient needs them. Returns whether it did.
+        """Replace this step, which is `node`, by its single operators, if a gradient of its gradient needs them.
+        Returns whether it did.
         """
         return False
 

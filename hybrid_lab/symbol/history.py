@@ -135,7 +135,7 @@ def _steps_behind(link: tape.Link) -> list[tape.Node]:
 
 
 def _neutral(op: Operator) -> Operator:
-    """The operator as it is before it is bound to a mode, where only hidden attributes hold the mode."""
+    """The operator without its mode, if only hidden attributes hold the mode."""
     if isinstance(op, SoftmaxWith):
         record = get(op.kind)
         return record.bind(**{name: value for name, value in op.attributes.items() if name in record.fields})

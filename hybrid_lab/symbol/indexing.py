@@ -25,7 +25,7 @@ _DROPPING = {False: "squeeze", True: "_drop_axes"}
 
 
 def index_operators(symbol: Symbol, key: object) -> list[Operator]:
-    """The operators that one after the other compute `symbol[key]`: `x[i]`, `x[..., None]`, `x[:, [0, 2]]`; never none.
+    """The operators that compute `symbol[key]` one after the other: `x[i]`, `x[..., None]`, `x[:, [0, 2]]`; never none.
 
     Raises HybridizeError HL133 for a key that holds a tensor, ArrayIndexError for what is no key.
     """

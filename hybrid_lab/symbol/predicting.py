@@ -16,7 +16,7 @@ def predicting(
     """The Symbol with what its operators for training, such as SoftmaxOutput, predict: it reads no labels for them.
 
     shapes : of inputs, so that SoftmaxOutput becomes a plain softmax where the rank of its data follows from them
-    labels : names of variables; operators whose label reads none of them stay as they are. None takes all
+    labels : names of variables; operators whose label reads no such variable are unchanged. None takes all
     """
 
     def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
@@ -38,8 +38,8 @@ def labels_of(net: Symbol) -> list[str]:
 
 
 def without_labels(net: Symbol, labels: Collection[str]) -> tuple[Symbol, list[str]]:
-    """The Symbol as it predicts, without the outputs that need one of these labels, such as losses; and the names of
-    the outputs that were left out. The Symbol as it is where each output needs one.
+    """The Symbol as it predicts, without outputs that need a label of `labels`, such as losses; and the names of the
+    outputs left out. If each output needs a label, the Symbol unchanged.
     """
     whole = predicting(net, labels=labels)
     kept, left_out = [], []

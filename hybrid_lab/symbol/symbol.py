@@ -200,7 +200,7 @@ class Symbol(GraphQuestions, Refusals):
         raise tracing.refuse(code, tensor=self, attribute=name, call=name)
 
     def _asked_type(self, what: str) -> tuple[Any, Any] | None:
-        """(shape, dtype) for the inputs of this trace, where traced code in 2.x style asks for one of them; else None.
+        """(shape, dtype) for the inputs of this trace, if traced code in 2.x style asks for `what`; else None.
 
         what : "shape" or "dtype"
         """
@@ -419,7 +419,7 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
 
 
 def as_arrays(made: Symbol) -> Symbol | list[Symbol]:
-    """What a call of an operator gives: several outputs in a list, as the call gives on arrays, where Symbols stand for
+    """The result of an operator's call: if Symbols stand for arrays, several outputs are a list, as in a call on
     arrays.
     """
     return list(made) if len(made.outputs) > 1 and tracing.stands_for_arrays() else made
@@ -446,7 +446,7 @@ def free_draw(count: int = 1) -> int:
 
 
 def _attributes(node: Node) -> dict[str, str]:
-    """The attributes of a node as strings: those of its operator, and those that the user gave it."""
+    """The attributes of a node as strings: the operator's and the user's."""
     return shown({**({} if isinstance(node.op, Input) else node.op.written), **(node.attrs or {})})
 
 
@@ -537,8 +537,8 @@ def symbol_method(name: str) -> Any:
 
 
 def symbol_function(record: type[Operator], name: str, hint: str | None = None) -> Callable[..., Any]:
-    """The function `sym.<name>` of a record. Further keywords such as `lr_mult=2` and `__layout__="NC"`, and those in a
-    dict `attr`, become attributes of the node and of the variables that are made for inputs left out.
+    """The function `sym.<name>` of a record. Further keywords such as `lr_mult=2` and `__layout__="NC"`, and the
+    entries of a dict `attr`, become attributes of the node and of the variables that are made for inputs left out.
 
     hint : the beginning of the node's name where none is given; by default the name of the function, as in MXNet:
         `sym.flip` makes flip0, though the record is called reverse

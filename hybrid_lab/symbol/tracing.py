@@ -31,7 +31,8 @@ class Trace:
     styles : per running piece of code "1.x" (hybrid_forward on F=sym) or "2.x" (forward on tracing arrays)
     parameters : the Value of each parameter that was read, in order of first use
     draws : how many draw numbers were given out
-    nodes : the operators so far, those that no output needs too; none in bodies of loops and branches
+    nodes : the operators so far, including operators without effect on the outputs; none in bodies of loops and
+    branches
     types : shapes and dtypes of Values as far as they are known, in a 2.x trace
     observed : what the code asked about shapes, the mode or recording; not empty makes the trace a guarded variant
     fixed : inside `with autograd.train_mode()` and its like, the mode that the code set and the call that set it
@@ -39,7 +40,8 @@ class Trace:
     pauses : (serial, serial) of the nodes before and after each piece of code that ran while recording was paused
     nested : the graphs of nested Blocks that were recorded on the way, (id of the Block, input structure) -> (Block,
         graph); their Blocks keep them once the trace ran through
-    composes : a call on Symbols of the user's own, which may go on with what the call leaves on the Block
+    composes : a call on Symbols of the user's own, whose code may continue with values that the call leaves on the
+    Block
     for_shapes : the graph tells the shapes of parameters and is never run
     """
 
@@ -81,7 +83,7 @@ class Trace:
         return variable
 
     def child_name(self, children: Mapping[str, object], child: object) -> str | None:
-        """The name of a child among a Block's children; None where it is none of them."""
+        """The name of a child among a Block's children; None for any other object."""
         names = self._child_names.get(id(children))
         if names is None or len(names) != len(children):
             names = {}
@@ -128,8 +130,8 @@ class Trace:
 
     @contextmanager
     def mode(self, call: str, recording: bool | None, training: bool | None) -> Iterator[None]:
-        """`with autograd.pause():` and its like in the traced code. The graph keeps what the scope says: operators get
-        the mode of the scope, and no gradient goes through what is computed while recording is paused.
+        """`with autograd.pause():` and its like in the traced code. The graph keeps the scope's effect: operators get
+        the mode of the scope, and no gradient flows through results computed while recording is paused.
         """
         fixed, was_paused = self.fixed, self._paused_since is not None
         if training is not None:
@@ -225,7 +227,7 @@ class Trace:
 
 
 def _attribute_question(location: Location | None) -> str | None:
-    """`hasattr(x, 'T')` where that is what the code does there."""
+    """`hasattr(x, 'T')` if the code at the location is such a call."""
     if location is None or location.line != location.end_line:
         return None
     text = location.source_line[location.col : location.end_col]
@@ -283,9 +285,9 @@ def refuse(code: str, tensor: Symbol | str | None = None, value: object = None, 
     """The HybridizeError of a rule, with the block of the current trace. The trace notes it, to detect code that
     swallows it.
 
-    tensor : what was refused; its message and rewrite name it as the user wrote it (`x`, `self.body(x)`) where the
-    source is at hand, else by the name of its node
-    value : the object to look for in the source where it is not `tensor`
+    tensor : the refused tensor; message and rewrite name it as the user wrote it (`x`, `self.body(x)`) if the source is
+    available, else by the name of its node
+    value : the object to look for in the source, if it is not `tensor`
     """
     trace = local.trace
     frame = user_frame()

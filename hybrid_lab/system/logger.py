@@ -21,8 +21,8 @@ _STANDARD_ERROR: Any = SimpleNamespace(
 
 
 def _goes_to_standard_error(record: logging.LogRecord) -> bool:
-    """Whether a record goes there. A notebook shows standard error as if something had gone wrong, in red. So what
-    is for information only becomes an output of the cell; from another thread, which has no cell, a line of standard
+    """Whether a record goes there. A notebook shows standard error as if something had gone wrong, in red. So records
+    for information only become an output of the cell; from another thread, which has no cell, a line of standard
     output.
     """
     if record.levelno >= logging.WARNING or type(sys.stderr).__module__ != _KERNEL:
@@ -37,8 +37,8 @@ def _goes_to_standard_error(record: logging.LogRecord) -> bool:
 
 
 def _make_encodable(record: logging.LogRecord) -> bool:
-    """Write characters that no encoding has, as in a file name that is not UTF-8, as `\\udcff`: streams, notebooks and
-    files of logs refuse them. Every record passes.
+    """Write characters without an encoding (as in a file name that is not UTF-8) as `\\udcff`: streams, notebooks and
+    log files refuse them. Every record passes.
     """
     text = record.getMessage()
     try:

@@ -1,16 +1,16 @@
 """Memory of the process: when Python's garbage collector runs, and how much freed memory glibc keeps.
 
 The collector is kept from looking through everything while a graph is compiled. Passes make tens of thousands of
-objects that live until the end and leave no cycles behind; the collector would go through all of them, and through
-everything that was there before, again and again: a third of the time.
+objects that live until the end and leave no cycles behind; the collector would go through all of these and all older
+objects again and again: a third of the time.
 
-Many new objects make a full collection due soon, which takes 10 to 100 ms. It runs at the end of the compilation, where
-nobody notices it. Later it would hold up one training step of thousands. In a process with so many objects that a full
-collection takes longer, as with a model of thousands of Blocks, Python alone decides when it is worth it.
+Many new objects make a full collection due soon, which takes 10 to 100 ms. At the end of the compilation it is hardly
+noticed. Later it would hold up one training step of thousands. In a process with so many objects that a full collection
+takes longer, as with a model of thousands of Blocks, Python alone decides when it is worth it.
 
 By default glibc gives freed memory at the end of its heap back to the system, and the next large array touches new
 pages, which the system clears first: 150 MB of them in a training step of ResNet-18 with 8 images. With 256 MiB kept,
-such a step takes 345 ms in place of 380, and one of GELU, LayerNorm and softmax over 4 million elements 12 ms in place
+this step takes 345 ms instead of 380, and a step of GELU, LayerNorm and softmax over 4 million elements 12 ms instead
 of 18.
 """
 
@@ -28,7 +28,7 @@ from hybrid_lab.system import forks
 _lock = forks.lock()
 _waiting = 0
 _was_on = False
-#: Blocks of memory per new object of a due collection: eight times those that one object takes, with its parts.
+#: Blocks of memory per new object of a due collection: eight times the blocks of one object with its parts.
 _BLOCKS = 32
 _MOST_BLOCKS = 1_000_000
 """Blocks of memory that a full collection goes through in about 0.2 s."""

@@ -34,7 +34,7 @@ _R = TypeVar("_R")
 class Work:
     """A piece of work under way. title : "importing ResNet"; part : what of it is done now, or ""
 
-    done, total, unit : how much of it is done; total is 0 where that is not known
+    done, total, unit : the amount done so far; total is 0 if unknown
     in_cell : it is done on the main thread, as a notebook's cells are
     """
 
@@ -153,7 +153,7 @@ class Progress:
         self._under = _current.work
 
     def step(self, done: int, current: str = "") -> None:
-        """So many are done; `current` says what is under way."""
+        """`done` units are done; `current` says what is under way."""
         work = self._under
         if work is not None:
             own = "" if work.title == self._title else self._title
@@ -200,5 +200,5 @@ class Progress:
         if is_widget:
             from IPython.display import display
 
-            # With a handle, so that a saved notebook does not refer to the widget of a bar that is gone.
+            # With a handle, so that a saved notebook does not refer to the widget of a closed bar.
             self._output = display(self._bar.container, display_id=True)

@@ -63,8 +63,8 @@ class _Joined:
 
 
 def options_of(function: object, without: Collection[str] = ()) -> Callable[[F], F]:
-    """A decorator for a function whose **options are those of another one, which may be Provided: help texts and
-    completion show them by their names. without : those that it gives itself
+    """A decorator for a function whose **options are another function's, which may be Provided: help texts and
+    completion show them by their names. without : options that the function gives itself
     """
 
     def decorate(other: F) -> F:
@@ -77,7 +77,7 @@ def options_of(function: object, without: Collection[str] = ()) -> Callable[[F],
 class Provided(Generic[P, R]):
     """A function whose module is imported when it is called.
 
-    name : its name in the table; raises KeyError for a name that nobody provides
+    name : its name in the table; raises KeyError for an unknown name
     """
 
     def __init__(self, name: str) -> None:

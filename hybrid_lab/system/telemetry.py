@@ -29,8 +29,8 @@ def is_off(environment: Mapping[str, str] = os.environ) -> bool:
 def switch_off(
     environment: MutableMapping[str, str] = os.environ, modules: Mapping[str, ModuleType] = sys.modules
 ) -> None:
-    """Switch off ONNX Runtime's telemetry in this process and in those that it starts, unless ORT_DISABLE_TELEMETRY is
-    0, false, no or off. An ONNX Runtime that is imported already stops reporting from now on.
+    """Switch off ONNX Runtime's telemetry in this process and its child processes, unless ORT_DISABLE_TELEMETRY is 0,
+    false, no or off. An ONNX Runtime that is imported already stops reporting from now on.
     """
     value = environment.get(VARIABLE, "").strip().lower()
     if value in _KEPT:

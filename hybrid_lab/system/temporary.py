@@ -1,7 +1,8 @@
-"""Temporary files and folders beside what they will replace: a lock tells those of live writers from stale ones.
+"""Temporary files and folders beside the files that they will replace: a lock tells files of live writers from stale
+files.
 
 A writer creates `.<name>.<12 hexadecimal digits>.tmp` and holds a lock (`flock`) on it until it has been renamed. The
-system drops the lock when the writer's process ends, however it ends, on this machine or another one that shares the
+system drops the lock when the writer's process ends in any way, on this machine or on another machine that shares the
 folder; so a temporary file that can be locked was left by a killed process and may go. On Windows, where there is no
 `flock`, open files cannot be removed, which comes to the same. Where a file system has no locks nothing is removed.
 """

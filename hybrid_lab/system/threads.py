@@ -1,7 +1,7 @@
 """How many threads the engines on a CPU use, one number for all of them, and how idle ones wait.
 
-Threads that spin while they wait for work or for each other lose where other processes keep the cores busy: whoever
-they wait for cannot run while they spin, for milliseconds at every operator.
+Threads that spin while they wait for work or for each other lose time if other processes keep the cores busy: the
+threads they wait for cannot run meanwhile, for milliseconds at every operator.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "300", "KMP_BLOCKTIME
 
 
 def thread_count() -> int:
-    """The processors that this process may use: those it may run on, as many as its container has a share of, and no
-    more than OMP_NUM_THREADS, where it is set.
+    """The number of processors that this process may use: limited by its affinity, by its container's share, and by
+    OMP_NUM_THREADS if set.
     """
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = min(count, math.ceil(_quota(count)))

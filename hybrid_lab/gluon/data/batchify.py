@@ -18,8 +18,8 @@ def default_batchify_fn(data: Sequence[object]) -> Any:
     """Stack samples along a new first axis: arrays to an NDArray, tuples part by part to a list of them, dicts key by
     key to a dict, texts to a list of texts.
 
-    NumPy arrays, numbers and lists of them keep their dtype; a list is one array. Raises ShapeError where shapes, the
-    lengths of tuples or the keys of dicts differ, DTypeError for what is none of these.
+    NumPy arrays, numbers and lists of them keep their dtype; a list is one array. Raises ShapeError if shapes, the
+    lengths of tuples or the keys of dicts differ, DTypeError for any other type.
     """
     first = data[0]
     if isinstance(first, tuple):

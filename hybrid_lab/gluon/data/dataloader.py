@@ -155,7 +155,7 @@ class DataLoader:
         self.epoch, self._resumed, self._running = epoch, None, None
 
     def _one_epoch(self) -> Iterator[Any]:
-        """The batches of an epoch, or those that are left of a resumed one."""
+        """The batches of an epoch, or the remaining batches of a resumed epoch."""
         position = self._resumed or Position.begin(self._batch_sampler)
         self._resumed, self._running = None, position
         made = self._prefetched(position) if self._workers else self._in_turn(position)

@@ -55,7 +55,7 @@ class Dataset:
         return _Chosen(self, list(sampler))
 
     def transform(self, fn: Callable[..., object], lazy: bool = True) -> Dataset:
-        """`fn` on every sample (`fn(*sample)` where samples are tuples): on access, or all at once where not lazy."""
+        """`fn` on every sample (`fn(*sample)` if samples are tuples): on access, or with lazy=False all at once."""
         check_switches("Dataset.transform", lazy=lazy)
         view = _Transformed(self, fn)
         return view if lazy else SimpleDataset([view[index] for index in range(len(view))])
@@ -111,7 +111,7 @@ class ArrayDataset(Dataset):
         return self._length
 
     def batch(self, indices: Sequence[int]) -> list[Any] | None:
-        """The samples `indices` of every array at once, or None where one of them is not an array."""
+        """The samples `indices` of every array at once, or None if the data are not all arrays."""
         if not all(isinstance(data, (NDArray, np.ndarray)) for data in self._data):
             return None
         chosen = np.asarray(indices)

@@ -37,8 +37,8 @@ class Position:
     def resume(cls, sampler: Iterable[Any], saved: Mapping[str, Any]) -> Position:
         """The position that `get_state` described: the sampler is run again from the epoch's start, no batch is made.
 
-        The random states are as before afterwards. Raises HybridLabError, with the sampler as before, where the sampler
-        does not give the indices that it gave then.
+        The random states are as before afterwards. Raises HybridLabError, with the sampler as before, if the sampler
+        does not give the same indices as then.
         """
         random, before = all_states(), sampler_state(sampler)
         try:

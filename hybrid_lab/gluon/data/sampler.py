@@ -103,7 +103,7 @@ class DistributedSampler(Sampler):
     length : how many samples the data set has
     shuffle : in an order that follows from `seed` and the epoch, the same in all workers; else in their own order
     drop_last : leave out what does not divide evenly; else the first numbers come twice, so that all have equally many
-    num_parts, part_index : how many workers there are, and which this one is; by default those that have joined
+    num_parts, part_index : number of workers, and index of this worker; by default of the joined workers
     """
 
     def __init__(

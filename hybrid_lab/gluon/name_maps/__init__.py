@@ -89,7 +89,7 @@ def name_maps() -> dict[str, NameMap]:
 
 
 def name_map(name: str) -> NameMap:
-    """The map of this name. Raises SettingError, naming the nearest ones, where there is none."""
+    """The map of this name. Raises SettingError, naming the nearest maps, for an unknown name."""
     maps = name_maps()
     if name not in maps:
         near = get_close_matches(name, maps, 3) or list(maps)

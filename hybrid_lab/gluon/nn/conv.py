@@ -209,11 +209,12 @@ class _ConvTranspose(_Conv):
 
 @layer
 class Conv1DTranspose(_ConvTranspose):
-    """The transpose of a convolution over one spatial dimension: larger outputs where a convolution makes smaller ones.
+    """The transpose of a convolution over one spatial dimension: it makes larger outputs, a convolution smaller
+    outputs.
 
     channels : number of outputs; kernel_size, strides, padding, dilation : a number or one per dimension
     output_padding : a number or one per dimension, added to one side of the output, below strides
-    groups : inputs and outputs are split into so many independent ones
+    groups : the number of independent groups into which inputs and outputs are split
     activation : a name as `Activation` takes it, or None
     in_channels : number of inputs; 0 takes it from the first batch
     weight : (in_channels, channels // groups, kernel); bias : (channels,)

@@ -59,8 +59,9 @@ def layer(cls: BlockClass) -> BlockClass:
 
 
 def config(block: Block) -> dict[str, Any] | None:
-    """The arguments of a layer's constructor as JSON-able data; None where one is not data (a function), for a Block
-    whose class is no registered layer, and for one that was made before its class was registered.
+    """The arguments of a layer's constructor as JSON-able data; None if an argument is not data
+    (for example a function), if the Block's class is not a registered layer, or if the Block was made before its class
+    was registered.
     """
     arguments = block.__dict__.get("_arguments")
     if arguments is None or _classes.get(type(block).__name__) is not type(block):

@@ -29,8 +29,8 @@ class SparseBuffer(Buffer):
     indices : csr: the column of each value; row_sparse: the number of each row; (n,)
     indptr : csr: row i is data[indptr[i]:indptr[i + 1]], (rows + 1,); None for row_sparse
 
-    `host` is a dense copy that is made when it is first read and filled again after a write; it cannot be written to.
-    A write replaces the parts, so that whoever holds a part keeps what it was.
+    `host` is a dense copy that is made when it is first read and filled again after a write; it cannot be written to. A
+    write replaces the parts, so that a holder of a part keeps the old values.
     """
 
     __slots__ = ("_dense", "_stale", "_valid", "_view", "data", "indices", "indptr", "shape")
@@ -139,8 +139,8 @@ class SparseBuffer(Buffer):
         self._valid = True
 
     def check(self, full: bool = True) -> None:
-        """Raise ShapeError where the shapes of the parts do not fit; with `full` also all errors of `validate`, and
-        ArrayIndexError where indices do not rise.
+        """Raise ShapeError if the shapes of the parts do not fit; with `full` also all errors of `validate`, and
+        ArrayIndexError if indices do not rise.
         """
         if full:
             self.validate()
@@ -152,7 +152,7 @@ class SparseBuffer(Buffer):
 
 
 def _memory() -> int:
-    """The bytes of this machine's memory; where the system does not tell, the bytes that can be addressed."""
+    """The bytes of this machine's memory; if the system does not tell, the addressable bytes."""
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return sys.maxsize

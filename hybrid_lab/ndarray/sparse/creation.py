@@ -32,9 +32,9 @@ def csr_matrix(
     arg1 : a dense matrix; a csr array; a matrix of SciPy; (rows, columns) for one of zeros; its parts (data, indices,
         indptr); or (data, (row, column)) with the place of each value, where values of one place are added up
     shape : (rows, columns); must agree with what arg1 says
-    dtype : default that of the values where they are an array, else float32; with places NumPy's: int64 for [1, 2]
-    Raises ShapeError for shapes that do not agree, and for a row_sparse array. Parts with wrong indices give an array,
-    as in MXNet, and a warning; `check_format` and every call that reads the array raise ArrayIndexError or ShapeError.
+    dtype : by default the dtype of array values, else float32; with places NumPy's: int64 for [1, 2] Parts with wrong
+    indices give an array, as in MXNet, and a warning; `check_format` and every call that reads the array raise
+    ArrayIndexError or ShapeError.
     """
     given = None if shape is None else creation._shape(shape)
     if not isinstance(arg1, tuple):
@@ -59,7 +59,7 @@ def row_sparse_array(
     arg1 : a dense array; a row_sparse array; a shape for an array of zeros; or its parts (data, indices), the rows and
         their numbers
     shape : must agree with what arg1 says; with parts, the default has all rows up to the last one stored
-    dtype : default that of the values where they are an array, else float32
+    dtype : by default the dtype of array values, else float32
     Raises ShapeError for shapes that do not agree, and for a csr array. Parts with wrong indices give an array, as in
     MXNet, and a warning; `check_format` and every call that reads the array raise ArrayIndexError.
     """

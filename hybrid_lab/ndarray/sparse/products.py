@@ -83,7 +83,9 @@ def _row_sums(parts: SparseBuffer, right: Any, transpose: bool) -> tuple[np.ndar
 
 
 def _stored_rows(parts: SparseBuffer, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of a row_sparse array: its rows, the positions of the wanted ones among them, and which of these are stored."""
+    """Of a row_sparse array: its rows, the positions of the stored `wanted` rows among them, and the mask of the
+    `wanted` rows that are stored.
+    """
     order = np.argsort(parts.indices, kind="stable")
     known = parts.indices[order]
     places = np.searchsorted(known, wanted)

@@ -59,7 +59,9 @@ def _zeros_like(op: Operator, inputs: Sequence[Any]) -> Any:
 
 
 def _with_number(op: Operator, inputs: Sequence[Any]) -> Any:
-    """An array and a number, where 0 and the number give 0 (`x * 2`, `x > 1`); division keeps what is stored."""
+    """An array and a number, if the operator gives 0 for 0 and the number (`x * 2`, `x > 1`); division keeps the stored
+    entries.
+    """
     array = next(item for item in inputs if isinstance(item, BaseSparseNDArray))
     if op.name != "broadcast_mul" and not (op.name == "broadcast_div" and inputs[0] is array):
         zero = np.zeros(1, array.dtype)
@@ -86,8 +88,8 @@ def _sum(op: Operator, inputs: Sequence[Any]) -> Any:
 
 
 def _times(op: Operator, inputs: Sequence[Any]) -> Any:
-    """x * y. Stored is what the sparse operand stores where the other is dense, what both of two csr arrays store, and
-    the rows that either of two row_sparse arrays stores.
+    """x * y. The result stores, for a dense operand, the entries of the sparse operand; for two csr arrays, the entries
+    that both store; for two row_sparse arrays, the rows that either stores.
     """
     if any(not isinstance(item, NDArray) for item in inputs):
         return _with_number(op, inputs)
@@ -240,7 +242,7 @@ def _reduced(op: Any, inputs: Sequence[Any]) -> Any:
 
 
 def _square_sum(op: Any, inputs: Sequence[Any]) -> Any:
-    """The sums of a row_sparse matrix; those of rows that are not stored are 0."""
+    """The sums of a row_sparse matrix; 0 for rows that are not stored."""
     array = inputs[0]
     axis = op.axis[0] if isinstance(op.axis, tuple) and len(op.axis) == 1 else op.axis
     if not isinstance(array, RowSparseNDArray) or array.ndim != 2 or axis not in (0, 1) or op.exclude:

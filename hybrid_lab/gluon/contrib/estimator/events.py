@@ -12,7 +12,7 @@ Event = TypeVar("Event", bound="EventHandler")
 
 
 class EventHandler:
-    """Base of all handlers. Those with a smaller `priority` are called first; without one it counts as 0."""
+    """Base of all handlers. Handlers with a smaller `priority` are called first; without one it counts as 0."""
 
     priority: float = 0
 

@@ -28,13 +28,13 @@ def checked(metrics: EvalMetric | Iterable[object] | None) -> list[EvalMetric]:
 
 
 def of_loss(loss: Loss) -> list[EvalMetric]:
-    """The metrics that are computed for a loss where the user names none, without the loss itself."""
+    """The metrics computed for a loss if the user names none, without the loss itself."""
     return [Accuracy()] if isinstance(loss, SoftmaxCrossEntropyLoss) else []
 
 
 def refuse_unknown(handler: EventHandler, known: Iterable[EvalMetric]) -> None:
-    """Raise ValueError where an attribute of the handler whose name has "metric" in it holds other metrics than these:
-    nobody would update them.
+    """Raise ValueError if an attribute of the handler with "metric" in its name holds metrics other than `known`, which
+    would never be updated.
     """
     metrics = list(known)
     for name, value in vars(handler).items():
@@ -56,7 +56,7 @@ def value_of(metric: EvalMetric, trainer: Trainer | None = None) -> float:
 def values_of(metrics: Sequence[EvalMetric], trainer: Trainer | None = None) -> list[float]:
     """The values of plain metrics now.
 
-    trainer : where it trains with other workers, the values are those of all workers, who call it together
+    trainer : if it trains with other workers, the values are totals over all workers, which must all make this call
     """
     if metrics and trainer is not None and num_workers(trainer) > 1:
         return [float(value) for _, value in over_workers(metrics)]

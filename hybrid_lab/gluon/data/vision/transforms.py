@@ -55,7 +55,7 @@ __all__ = [
 class Compose(Sequential):
     """Transforms one after the other. Neighbors that are HybridBlocks become one HybridSequential.
 
-    `hybridize()` makes one graph of each of these, for images of one size: another size is compiled again.
+    `hybridize()` makes one graph of each such group, for images of one size: another size is compiled again.
     """
 
     def __init__(self, transforms: Sequence[Block | Callable[[Any], Any]]) -> None:
