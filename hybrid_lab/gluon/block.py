@@ -560,20 +560,20 @@ class Block(AnyBlock):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the pre-hooks, `forward`, and the hooks."""
-        around = _local.around
+        enclosing = _local.enclosing
         is_traced = False
-        if around is not None:
-            if type(around) is list:
-                around.append(self)
-            elif type(around) is Recorder:
-                return around.call(self, Block.__call__, (self, *args), kwargs)
+        if enclosing is not None:
+            if type(enclosing) is list:
+                enclosing.append(self)
+            elif type(enclosing) is Recorder:
+                return enclosing.call(self, Block.__call__, (self, *args), kwargs)
             else:
                 is_traced = True
         for hook in self._forward_pre_hooks.values():
             hook(self, args)
         records = self._calls_noted or records_for(self)
-        calls = around if is_traced else [] if records.are_like(args) else records.begin(args)
-        _local.around = calls
+        calls = enclosing if is_traced else [] if records.are_like(args) else records.begin(args)
+        _local.enclosing = calls
         try:
             outputs = self.forward(*args, **kwargs)
         except BaseException as error:
@@ -583,7 +583,7 @@ class Block(AnyBlock):
                 records.fail(calls, error, [*called_blocks(error.__traceback__)])
             raise
         finally:
-            _local.around = around
+            _local.enclosing = enclosing
         if calls != records.expected and not is_traced:
             records.end(args, calls, outputs)
         self._note_outputs(outputs)

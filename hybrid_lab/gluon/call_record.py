@@ -122,8 +122,8 @@ _serial = 0
 
 def _listener() -> Callable[..., Any] | None:
     """What hears the eager operators of this thread."""
-    around = local.around
-    return around.operator if type(around) is Recorder else None
+    enclosing = local.enclosing
+    return enclosing.operator if type(enclosing) is Recorder else None
 
 
 def _listening(change: int) -> None:
@@ -166,7 +166,7 @@ class Recorder:
         if not self._is_cell or self._has_room:
             return False
         self.close()
-        local.around = None
+        local.enclosing = None
         return True
 
     def _note(self, values: object, item: int) -> Types:
@@ -201,11 +201,11 @@ class Recorder:
                 listener(block)
         item = self._begin(Item(weakref.ref(block)), (args, keywords)) if self._has_room else None
         number = len(self.items) - 1
-        local.around = None
+        local.enclosing = None
         try:
             result = function(*args, **keywords)
         finally:
-            local.around = self
+            local.enclosing = self
             if item is not None:
                 item.inside = last_record(block)
         if item is not None:
@@ -219,11 +219,11 @@ class Recorder:
         number = len(self.items)
         item = self._begin(Item(None, op.name, op.written, scalars=_scalars(inputs)), inputs)
         item.op = op if len(item.takes) + len(item.scalars) == len(inputs) else None
-        local.around = None
+        local.enclosing = None
         try:
             result = run()
         finally:
-            local.around = self
+            local.enclosing = self
         item.gives = self._note(result, number)
         return result
 
@@ -480,7 +480,7 @@ class Cell:
         self.end()
         self.runs, self.owner = True, owner
         self._stop = events.listen(compiled=_note_called, failed=_note_called)
-        self._recorder = local.around = Recorder((), is_cell=True)
+        self._recorder = local.enclosing = Recorder((), is_cell=True)
 
     def end(self) -> None:
         """The cell ended."""
@@ -491,8 +491,8 @@ class Cell:
         self._last, recorder, self._recorder = self.last, self._recorder, None
         if recorder is not None:
             recorder.close()
-            if local.around is recorder:
-                local.around = None
+            if local.enclosing is recorder:
+                local.enclosing = None
 
     @property
     def last(self) -> Record | None:

@@ -263,11 +263,11 @@ class HybridBlock(Block):
         """Call the block on arrays (or on Symbols, to compose graphs). Runs the forward hooks."""
         if self._own_call:
             return self._call_inside(args)
-        around = _local.around
-        if around is not None:
-            if type(around) is not list:
-                return self._call_around(around, args, NONE)
-            around.append(self)
+        enclosing = _local.enclosing
+        if enclosing is not None:
+            if type(enclosing) is not list:
+                return self._call_enclosed(enclosing, args, NONE)
+            enclosing.append(self)
         if self._active and len(args) == 1 and type(args[0]) is NDArray:
             if not self._forward_hooks and not self._forward_pre_hooks:
                 return self._graph_calls.call_one(args[0])
@@ -275,17 +275,17 @@ class HybridBlock(Block):
 
     def _call_of_own(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """`__call__`, where that is the user's. keywords : what it gets by name alone"""
-        around = _local.around
-        if around is not None:
-            if type(around) is not list:
-                return self._call_around(around, args, keywords)
-            around.append(self)
+        enclosing = _local.enclosing
+        if enclosing is not None:
+            if type(enclosing) is not list:
+                return self._call_enclosed(enclosing, args, keywords)
+            enclosing.append(self)
         return self._call_from_outside(args, keywords)
 
-    def _call_around(self, around: object, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    def _call_enclosed(self, enclosing: object, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """A call as part of a trace, or of a call that is noted in full."""
-        if isinstance(around, Recorder):
-            return around.call(self, self._call_from_outside, (args, keywords), NONE)
+        if isinstance(enclosing, Recorder):
+            return enclosing.call(self, self._call_from_outside, (args, keywords), NONE)
         return self._call_from_outside(args, keywords)
 
     def _call_from_outside(self, args: tuple[Any, ...], keywords: Mapping[str, Any] = NONE) -> Any:
@@ -336,7 +336,7 @@ class HybridBlock(Block):
                 calls.refused = _OBJECT
             else:  # before the code changes a list among the arguments
                 call = kind_of_call(args, f"the input of {self.name}")
-        around, _local.around = _local.around, None  # Blocks that it calls are parts of its graph
+        enclosing, _local.enclosing = _local.enclosing, None  # Blocks that it calls are parts of its graph
         try:
             result = own_call(self)(*args, **keywords) if self._own_call else self._forward_eagerly(args)
         except RecursionError:
@@ -345,7 +345,7 @@ class HybridBlock(Block):
             note_block(error, self)
             raise
         finally:
-            _local.around = around
+            _local.enclosing = enclosing
         if call is not None:
             calls.note(call, key)
             called(self)
@@ -582,13 +582,13 @@ class HybridBlock(Block):
         Another callback replaces this one. Eager calls, and calls inside the graph of another Block, call nothing.
         """
         check_switches("HybridBlock.register_op_hook", monitor_all=monitor_all)
-        from hybrid_lab.gluon.operator_hooks import Around as OperatorsShown
+        from hybrid_lab.gluon.operator_hooks import OperatorInterceptor
 
-        hook = OperatorsShown(callback, bool(monitor_all))
+        hook = OperatorInterceptor(callback, bool(monitor_all))
         before, self.__dict__["_operator_hook"] = self.__dict__.get("_operator_hook"), hook
         if before is not None:
-            self._graph_calls.remove_around(before)
-        self._graph_calls.add_around(hook)
+            self._graph_calls.remove_interceptor(before)
+        self._graph_calls.add_interceptor(hook)
         super().register_op_hook(callback, monitor_all)
 
     def optimize_for(self, x: Any, *args: Any, backend: str | None = None, **flags: Any) -> None:

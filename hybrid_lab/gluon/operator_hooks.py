@@ -16,8 +16,8 @@ from hybrid_lab.symbol.symbol import Symbol
 OperatorHook = Callable[[str, str, NDArray], object]
 
 
-class Around:
-    """A function around the compiled calls of a Block (`around.add`), which runs their graphs by `interpret` instead.
+class OperatorInterceptor:
+    """An interceptor of the compiled calls of a Block: it runs their graphs by `interpret` and calls the hook.
 
     monitor_all : the hook gets the inputs of operators, too
     """

@@ -40,9 +40,9 @@ _modes = tape.state
 _link = tape.link
 _ARRAYS = {NDArray}
 
-#: Runs around a compiled call: takes the GraphCalls, the arguments, and a function that runs the call; gives the
+#: Runs in place of a compiled call: takes the GraphCalls, the arguments, and a function that runs the call; returns the
 #: result of the call.
-Around = Callable[["GraphCalls", tuple[Any, ...], Callable[[], Any]], Any]
+Interceptor = Callable[["GraphCalls", tuple[Any, ...], Callable[[], Any]], Any]
 
 #: Every GraphCalls that ever compiled a program and is alive.
 _compiled: weakref.WeakSet[GraphCalls] = weakref.WeakSet()
@@ -98,7 +98,7 @@ class GraphCalls:
 
     graphs : the graphs that they run; compiled : the programs of these
     failures : why there is no graph or program, and what the user was told
-    around : functions that run around each call, the outermost last; see `Around`
+    interceptors : run in place of each call, the outermost last
     is_twin : whether a tool compiles into it for itself, see `twin`
     """
 
@@ -107,7 +107,7 @@ class GraphCalls:
         self._watch = graphs.watch
         self.compiled = ProgramCache(graphs.lock)
         self.failures = Failures(block)
-        self.around: tuple[Around, ...] = ()
+        self.interceptors: tuple[Interceptor, ...] = ()
 
     def twin(self, traces: bool) -> GraphCalls:
         """Calls of the same Block, to compile for while these stay as they are; the twin repeats no message, and the
@@ -119,13 +119,13 @@ class GraphCalls:
         twin.compiled.announced, twin.failures.told = True, self.failures.told
         return twin
 
-    def add_around(self, function: Around) -> None:
-        """Run `function` around each call from now on, outside of those that were added before."""
-        self.around = (*self.around, function)
+    def add_interceptor(self, interceptor: Interceptor) -> None:
+        """Run the interceptor in place of each call from now on, outside of the interceptors that were added before."""
+        self.interceptors = (*self.interceptors, interceptor)
 
-    def remove_around(self, function: Around) -> None:
-        """Take such a function away; nothing happens if it is not there."""
-        self.around = tuple(each for each in self.around if each is not function)
+    def remove_interceptor(self, interceptor: Interceptor) -> None:
+        """Remove an interceptor; nothing happens if it was not added."""
+        self.interceptors = tuple(each for each in self.interceptors if each is not interceptor)
 
     @property
     def programs(self) -> Mapping[Signature, CompiledCall]:
@@ -298,7 +298,7 @@ class GraphCalls:
             and _modes.recording is program.recording
             and (not program.recording or (_link(leaf) is not None) is program.tracked)
             and (guard is None or guard.holds())
-            and not self.around
+            and not self.interceptors
         ):
             return program.short(leaf) if program.short is not None else program((leaf,))
         return self._run(ONE_TENSOR, (leaf,), (leaf,))
@@ -306,11 +306,11 @@ class GraphCalls:
     def _run(self, spec: Spec, leaves: Sequence[NDArray], args: tuple[Any, ...], inside: int | None = None) -> Any:
         """The call, compiled; eagerly where the code has sizes that depend on numbers, unless `strict` refuses that.
 
-        inside : the number of functions of `around` that are still to run around it; None: all
+        inside : the number of interceptors that are still to run; None for all
         """
-        if self.around and inside != 0:
-            left = inside or len(self.around)
-            return self.around[left - 1](self, args, lambda: self._run(spec, leaves, args, left - 1))
+        if self.interceptors and inside != 0:
+            left = inside or len(self.interceptors)
+            return self.interceptors[left - 1](self, args, lambda: self._run(spec, leaves, args, left - 1))
         failures = self.failures
         if failures.refuses and failures.run_eagerly(spec):
             return self.block._call_eagerly(args)

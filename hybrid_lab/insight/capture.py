@@ -18,7 +18,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.hybridize.calls import Around, GraphCalls
+from hybrid_lab.hybridize.calls import GraphCalls, Interceptor
 from hybrid_lab.hybridize.neutral import NeutralGraph, spread, trace_block
 from hybrid_lab.hybridize.structure import LEAF, Spec, flatten, unflatten
 from hybrid_lab.insight.facets import facets
@@ -111,9 +111,9 @@ class Capture(Mapping[str, Any]):
         for path, block in blocks_below(self.net):
             if isinstance(block, HybridBlock) and any(_is_below(each, path) for each in self.blocks):
                 calls = access.calls(block)
-                function = self._around(path)
-                calls.add_around(function)
-                self._undo.append(partial(calls.remove_around, function))
+                interceptor = self._interceptor(path)
+                calls.add_interceptor(interceptor)
+                self._undo.append(partial(calls.remove_interceptor, interceptor))
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -210,8 +210,8 @@ class Capture(Mapping[str, Any]):
 
     # -- hybridized calls ---------------------------------------------------------------------------------------------
 
-    def _around(self, top: str) -> Around:
-        """The function that runs a hybridized call of the Block at this path."""
+    def _interceptor(self, top: str) -> Interceptor:
+        """An interceptor that runs the hybridized calls of the Block at this path."""
 
         def run(running: GraphCalls, args: tuple[Any, ...], proceed: Callable[[], Any]) -> Any:
             inner = [path for path in self.blocks if path != top and _is_below(path, top)]

@@ -237,7 +237,7 @@ def summary(
                 neutral = cache.neutral(spec, leaves)
             else:
                 with undoing_changes(net):
-                    neutral = trace_block(_Around(net), spec, own, training, keep=False, for_shapes=True)
+                    neutral = trace_block(_TracingWrapper(net), spec, own, training, keep=False, for_shapes=True)
     except (ShapeError, DTypeError):
         raise
     except HybridLabError as error:
@@ -254,7 +254,7 @@ def summary(
     return result
 
 
-class _Around(HybridBlock):
+class _TracingWrapper(HybridBlock):
     """Lets the code of a plain Block be traced: it is no child, so it keeps its own names."""
 
     def __init__(self, block: Block) -> None:

@@ -237,13 +237,13 @@ def _attribute_question(location: Location | None) -> str | None:
 class _Local(threading.local):
     """trace : the trace in progress, or None
 
-    around : what a call of a Block is part of: the trace; else what notes the calls of a plain Block or of a cell, see
-        `gluon/call_record.py`; or None
+    enclosing : what a call of a Block belongs to: the trace in progress, the list of the calls of a plain Block, the
+        Recorder of a cell (`gluon/call_record.py`), or None
     """
 
     def __init__(self) -> None:
         self.trace: Trace | None = None
-        self.around: Any = None
+        self.enclosing: Any = None
 
 
 local = _Local()
@@ -269,14 +269,14 @@ def of_arrays() -> Trace | None:
 @contextmanager
 def tracing(trace: Trace) -> Iterator[Trace]:
     """Make `trace` the current one; ends with `trace.finish()` where the code ran through."""
-    before, around = local.trace, local.around
-    local.trace = local.around = trace
+    before, enclosing = local.trace, local.enclosing
+    local.trace = local.enclosing = trace
     hooks = modes.observe, modes.scope
     modes.observe, modes.scope = trace.observe, trace.mode
     try:
         yield trace
     finally:
-        local.trace, local.around = before, around
+        local.trace, local.enclosing = before, enclosing
         modes.observe, modes.scope = hooks
     trace.finish()
 

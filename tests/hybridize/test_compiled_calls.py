@@ -85,10 +85,10 @@ def test_functions_around_calls_run_in_order_and_can_be_removed(net):
         return run()
 
     expected = net(x).asnumpy()
-    net._graph_calls.add_around(inner)
-    net._graph_calls.add_around(outer)
+    net._graph_calls.add_interceptor(inner)
+    net._graph_calls.add_interceptor(outer)
     assert np.array_equal(net(x).asnumpy(), expected) and order == ["outer", "inner"]
-    net._graph_calls.remove_around(outer)
-    net._graph_calls.remove_around(inner)
+    net._graph_calls.remove_interceptor(outer)
+    net._graph_calls.remove_interceptor(inner)
     net(x)
-    assert len(order) == 2 and net._graph_calls.around == ()
+    assert len(order) == 2 and net._graph_calls.interceptors == ()

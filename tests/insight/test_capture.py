@@ -177,7 +177,7 @@ def test_later_calls_are_as_before(kind):
     np.testing.assert_allclose(inside[0], before[0], rtol=1e-4, atol=1e-5)
     assert inside[1] == before[1] and programs() == known
     np.testing.assert_array_equal(results()[0], before[0])
-    assert all(calls.around == () for calls in caches)
+    assert all(calls.interceptors == () for calls in caches)
     assert not any(block._forward_hooks for _, block in blocks_below(net))
 
 

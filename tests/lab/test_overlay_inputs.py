@@ -92,7 +92,7 @@ def test_the_copies_go_with_the_switch_and_with_the_model(page, namespace, log, 
     assert [each() is not None for each in copies] == [True]
     keep(page, on=False)
     assert [each() is not None for each in copies] == [False]
-    assert access.calls(log).around == ()  # calls are as fast as before
+    assert access.calls(log).interceptors == ()  # calls are as fast as before
 
 
 def test_the_copies_go_with_the_model(page, namespace, monkeypatch):
@@ -118,7 +118,7 @@ def test_copies_of_a_model_keep_nothing(page, namespace, log):
     keep(page, on=True)
     log(namespace["x"])
     for twin in (copy.deepcopy(log), copy.copy(log), pickle.loads(pickle.dumps(log))):
-        assert access.calls(twin).around == ()
+        assert access.calls(twin).interceptors == ()
 
 
 def test_the_hybrid_blocks_of_a_plain_top_are_kept(page, namespace):

@@ -47,12 +47,12 @@ class KeptInputs:
             calls = access.calls(block)
             if calls not in self._kept:
                 self._kept[calls] = {}
-                calls.add_around(self)
+                calls.add_interceptor(self)
 
     def close(self) -> None:
         """Keep nothing any more, and give back what was kept."""
         for calls in list(self._kept):
-            calls.remove_around(self)
+            calls.remove_interceptor(self)
         self._kept.clear()
 
     def of(self, block: HybridBlock, types: Types) -> list[NDArray] | None:
