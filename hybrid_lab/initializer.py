@@ -20,9 +20,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.diagnostics.formatting import check_choice, lookup
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
-from hybrid_lab.diagnostics.words import check_choice, lookup
 from hybrid_lab.mxnet.registry import table
 from hybrid_lab.ops.kernels.philox import generator
 from hybrid_lab.ops.rnn.packed import Packing

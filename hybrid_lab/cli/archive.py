@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 
 from . import model_files
 from .command import Commands, archive_file

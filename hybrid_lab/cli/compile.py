@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.file_errors import writing
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 
 from .archive import printable
 from .command import CommandError, Commands, archive_file, block_in

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 
 from .command import Commands
 from .lint import printable, source_files

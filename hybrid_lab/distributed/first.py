@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.words import first_line
+from hybrid_lab.diagnostics.formatting import first_line
 
 from .worker_group import group
 

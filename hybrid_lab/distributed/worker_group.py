@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineUnavailable, SettingError
-from hybrid_lab.diagnostics.words import first_line
+from hybrid_lab.diagnostics.formatting import first_line
 
 from . import launchers
 from .errors import WorkerLostError, WorkersError, WorkerTimeoutError

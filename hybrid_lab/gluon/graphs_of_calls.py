@@ -10,7 +10,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.hybridize.failures import failure_of
 from hybrid_lab.hybridize.known_calls import MAX_CALLS, KnownCall, dtypes_of
 from hybrid_lab.hybridize.neutral import NeutralGraph
-from hybrid_lab.hybridize.stale.frozen import undoing_changes
+from hybrid_lab.hybridize.stale.trace_warnings import undoing_changes
 from hybrid_lab.hybridize.stale.watch import trace_guarded
 from hybrid_lab.hybridize.structure import count_leaves, describe
 from hybrid_lab.ndarray.random_state import state as random_state

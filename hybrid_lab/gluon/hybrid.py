@@ -37,10 +37,10 @@ from hybrid_lab.hybridize import events
 from hybrid_lab.hybridize.block import NONE, Part
 from hybrid_lab.hybridize.block_notes import CALLS, note_block
 from hybrid_lab.hybridize.calls import GraphCalls, drop_for_values
+from hybrid_lab.hybridize.container_arguments import separated
 from hybrid_lab.hybridize.graphs import Graphs
 from hybrid_lab.hybridize.known_calls import KnownCall, key_of, kind_of_call
 from hybrid_lab.hybridize.neutral import NeutralGraph, extract_nested, location_of, run_traced, spread
-from hybrid_lab.hybridize.passed import separated
 from hybrid_lab.hybridize.stale.assignments import ABSENT, in_words, makes_stale
 from hybrid_lab.hybridize.structure import flatten, refused, tensors_in, unflatten
 from hybrid_lab.ndarray.context import resolve

@@ -11,7 +11,7 @@ from os import PathLike, fspath
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, LoadMismatchError
-from hybrid_lab.diagnostics.words import check_choice, count
+from hybrid_lab.diagnostics.formatting import check_choice, count
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 

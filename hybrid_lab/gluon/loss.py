@@ -6,8 +6,8 @@ import math
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
-from hybrid_lab.diagnostics.words import check_choice
 
 from .hybrid import HybridBlock
 from .nn.registry import layer

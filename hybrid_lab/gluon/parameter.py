@@ -18,8 +18,8 @@ from hybrid_lab.diagnostics import (
     ShapeError,
     UninitializedError,
 )
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.hybridize.block import AnyParameter
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray, changes, tape

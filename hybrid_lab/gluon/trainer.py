@@ -13,8 +13,8 @@ import numpy as np
 from hybrid_lab import optimizer as optimizers
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.diagnostics.words import count
 from hybrid_lab.distributed import kvstore as kvstores
 from hybrid_lab.distributed.store import DistributedStore
 from hybrid_lab.engines import early_import

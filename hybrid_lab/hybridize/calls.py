@@ -23,7 +23,7 @@ from hybrid_lab.hybridize.graphs import Graphs
 from hybrid_lab.hybridize.known_calls import KnownCall
 from hybrid_lab.hybridize.neutral import NeutralGraph, trace_block
 from hybrid_lab.hybridize.program_cache import Call, Compilation, ProgramCache, Signature
-from hybrid_lab.hybridize.stale.frozen import undoing_changes
+from hybrid_lab.hybridize.stale.trace_warnings import undoing_changes
 from hybrid_lab.hybridize.stale.watch import blocks_below, changed_blocks, tell_of_unwatched, trace_guarded
 from hybrid_lab.hybridize.structure import LEAF, ONE_TENSOR, Spec, flatten
 from hybrid_lab.ndarray import changes, tape

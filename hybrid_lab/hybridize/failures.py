@@ -14,7 +14,7 @@ from hybrid_lab.diagnostics.location import Location, is_own
 from hybrid_lab.hybridize import events
 from hybrid_lab.hybridize.known_calls import KnownCall
 from hybrid_lab.hybridize.neutral import NeutralGraph, Observation, run_traced
-from hybrid_lab.hybridize.stale.frozen import keeps_tensors, seen_to_keep
+from hybrid_lab.hybridize.stale.trace_warnings import keeps_tensors, seen_to_keep
 from hybrid_lab.hybridize.structure import Spec
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as _modes

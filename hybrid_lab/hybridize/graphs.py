@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
 from hybrid_lab.hybridize import events
+from hybrid_lab.hybridize.container_arguments import same_objects
 from hybrid_lab.hybridize.known_calls import KnownCall, KnownCalls, Types, cast_types
 from hybrid_lab.hybridize.neutral import NeutralGraph, Observation
-from hybrid_lab.hybridize.passed import same_objects
 from hybrid_lab.hybridize.stale.code import of_user
 from hybrid_lab.hybridize.stale.watch import Watch, blocks_below
 from hybrid_lab.hybridize.structure import NUMPY_LEAF, Spec, describe, of_class, plain, without_defaults

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, NestingError
+from hybrid_lab.diagnostics.formatting import dimensions
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
-from hybrid_lab.diagnostics.words import dimensions
 from hybrid_lab.graph.graph import Graph, extract, reachable
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
 from hybrid_lab.hybridize.block import NONE, Part
+from hybrid_lab.hybridize.container_arguments import containers, contents, same_objects
 from hybrid_lab.hybridize.known_calls import KnownCall, Types
-from hybrid_lab.hybridize.passed import containers, contents, same_objects
 from hybrid_lab.hybridize.structure import Spec, describe, flatten, is_named, outline, unflatten
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.symbol import scopes, tracing

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.formatting import count, dimensions
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
-from hybrid_lab.diagnostics.words import count, dimensions
 from hybrid_lab.engines import Fallback, libraries, registry
 from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.report import Report

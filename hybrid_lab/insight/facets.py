@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hybrid_lab.diagnostics.words import visible_lines
+from hybrid_lab.diagnostics.formatting import visible_lines
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.insight.heat_map import HeatMap, heat_map

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, SupportsIndex, overload
 
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.insight.table import Column, Row, Table, code, folded, frame, heaviest, milliseconds
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.ahead import arguments, weight_dtype
@@ -28,7 +28,7 @@ from hybrid_lab.graph.scope import Scope
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.hybridize.events import tool_runs
 from hybrid_lab.hybridize.neutral import NeutralGraph, trace_block
-from hybrid_lab.hybridize.stale.frozen import undoing_changes
+from hybrid_lab.hybridize.stale.trace_warnings import undoing_changes
 from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.silent import silent

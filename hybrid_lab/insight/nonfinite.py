@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import NonFiniteError
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.diagnostics.location import Location
-from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.memory import is_tensor, to_host
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from hybrid_lab.diagnostics.words import count as count
+from hybrid_lab.diagnostics.formatting import count as count
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.printer import format_type
 

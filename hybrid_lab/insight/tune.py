@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.insight.compiled import known_inputs
 from hybrid_lab.insight.report import InsightReport

@@ -13,7 +13,7 @@ import numpy as np
 
 from hybrid_lab import engines
 from hybrid_lab import ndarray as nd
-from hybrid_lab.diagnostics.words import count, first_line
+from hybrid_lab.diagnostics.formatting import count, first_line
 from hybrid_lab.engines import tuned
 from hybrid_lab.engines.engine import Engine
 from hybrid_lab.gluon import access

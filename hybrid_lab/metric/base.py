@@ -11,8 +11,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy
 
 from hybrid_lab.diagnostics import SettingError, ShapeError
+from hybrid_lab.diagnostics.formatting import lookup
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.diagnostics.words import lookup
 from hybrid_lab.mxnet.registry import table
 from hybrid_lab.system.provided import Provided
 

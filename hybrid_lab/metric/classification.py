@@ -7,7 +7,7 @@ import math
 import numpy
 
 from hybrid_lab.diagnostics import ShapeError
-from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.metric.base import Array, EvalMetric, Names, PlainMetric, alias, pairs, register
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy
 
-from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.metric.base import (
     Array,
     EvalMetric,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.formatting import lookup
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
-from hybrid_lab.diagnostics.words import lookup
 
 __all__ = ["get_alias_func", "get_create_func", "get_register_func", "get_registry"]
 

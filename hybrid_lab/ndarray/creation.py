@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
-from hybrid_lab.diagnostics.words import dimensions
+from hybrid_lab.diagnostics.formatting import dimensions
 from hybrid_lab.engines.memory import numpy_dtype
 from hybrid_lab.ndarray.context import Context, current_context, device_of, gpu, require, resolve
 from hybrid_lab.ndarray.invoke import invoke

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
-from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.ndarray import calls, changes, tape
 from hybrid_lab.ndarray.buffer import Buffer, DeviceBuffer, copies, tensor_of, wait_for
 from hybrid_lab.ndarray.context import CPU, Context, device_of, resolve

@@ -15,8 +15,8 @@ from typing import cast as cast_to
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.diagnostics.location import capture
-from hybrid_lab.diagnostics.words import count
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype

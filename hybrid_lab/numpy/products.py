@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, cast
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.diagnostics.words import dimensions
+from hybrid_lab.diagnostics.formatting import dimensions
 from hybrid_lab.numpy.methods import FUNCTIONS
 from hybrid_lab.numpy.operators import R, alike, as_tensor, is_tensor, known_rank, rank_of, shape_of, write
 from hybrid_lab.numpy.shaping import broadcast_to, ravel, reshape, sizes_of, transpose

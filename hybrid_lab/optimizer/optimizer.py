@@ -15,8 +15,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError
+from hybrid_lab.diagnostics.formatting import lookup
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.diagnostics.words import lookup
 from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import NDArray, zeros
 from hybrid_lab.ops.framework.dtypes import is_narrow

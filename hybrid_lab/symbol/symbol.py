@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, UnknownNameError
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.unknown_names import unknown_method
-from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.graph.node import Input, Node, Value, constant_node, input_node
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import is_np_shape

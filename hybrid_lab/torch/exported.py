@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.system.logger import logger
 from hybrid_lab.torch.errors import TorchError
 from hybrid_lab.torch.failures import decomposition_error, export_error

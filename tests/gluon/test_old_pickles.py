@@ -45,7 +45,7 @@ def test_the_calls_that_they_had_are_known(saved, name, kinds, tmp_path):
         ("cached_graph", "hybridize.graphs"),
         ("program", "hybridize.compiled_call"),
         ("structure", "hybridize.structure"),
-        ("frozen", "hybridize.stale.frozen"),
+        ("frozen", "hybridize.stale.trace_warnings"),
         ("ahead", "gluon.ahead"),
     ],
 )

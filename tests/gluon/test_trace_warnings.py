@@ -14,8 +14,8 @@ import pytest
 
 from hybrid_lab import autograd, gluon, nd, sym
 from hybrid_lab.diagnostics import HybridizeError, HybridLabError
-from hybrid_lab.hybridize.stale import frozen
-from hybrid_lab.hybridize.stale.frozen import any_sign
+from hybrid_lab.hybridize.stale import trace_warnings
+from hybrid_lab.hybridize.stale.trace_warnings import any_sign
 
 
 class Noisy(gluon.HybridBlock):
@@ -290,8 +290,8 @@ def test_a_class_that_a_function_makes_is_read_once(monkeypatch, capsys):
 
         return Drawing()
 
-    read, find = [], frozen.findings_of
-    monkeypatch.setattr(frozen, "findings_of", lambda kind: read.append(kind) or find(kind))
+    read, find = [], trace_warnings.findings_of
+    monkeypatch.setattr(trace_warnings, "findings_of", lambda kind: read.append(kind) or find(kind))
     for _ in range(3):
         net = made()
         net.hybridize(engine="numpy")

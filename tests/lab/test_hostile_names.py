@@ -8,7 +8,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon
-from hybrid_lab.diagnostics.words import visible, visible_lines
+from hybrid_lab.diagnostics.formatting import visible, visible_lines
 from hybrid_lab.gluon import nn
 from hybrid_lab.lab.models.tree import block_tree
 from hybrid_lab.lab.picture.graph_view import graph_view

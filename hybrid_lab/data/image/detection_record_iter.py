@@ -13,7 +13,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.data import recordio
 from hybrid_lab.data.io import DataDesc
 from hybrid_lab.diagnostics import SettingError
-from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.ops.kernels.opencv import change_hls
 
 from .cropping import copyMakeBorder, host, imdecode, imresize, resize_short

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, InputError, SettingError, ShapeError
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray.sparse import CSRNDArray, csr_matrix

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError, Unmappable
-from hybrid_lab.diagnostics.words import first_line
+from hybrid_lab.diagnostics.formatting import first_line
 from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.onnxruntime.loading import TooLong, native_errors
 from hybrid_lab.engines.onnxruntime.model import build_model, refusal, refusal_of_form

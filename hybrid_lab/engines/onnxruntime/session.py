@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError
-from hybrid_lab.diagnostics.words import first_line
+from hybrid_lab.diagnostics.formatting import first_line
 from hybrid_lab.engines.libraries import import_library
 from hybrid_lab.engines.onnxruntime import messages
 from hybrid_lab.engines.onnxruntime.bounds import Bounded, bounded

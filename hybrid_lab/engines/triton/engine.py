@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Training
 from hybrid_lab.engines.planned import arena
 from hybrid_lab.engines.planned.build import Later, write

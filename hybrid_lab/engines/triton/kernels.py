@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import EngineError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.engines.triton import tuning
 from hybrid_lab.engines.triton.build import compiling, internals

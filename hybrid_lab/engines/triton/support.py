@@ -18,7 +18,7 @@ from hybrid_lab.engines.triton.write.kinds import (
     is_recurrence,
     is_reduction,
 )
-from hybrid_lab.engines.triton.write.words import TYPES
+from hybrid_lab.engines.triton.write.syntax import TYPES
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value

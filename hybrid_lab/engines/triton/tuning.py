@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable
-from hybrid_lab.diagnostics.words import first_line
+from hybrid_lab.diagnostics.formatting import first_line
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.triton import choices
 from hybrid_lab.engines.triton.build import internals

@@ -15,7 +15,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 
 from ..atomic import atomic_write
 from .container import Container, ContainerWriter

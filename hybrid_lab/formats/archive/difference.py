@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
-from hybrid_lab.diagnostics.words import count, first_line
+from hybrid_lab.diagnostics.formatting import count, first_line
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.difference import (
     BlockDifference,

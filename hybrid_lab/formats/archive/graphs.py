@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.hybridize.neutral import NOTHING_OBSERVED, NeutralGraph, Observation

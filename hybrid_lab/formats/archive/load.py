@@ -8,8 +8,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError, SettingError
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock

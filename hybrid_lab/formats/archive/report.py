@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.gluon import access
 from hybrid_lab.ndarray.random_state import RandomState
 from hybrid_lab.ndarray.random_state import state as random_state

@@ -14,7 +14,7 @@ from hybrid_lab import _version
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.errors import FewerGraphsError, SettingError, Unmappable
 from hybrid_lab.diagnostics.file_errors import writing
-from hybrid_lab.diagnostics.words import check_choice, count
+from hybrid_lab.diagnostics.formatting import check_choice, count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock

@@ -16,7 +16,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError, SettingError
 from hybrid_lab.diagnostics.file_errors import reading, writing
-from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.distributed.first import on_first
 from hybrid_lab.formats.archive import layout
 from hybrid_lab.formats.archive.archive import Archive, read_values

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.distributed import group
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.kernels.philox import generator

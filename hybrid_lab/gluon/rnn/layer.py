@@ -10,8 +10,8 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray

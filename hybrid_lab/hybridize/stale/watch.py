@@ -16,8 +16,8 @@ from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.hybridize.neutral import NeutralGraph, location_of, trace_block
 from hybrid_lab.hybridize.stale.code import Reads, attributes_read, of_user, reads_of
-from hybrid_lab.hybridize.stale.frozen import undoing_changes, warning_of_changes
 from hybrid_lab.hybridize.stale.read_values import ClassSource, changed_values, class_source, is_plain, own_values
+from hybrid_lab.hybridize.stale.trace_warnings import undoing_changes, warning_of_changes
 from hybrid_lab.hybridize.stale.user_state import UserState
 from hybrid_lab.hybridize.stale.value_guard import ValueGuard
 from hybrid_lab.hybridize.stale.watched_values import guard_of

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.errors import EngineUnavailable, SettingError
-from hybrid_lab.diagnostics.words import first_line
+from hybrid_lab.diagnostics.formatting import first_line
 from hybrid_lab.distributed.errors import WorkerLostError, WorkersError
 from hybrid_lab.lab.distributed import process
 from hybrid_lab.lab.distributed.board import board

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ArchiveError, HybridLabError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.formats.archive import Container, FileSide, compare_sides, inspect, layout, structure
 from hybrid_lab.formats.arrays import read_arrays
 from hybrid_lab.formats.safetensors import SafetensorsFile, digest_of, tag_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import ArchiveError
-from hybrid_lab.diagnostics.words import count, visible
+from hybrid_lab.diagnostics.formatting import count, visible
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.common import Tensor
 from hybrid_lab.lab.messages.graphs import Badge, GraphBox, GraphNode, GraphReply, NodeKind, Read

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hybrid_lab.diagnostics.words import visible
+from hybrid_lab.diagnostics.formatting import visible
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.parameter import Parameter

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from hybrid_lab.diagnostics.words import visible
+from hybrid_lab.diagnostics.formatting import visible
 from hybrid_lab.lab.distributed.board import board
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.kernel.session import Session

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.lab.diagnostics import findings_by_path, lint_cells, lint_key, lint_rows, merged
 from hybrid_lab.lab.distributed.board import board
 from hybrid_lab.lab.errors import RequestError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.ahead import arguments, weight_dtype
 from hybrid_lab.gluon.block import Block

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from hybrid_lab.diagnostics.finding import Finding
-from hybrid_lab.diagnostics.words import count, visible
+from hybrid_lab.diagnostics.formatting import count, visible
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
-from hybrid_lab.diagnostics.words import visible, visible_lines
+from hybrid_lab.diagnostics.formatting import visible, visible_lines
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.hybridize.structure import flatten

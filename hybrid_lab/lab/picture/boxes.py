@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from hybrid_lab.diagnostics.words import visible
+from hybrid_lab.diagnostics.formatting import visible
 from hybrid_lab.lab.messages.graphs import BoxKind, GraphBox, GraphNode
 
 LARGEST = 150

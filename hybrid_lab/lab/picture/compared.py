@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from hybrid_lab.diagnostics.words import visible, visible_lines
+from hybrid_lab.diagnostics.formatting import visible, visible_lines
 from hybrid_lab.formats import archive
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.insight.difference import BlockDifference, TensorDifference

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.words import visible, visible_lines
+from hybrid_lab.diagnostics.formatting import visible, visible_lines
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.insight.states import block_at

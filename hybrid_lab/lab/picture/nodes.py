@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from hybrid_lab.diagnostics.formatting import visible, visible_lines
 from hybrid_lab.diagnostics.location import Location
-from hybrid_lab.diagnostics.words import visible, visible_lines
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.words import count, visible
+from hybrid_lab.diagnostics.formatting import count, visible
 from hybrid_lab.engines import Executable
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon import access

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from hybrid_lab.diagnostics.formatting import count, visible
 from hybrid_lab.diagnostics.location import Location
-from hybrid_lab.diagnostics.words import count, visible
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.call_record import Item as Called

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.diagnostics.location import Location
-from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import Report
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from hybrid_lab.diagnostics.errors import ArchiveError, LoadMismatchError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.formats import archive
 from hybrid_lab.formats.archive import ledger
 from hybrid_lab.gluon import access

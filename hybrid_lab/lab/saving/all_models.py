@@ -12,7 +12,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
 from hybrid_lab.diagnostics.file_errors import writing
-from hybrid_lab.diagnostics.words import check_choice, count, first_line
+from hybrid_lab.diagnostics.formatting import check_choice, count, first_line
 from hybrid_lab.formats import archive
 from hybrid_lab.formats.archive import ledger
 from hybrid_lab.gluon.block import Block

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.file_errors import write_error
-from hybrid_lab.diagnostics.words import count, first_line
+from hybrid_lab.diagnostics.formatting import count, first_line
 from hybrid_lab.distributed.worker_group import joined_workers
 from hybrid_lab.formats.archive import layout, ledger, why_no_archive
 from hybrid_lab.gluon import access

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hybrid_lab.diagnostics.errors import HybridLabError, InputError
-from hybrid_lab.diagnostics.words import count, first_line, visible
+from hybrid_lab.diagnostics.formatting import count, first_line, visible
 from hybrid_lab.formats.archive import (
     Container,
     SavedHistograms,

@@ -12,7 +12,7 @@ import numpy as np
 
 from hybrid_lab import autograd
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.formats.archive import attributes
 from hybrid_lab.gluon import Trainer, access
 from hybrid_lab.gluon.block import Block

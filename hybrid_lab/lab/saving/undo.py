@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.formats.archive import Container, ledger
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.saved import forget_file, state_with

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import InputError
-from hybrid_lab.diagnostics.words import count, visible
+from hybrid_lab.diagnostics.formatting import count, visible
 from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.table import Column, Row, Table, folded, wrapped
 from hybrid_lab.lab.messages.training import Curve, KeptRunRow, RunsReply

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hybrid_lab._version import __version__
-from hybrid_lab.diagnostics.words import count, visible
+from hybrid_lab.diagnostics.formatting import count, visible
 from hybrid_lab.distributed.worker_group import joined_workers
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.saved import save_listeners

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.lab.training.gradient_norm import gradient_norm, is_of_last_step

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.formats.atomic import atomic_write
 from hybrid_lab.gluon.block import Block

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.insight.states import STATES
 from hybrid_lab.lab.messages.common import Tensor

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote
 
-from hybrid_lab.diagnostics.words import count, visible
+from hybrid_lab.diagnostics.formatting import count, visible
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.insight.table import Column, Row, Table, code, folded
 from hybrid_lab.lab.messages.common import Tensor

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, BindError, HybridLabError, SettingError
-from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.partial import is_complete
 from hybrid_lab.graph.passes.infer import infer

@@ -18,9 +18,9 @@ from os import PathLike
 from typing import TypedDict, Unpack
 
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
-from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.formats.atomic import atomic_write
 
 from .objects import Counter, Domain, Event, Frame, Marker, Task

@@ -6,7 +6,7 @@ import time
 from typing import Self
 
 from hybrid_lab.diagnostics.errors import SettingError
-from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.diagnostics.formatting import check_choice
 
 from .recording import ProfilerError, moment, recorder, span
 

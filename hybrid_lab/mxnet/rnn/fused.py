@@ -8,7 +8,7 @@ from typing import Any
 from hybrid_lab import initializer as init
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError
-from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.gluon.rnn.sequence import axes_of
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.rnn.packed import GATES, Packing

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError, SettingError, Unmappable
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.loss import SoftmaxCrossEntropyLoss

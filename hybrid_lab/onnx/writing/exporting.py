@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError, SettingError
+from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.diagnostics.switches import check_switches
-from hybrid_lab.diagnostics.words import count
 from hybrid_lab.formats.archive.exporting import outermost
 from hybrid_lab.formats.archive.traces import called_on, passing
 from hybrid_lab.formats.kinds import check_path

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
-from hybrid_lab.diagnostics.words import dimensions
+from hybrid_lab.diagnostics.formatting import dimensions
 from hybrid_lab.ops.framework import Operator, into, kept_shape, reduced_axes, sample
 from hybrid_lab.ops.framework.attributes import Axis, Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DeclaredSizeError, DTypeError
-from hybrid_lab.diagnostics.words import dimensions
+from hybrid_lab.diagnostics.formatting import dimensions
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating, name_of
 from hybrid_lab.ops.framework.sizes import Size
 

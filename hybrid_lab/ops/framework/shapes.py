@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import isqrt, prod
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.diagnostics.words import dimensions
+from hybrid_lab.diagnostics.formatting import dimensions
 from hybrid_lab.ops.framework.attributes import Axis, Shape
 from hybrid_lab.ops.framework.types import PartialShape, PartialShapes
 

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.formats.atomic import atomic_write
 from hybrid_lab.formats.safetensors import write_safetensors
 from hybrid_lab.gluon import access

@@ -27,7 +27,7 @@ from hybrid_lab.engines.triton.write.body import Body, Refused
 from hybrid_lab.engines.triton.write.core.pointwise import BLOCK
 from hybrid_lab.engines.triton.write.kinds import is_pointwise
 from hybrid_lab.engines.triton.write.source import KernelSource, counted, functions_in, kernel_source
-from hybrid_lab.engines.triton.write.words import TYPES
+from hybrid_lab.engines.triton.write.syntax import TYPES
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Value, input_node
 from hybrid_lab.graph.passes.decompose import decompose

@@ -33,7 +33,7 @@ from hybrid_lab.engines.triton.write.index import (
 )
 from hybrid_lab.engines.triton.write.kinds import collects, element_of, is_product, is_reduction
 from hybrid_lab.engines.triton.write.reuse import stored, varies
-from hybrid_lab.engines.triton.write.words import (
+from hybrid_lab.engines.triton.write.syntax import (
     FUNCTIONS,
     TYPES,
     Remark,

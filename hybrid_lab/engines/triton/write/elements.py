@@ -12,7 +12,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.write.index import NEIGHBOURS, ZERO, Index, Place, linear, unravel, variables_of
 from hybrid_lab.engines.triton.write.reuse import shown
-from hybrid_lab.engines.triton.write.words import TYPES, literal, rounded, tensor, wide
+from hybrid_lab.engines.triton.write.syntax import TYPES, literal, rounded, tensor, wide
 from hybrid_lab.graph.node import Node
 from hybrid_lab.ops.framework.dtypes import BFLOAT16, NARROW, is_floating
 

@@ -15,7 +15,7 @@ from hybrid_lab.engines.triton.write import reuse
 from hybrid_lab.engines.triton.write.body import Body
 from hybrid_lab.engines.triton.write.exact import exact
 from hybrid_lab.engines.triton.write.reuse import choice
-from hybrid_lab.engines.triton.write.words import FUNCTIONS, ORIGIN, Remark, said, short
+from hybrid_lab.engines.triton.write.syntax import FUNCTIONS, ORIGIN, Remark, said, short
 from hybrid_lab.graph.node import Node, Value
 
 #: Pointer types of Triton's signatures.

@@ -14,7 +14,7 @@ import numpy as np
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.diagnostics.file_errors import reading
-from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.gluon.data.dataset import Dataset
 from hybrid_lab.gluon.data.vision.datasets import DatasetFileError, folder_of, missing_file
 from hybrid_lab.mxnet.contrib.text.counting import count_tokens_from_str

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from hybrid_lab.diagnostics.words import dimensions
+from hybrid_lab.diagnostics.formatting import dimensions
 from hybrid_lab.graph.builder import infer_outputs
 from hybrid_lab.graph.graph import reachable
 from hybrid_lab.graph.node import Node, Value, constant_node, input_node

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from hybrid_lab.engines.triton.write.body import broadcast_place
 from hybrid_lab.engines.triton.write.kinds import combine
-from hybrid_lab.engines.triton.write.words import TYPES, number_of, short, wide
+from hybrid_lab.engines.triton.write.syntax import TYPES, number_of, short, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.framework.dtypes import is_floating
 

@@ -42,7 +42,7 @@ from hybrid_lab.engines.triton.write.source import (
     lanes,
     power_of_two,
 )
-from hybrid_lab.engines.triton.write.words import TYPES, short, wide
+from hybrid_lab.engines.triton.write.syntax import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.passes.partition import Region
 

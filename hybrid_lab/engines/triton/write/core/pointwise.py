@@ -6,7 +6,7 @@ from math import prod
 
 from hybrid_lab.engines.triton.write.body import Body
 from hybrid_lab.engines.triton.write.source import KernelSource, counted, kernel_name, kernel_source
-from hybrid_lab.engines.triton.write.words import typed
+from hybrid_lab.engines.triton.write.syntax import typed
 from hybrid_lab.graph.node import Constant
 from hybrid_lab.graph.passes.partition import Region
 

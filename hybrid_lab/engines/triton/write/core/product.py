@@ -29,7 +29,7 @@ from hybrid_lab.engines.triton.write.source import (
     kernel_source,
     lanes,
 )
-from hybrid_lab.engines.triton.write.words import TYPES, short, tensor, wide
+from hybrid_lab.engines.triton.write.syntax import TYPES, short, tensor, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import NARROW

@@ -41,7 +41,7 @@ from hybrid_lab.engines.triton.write.source import (
     lanes,
     power_of_two,
 )
-from hybrid_lab.engines.triton.write.words import TYPES, short, wide
+from hybrid_lab.engines.triton.write.syntax import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import is_floating

@@ -29,7 +29,7 @@ from hybrid_lab.engines.triton.write.source import (
     lanes,
     power_of_two,
 )
-from hybrid_lab.engines.triton.write.words import TYPES, plain, short, wide
+from hybrid_lab.engines.triton.write.syntax import TYPES, plain, short, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import NARROW

@@ -27,7 +27,7 @@ from hybrid_lab.engines.triton.write.source import (
     power_of_two,
 )
 from hybrid_lab.engines.triton.write.special.attention import MOST_WIDTH, leading_to_products, rows_of_batches
-from hybrid_lab.engines.triton.write.words import TYPES, wide
+from hybrid_lab.engines.triton.write.syntax import TYPES, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import NARROW

@@ -25,7 +25,7 @@ from hybrid_lab.engines.triton.write.source import (
     lanes,
     power_of_two,
 )
-from hybrid_lab.engines.triton.write.words import TYPES, label, wide
+from hybrid_lab.engines.triton.write.syntax import TYPES, label, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import NARROW

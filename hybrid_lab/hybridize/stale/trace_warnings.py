@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Hybrid, Tree
 
 #: Rules about what hybrid code would silently do otherwise than eager code.
-FROZEN = frozenset({"HL172", "HL173", "HL176", "HL178"})
+TRACE_RULES = frozenset({"HL172", "HL173", "HL176", "HL178"})
 
 findings_of: Provided[[type], list[Finding]] = Provided("findings_of")
 
@@ -131,7 +131,7 @@ def _find_in_source(kind: type) -> list[Finding]:
     if findings is None:
         findings = []
         if any_sign(function for function in functions_of(kind) if function.__name__ != "__init__"):
-            findings = [each for each in findings_of(kind) if each.code in FROZEN and not _is_followed(each)]
+            findings = [each for each in findings_of(kind) if each.code in TRACE_RULES and not _is_followed(each)]
     _by_code[code] = _checked[kind] = findings
     if len(_by_code) > _KEPT:
         _by_code.pop(next(iter(_by_code)), None)

@@ -1,4 +1,4 @@
-"""What a Block's code gets in a trace: its caller's lists and dicts themselves, as in an eager call.
+"""Lists and dicts among the arguments of a Block: traced code gets its caller's own containers, as in an eager call.
 
 pair = [x, y]; self.child(pair)     the child may write pair[0] = ..., append to it or keep it: its caller sees it
 """

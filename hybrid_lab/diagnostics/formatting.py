@@ -1,4 +1,4 @@
-"""Words and checks that several messages need."""
+"""Formatting and checks that several messages share: counts, invisible characters, lists of choices."""
 
 from __future__ import annotations
 
