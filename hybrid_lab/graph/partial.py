@@ -82,36 +82,38 @@ class PartialShapes:
         self._repeat()
         if any(is_open(node) and not is_complete(self.shapes.get(node.outputs[0])) for node in graph.nodes):
             for node in graph.nodes:
-                if node.op.supposes:  # a size of 1 was left out, since it broadcasts; an unknown size is taken for 1
+                if (
+                    node.op.assumes_equal_shapes
+                ):  # a size of 1 was left out, since it broadcasts; an unknown size is taken for 1
                     self._learn_inputs(node, alike(self._inputs(node)))
             self._repeat()
 
     def _repeat(self) -> None:
         """Visit the nodes until nothing new follows."""
         for _ in range(_SWEEPS):
-            if not self._sweep(suppose=False) and not self._sweep(suppose=True):
+            if not self._sweep(assume=False) and not self._sweep(assume=True):
                 break
 
-    def _sweep(self, suppose: bool) -> bool:
+    def _sweep(self, assume: bool) -> bool:
         """Visit every node in both directions; returns whether something was learned.
 
-        suppose : ask records that only suppose sizes, such as those of operands that might also be broadcast
+        assume : also ask the records that assume equal shapes, where operands might be broadcast
         """
         before = dict(self.shapes)
         for node in self.graph.nodes:
             if not isinstance(node.op, Input):
-                self._forward(node, suppose)
+                self._forward(node, assume)
         for node in reversed(self.graph.nodes):
             if not isinstance(node.op, Input):
-                self._backward(node, suppose)
+                self._backward(node, assume)
         return before != self.shapes
 
-    def _forward(self, node: Node, suppose: bool) -> None:
+    def _forward(self, node: Node, assume: bool) -> None:
         if is_open(node):
             self._learn(node.outputs[0], tuple(size or None for size in node.op.attributes["shape"]), node)
             return
         try:
-            if suppose or not node.op.supposes:
+            if assume or not node.op.assumes_equal_shapes:
                 self._learn_inputs(node, node.op.complete(*self._inputs(node)))
             shapes: Any = self._inputs(node)
             if not all(is_complete(shape) for shape in shapes):
@@ -136,21 +138,21 @@ class PartialShapes:
         except FAILURES as error:
             raise no_shapes(node.op, error) from error
 
-    def _backward(self, node: Node, suppose: bool) -> None:
+    def _backward(self, node: Node, assume: bool) -> None:
         """Infer unknown shapes of inputs from the shapes of the outputs."""
         try:
-            self._learn_backward(node, suppose)
+            self._learn_backward(node, assume)
         except HybridLabError:
             raise
         except FAILURES as error:
             raise no_shapes(node.op, error) from error
 
-    def _learn_backward(self, node: Node, suppose: bool) -> None:
+    def _learn_backward(self, node: Node, assume: bool) -> None:
         outputs = [self.shapes.get(value) for value in node.outputs]
         inputs = self._inputs(node)
         if is_open(node) or all(shape is None for shape in outputs) or all(map(is_complete, inputs)):
             return
-        if outputs[0] is not None and (suppose or not node.op.supposes):
+        if outputs[0] is not None and (assume or not node.op.assumes_equal_shapes):
             inputs = node.op.complete_from(outputs[0], *inputs)
         like = _input_like_output(node)
         if like is not None and outputs[0] is not None and inputs[like] is None:
@@ -186,7 +188,7 @@ def _input_like_output(node: Node) -> int | None:
     if type(node.op).infer_shape is Operator.infer_shape:
         return node.op.shaped_like
     # An operand beside a number.
-    return node.inputs.index(node.values_in[0]) if node.op.supposes and len(node.values_in) == 1 else None
+    return node.inputs.index(node.values_in[0]) if node.op.assumes_equal_shapes and len(node.values_in) == 1 else None
 
 
 def _of_as_many(shape: PartialShape, elements: int) -> PartialShape:

@@ -185,7 +185,7 @@ def recompute_price(node: Node, size: int) -> int | None:
     moves = node.op.family in ("movement", "slicing", "creation")
     if not isinstance(node.op, Elementwise) and node.inputs and not moves:
         return None
-    if node.op.slow:
+    if node.op.expensive:
         return size * _BYTE * 2
     return size * _BYTE // 4 + 1
 

@@ -186,7 +186,7 @@ class TakeGrad(Adjoint, name="_take_grad"):
     adjoint_of = "take"
     axis: int = 0
     mode: Mode = "clip"
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     samples = [
         sample((2, 2, 3), (4, 3), ints((2, 2), 0, 3)),
         sample((2, 5, 3), (2, 4, 3), ints((5,), -3, 9), axis=1, mode="wrap"),

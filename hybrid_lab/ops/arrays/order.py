@@ -29,7 +29,7 @@ def ranking(data: np.ndarray, axis: int, ascending: bool) -> np.ndarray:
 class _Ordering(Operator):
     """Base: an axis, None for the flattened data."""
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
 
     @property
     def flattened(self) -> bool:

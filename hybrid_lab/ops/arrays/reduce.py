@@ -123,7 +123,7 @@ class Sum(Reduction, name="sum", aliases=("sum_axis",)):
 class SquareSum(Reduction, name="_square_sum"):
     """The sum of the squares over `axis`, as `sum(square(data))`."""
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     precision = "float32"
     onnx_name = "ReduceSumSquare"
     samples = [sample((2, 3), axis=1), sample((2, 3), axis=0, keepdims=True)]
@@ -179,7 +179,7 @@ class Prod(Reduction, name="prod"):
 class _WithoutNaN(Reduction):
     """Base: NaN counts as `neutral`."""
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     precision = "float32"
     neutral: ClassVar[int]
     plain: ClassVar[type[Reduction]]
@@ -271,7 +271,7 @@ class Norm(Reduction, name="norm"):
     out_dtype : dtype of the result; floating numbers are then added up in the wider of both dtypes
     """
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     precision = "float32"
     ord: int = 2
     axis: Axis = None

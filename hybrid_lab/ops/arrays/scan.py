@@ -21,7 +21,7 @@ class CumSum(Operator, name="cumsum", aliases=("_np_cumsum",)):
     a : numbers; returns : as a, or (size,) for axis=None
     """
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     precision = "float32"
     axis: int | None = None
     dtype: DType | None = None
@@ -64,7 +64,7 @@ class Histogram(Operator, name="_histogram"):
     count. returns : (n,) int64 and (n + 1,) in the dtype of data. No gradient.
     """
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     bin_cnt: int | None = None
     range: tuple[float, ...] | None = None
     samples = [

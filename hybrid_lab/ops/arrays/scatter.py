@@ -133,7 +133,7 @@ class IndexArray(Operator, name="_contrib_index_array", aliases=("contrib_index_
 class _Numbering(Operator):
     """Base: `shape` is the array whose places are numbered; its first number may be -1, which nothing depends on."""
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     shape: Shape
 
     def check(self) -> None:

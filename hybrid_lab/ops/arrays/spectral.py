@@ -18,7 +18,7 @@ class FFT(Operator, name="_contrib_fft"):
 
     precision = "float32"
 
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
     compute_size: int = 128
     samples = [sample((3, 4)), sample((2, 1, 3))]
@@ -46,7 +46,7 @@ class IFFT(Operator, name="_contrib_ifft"):
     compute_size : for MXNet's files, nothing depends on it
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
     compute_size: int = 128
     samples = [sample((3, 8)), sample((2, 1, 6))]
@@ -76,7 +76,7 @@ class CountSketch(Operator, name="_contrib_count_sketch"):
 
     precision = "float32"
 
-    kinds = "f"
+    dtype_kinds = "f"
     typed_like = 0
     out_dim: int
     processing_batch_size: int = 32

@@ -93,7 +93,7 @@ softrelu = unary(
 class HardSigmoid(Elementwise, name="hard_sigmoid"):
     """alpha * data + beta, limited to [0, 1]. data : any shape, floating; returns : as data."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     alpha: float = 0.2
     beta: float = 0.5
     samples = [sample((3, 4), low=-4.0, high=4.0), sample((3, 4), alpha=0.5, beta=0.1)]
@@ -117,9 +117,9 @@ class HardSigmoid(Elementwise, name="hard_sigmoid"):
 class Activation(Elementwise, name="Activation"):
     """The activation named by `act_type`. data : any shape, floating; returns : as data."""
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     float32_where = {"act_type": ("softrelu",)}
-    slow = True
+    expensive = True
     act_type: Literal["relu", "sigmoid", "softrelu", "softsign", "tanh"]
     onnx = emit_lowering
     samples = [
@@ -167,9 +167,9 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     returns : the shape and dtype of data
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     float32_where = {"act_type": ("elu", "selu")}
-    slow = True
+    expensive = True
     act_type: Literal["leaky", "prelu", "elu", "selu", "gelu", "rrelu"] = "leaky"
     slope: float = 0.25
     lower_bound: float = 0.125
@@ -307,7 +307,7 @@ class RandomSlopes(Operator, name="_random_slopes"):
     shaped_like = 0
     low: float
     high: float
-    kinds = "f"
+    dtype_kinds = "f"
     mxnet = None
     random = True
     shape_only = ("data",)

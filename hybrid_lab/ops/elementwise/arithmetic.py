@@ -250,7 +250,7 @@ class Arctan2(Binary, name="_npi_arctan2"):
     """The angle of the point (rhs, lhs) between -pi and pi, with broadcasting; lhs, rhs : floating."""
 
     mxnet = None
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     ufunc = staticmethod(np.arctan2)
     samples = [
@@ -268,7 +268,7 @@ class Arctan2(Binary, name="_npi_arctan2"):
 class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):
     """The sum of all inputs, which share one shape and dtype; returns : that shape and dtype."""
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     alias_safe = True
     numpy = run_lowering
     samples = [

@@ -76,7 +76,7 @@ class LogicalNot(Unary, name="logical_not"):
     """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
 
     integers = True
-    kinds = "fiub"
+    dtype_kinds = "fiub"
     triton = Pointwise("({0} == 0).to(tl.float32)", jumps=True)
     samples = [sample(ints((3, 4), 0, 2), gradient=False), sample(ints((3,), 0, 2, "int32"), gradient=False)]
 

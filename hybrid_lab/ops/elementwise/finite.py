@@ -65,7 +65,7 @@ class IsFinite(_Kind, name="_contrib_isfinite", aliases=("contrib_isfinite",)):
 class _AllFinite(Operator):
     """Base: 1 if no element of any input is infinite or NaN, else 0."""
 
-    kinds = "f"
+    dtype_kinds = "f"
 
     def check(self) -> None:
         if not self.attributes["init_output"]:

@@ -17,7 +17,7 @@ from hybrid_lab.ops.framework.types import Array, Shape
 class Quadratic(Elementwise, name="_contrib_quadratic", aliases=("contrib_quadratic",)):
     """a * data^2 + b * data + c. data : numbers; returns : as data."""
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     a: float = 0.0
     b: float = 0.0
     c: float = 0.0
@@ -43,7 +43,7 @@ class Quadratic(Elementwise, name="_contrib_quadratic", aliases=("contrib_quadra
 class DivSqrtDim(Operator, name="_contrib_div_sqrt_dim", aliases=("contrib_div_sqrt_dim",)):
     """data divided by the square root of its last dimension, as the scores of attention are."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     alias_safe = True
     numpy = run_lowering
     onnx = emit_lowering

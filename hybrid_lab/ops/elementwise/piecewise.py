@@ -61,7 +61,7 @@ class Clip(Elementwise, name="clip"):
     towards zero; a limit that is NaN or outside the range of the dtype has no effect
     """
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     a_min: float
     a_max: float
     samples = [

@@ -50,7 +50,7 @@ def symmetric(dtype: str, low: np.float32, high: np.float32) -> tuple[np.ndarray
 class _ToEightBits(Operator):
     """Base: an array in another dtype, and the ends of its range."""
 
-    kinds = "iu"
+    dtype_kinds = "iu"
     signature = Signature(outputs=3)
 
     @property
@@ -271,7 +271,7 @@ class CalibrateEntropy(Operator, name="_contrib_calibrate_entropy"):
     returns : the threshold and the divergence of what is left, (1,) each
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     num_quantized_bins: int = 255
     signature = Signature(outputs=2)
     samples = [

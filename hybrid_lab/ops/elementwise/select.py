@@ -25,7 +25,7 @@ class Where(Operator, name="where"):
     """
 
     arrays_only = ("condition",)
-    supposes = True
+    assumes_equal_shapes = True
     samples = [
         sample(ints((3, 4), 0, 2), (3, 4), (3, 4)),
         sample(ints((3,), 0, 2), (3, 4), (3, 4)),

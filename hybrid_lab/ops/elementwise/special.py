@@ -49,7 +49,7 @@ def error_function(x: Array, out: np.ndarray | None = None, scratch: Scratch = n
 class Erf(Unary, name="erf"):
     """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
 
-    slow = True
+    expensive = True
     triton = Pointwise("tl.erf({0})", floating=True)
     onnx = "Erf"
     ufunc = staticmethod(error_function)
@@ -249,7 +249,7 @@ class Polygamma(Operator, name="_polygamma"):
     """Derivative number `order` of digamma, 1 or more; returns : as data."""
 
     shaped_like = 0
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     mxnet = None
     order: int

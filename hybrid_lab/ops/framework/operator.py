@@ -60,7 +60,7 @@ class Operator:
     """The output is the first input where the two have one shape and dtype."""
     in_order: ClassVar[bool] = False
     """The output has the elements of the first input in their order, in another shape."""
-    slow: ClassVar[bool] = False
+    expensive: ClassVar[bool] = False
     """An element takes longer to compute than to read back from memory: a backward keeps the result."""
     precision: ClassVar[Literal["low", "float32"] | None] = None
     """What mixed precision computes the operator in: "low" is float16 or bfloat16. None: what its inputs are."""
@@ -71,9 +71,9 @@ class Operator:
     shape_only: ClassVar[tuple[str, ...]] = ()
     shaped_like: ClassVar[int | None] = None
     """Number of the input whose shape the outputs have, of a record without `infer_shape`."""
-    supposes: ClassVar[bool] = False
-    """Whether `complete` and `complete_from` suppose that operands have one shape, which may be broadcast as well. They
-    are asked when nothing else is known.
+    assumes_equal_shapes: ClassVar[bool] = False
+    """Whether `complete` and `complete_from` assume that operands have one shape, though they may be broadcast. They are
+    asked when nothing else is known.
     """
     typed_like: ClassVar[int | None] = None
     """Number of the input whose dtype the outputs have; None: all inputs must have one dtype, which is theirs."""
@@ -81,7 +81,7 @@ class Operator:
     """Inputs in whose place a number is a DTypeError, as it is for the input of `typed_like`; "args" means all variadic
     ones.
     """
-    kinds: ClassVar[str] = "fiub"
+    dtype_kinds: ClassVar[str] = "fiub"
     """Which dtypes the first output may have, as NumPy's kind letters: "f" floating only, "fiu" no bool."""
     channels: ClassVar[int | None] = None
     """The axis of the output's channels, of a layer that can scale them by its weight: see `scaled_weight`."""

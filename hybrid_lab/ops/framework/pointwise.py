@@ -57,7 +57,7 @@ class Elementwise(Operator):
 class Unary(Elementwise):
     """y[i] = f(x[i]). data : any shape; returns : as data."""
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     ufunc: ClassVar[Callable[..., np.ndarray]]
     integers: ClassVar[bool] = False
     """Whether the kernel takes integer arrays itself; else they go through float64 and are cut back, as in MXNet."""
@@ -72,8 +72,8 @@ class Unary(Elementwise):
 class Binary(Elementwise):
     """y = f(lhs, rhs) with NumPy's broadcasting. An immediate scalar takes the tensor's dtype first."""
 
-    kinds = "fiu"
-    supposes = True
+    dtype_kinds = "fiu"
+    assumes_equal_shapes = True
     ufunc: ClassVar[Callable[..., np.ndarray]]
 
     def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
@@ -100,7 +100,7 @@ class Binary(Elementwise):
 class Comparison(Binary):
     """1 where the relation holds, else 0, in the dtype of the inputs (as MXNet)."""
 
-    kinds = "fiub"
+    dtype_kinds = "fiub"
 
     def numpy(self, lhs: Operand, rhs: Operand, out: np.ndarray | None = None, scratch: Scratch = np.empty) -> Array:
         first, second = scalar_as(lhs, rhs), scalar_as(rhs, lhs)

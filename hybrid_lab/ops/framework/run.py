@@ -156,8 +156,8 @@ def infer(
             if any(type(size) is int and size < 0 for size in shape):
                 raise ShapeError(f"{op!r} has no result of shape {shape}: a shape cannot have negative sizes")
         out_types = read_dtypes(op, op.infer_type(*dtypes))
-        if (out_types[0].kind if not is_bfloat16(out_types[0]) else "f") not in op.kinds:
-            wanted = "floating numbers are needed" if op.kinds == "f" else "numbers are needed"
+        if (out_types[0].kind if not is_bfloat16(out_types[0]) else "f") not in op.dtype_kinds:
+            wanted = "floating numbers are needed" if op.dtype_kinds == "f" else "numbers are needed"
             raise DTypeError(f"{op.name}: {wanted}, not {out_types[0].name}; use F.cast(x, dtype='float32')")
         found = (out_shapes, out_types)
         if len(known) > 512:

@@ -23,7 +23,7 @@ def image_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 class Separable(Operator):
     """Base of operators that multiply an image with one matrix from either side, and of their gradients."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
 
     def target(self, *shapes: tuple[int, ...]) -> tuple[int, int]:

@@ -20,7 +20,7 @@ class ChannelAffine(Operator, name="_channel_affine"):
     returns : as data
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     mxnet = None
     alias_safe = True
     axis: int = 1

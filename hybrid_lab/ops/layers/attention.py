@@ -37,7 +37,7 @@ def interleaved(F: Functions, parts: list[Tensor], heads: int, like: Tensor) -> 
 class _Attention(Operator):
     """Base: checks, and the kernel from the lowering."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "low"
     numpy = run_lowering
     heads: int

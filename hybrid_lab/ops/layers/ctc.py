@@ -24,7 +24,7 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
     labels end at the first -1. data_lengths, label_lengths : (batch,), inputs where the flags use them
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     use_data_lengths: bool = False
     use_label_lengths: bool = False

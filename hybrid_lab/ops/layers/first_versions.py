@@ -39,7 +39,7 @@ class PoolingV1(Pooled, name="Pooling_v1"):
     Maxima see the padding as zeros. Means divide by the size of the window also where it reaches beyond the padding.
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     numpy, grad, onnx = run_lowering, differentiate_lowering, emit_lowering
     samples = [
         item

@@ -20,7 +20,7 @@ from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 class _Gradient(Operator):
     """Base: differentiated once more, it goes through its lowering."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     mxnet = None
     grad = differentiate_lowering
 
@@ -214,7 +214,7 @@ class GeluGrad(Elementwise, name="_gelu_grad"):
     """
 
     shaped_like = 1
-    kinds = "f"
+    dtype_kinds = "f"
     mxnet = None
     grad = differentiate_lowering
     alias_safe = False

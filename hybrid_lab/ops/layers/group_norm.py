@@ -38,7 +38,7 @@ from hybrid_lab.ops.kernels import windows as in_kernels
 class _Grouped(Operator):
     """Base: y = (x - mean) / sqrt(var + eps) * gamma + beta, the statistics per sample and group of channels."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
     eps: float = 1e-5
     signature = Signature(outputs=3)
@@ -195,7 +195,7 @@ class LRN(Operator, name="LRN"):
     data : (n, channels, ...), floating; nsize : odd, the channels around each one that count; returns : as data
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     alpha: float = 1e-4
     beta: float = 0.75
@@ -261,7 +261,7 @@ class ChannelWindowSum(Operator, name="_channel_window_sum"):
     shaped_like = 0
     nsize: int
     mxnet = None
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     samples = [sample((2, 5, 3), nsize=3), sample((2, 2, 3), nsize=7)]
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
@@ -291,7 +291,7 @@ class Moments(Operator, name="moments"):
     data : floating; returns : mean, variance
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     axes: Axis = None
     keepdims: bool = False

@@ -38,7 +38,7 @@ class _Step(NamedTuple):
 class _Hawkes(Operator):
     """Base: the shapes, and the walk through the events."""
 
-    kinds = "f"
+    dtype_kinds = "f"
 
     def check_shapes(self, lda: Shape, alpha: Shape, beta: Shape, state: Shape, lags: Shape, *rest: Shape) -> None:
         """Raises ShapeError."""

@@ -34,7 +34,7 @@ class BatchNorm(Operator, name="BatchNorm"):
     returns : as data; with output_mean_var also the mean and 1 / sqrt(var + eps), both (channels,)
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
     eps: float = 1e-3
     momentum: float = 0.9
@@ -246,7 +246,7 @@ class LayerNorm(Operator, name="LayerNorm"):
     returns : as data; with output_mean_var also the mean and sqrt(var + eps), with `axis` as 1
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     half_in_float32 = True
     axis: int = -1
@@ -333,7 +333,7 @@ class L2Normalization(Operator, name="L2Normalization"):
     data : one or more dimensions (channel and spatial: three or more), floating; returns : as data
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     eps: float = 1e-10
     mode: Literal["instance", "channel", "spatial"] = "instance"

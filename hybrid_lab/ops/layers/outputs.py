@@ -30,7 +30,7 @@ def copied(op: Operator, *inputs: Operand, out: Array | Outs = None) -> Array | 
 class _SoftmaxOutput(Operator):
     """Base: the attributes of SoftmaxOutput."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     grad_scale: float = 1.0
     ignore_label: float = -1.0
     multi_output: bool = False
@@ -190,7 +190,7 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
 class SoftmaxActivation(Operator, name="SoftmaxActivation"):
     """Softmax along the last axis, or with mode='channel' along axis 1. data : (n, ...); returns : as data."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     mode: Literal["instance", "channel"] = "instance"
     numpy, onnx = run_lowering, emit_lowering
@@ -224,7 +224,7 @@ class _Regression(Operator):
     """Base: a function of data whose gradient is grad_scale * difference(y, label) per output of an instance."""
 
     typed_like = 0
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     own_gradient = True
     grad_scale: float = 1.0
@@ -279,7 +279,7 @@ class RegressionOutputGrad(Operator, name="_regression_output_grad"):
     refuses_gradient = True
     shaped_like = 0
     typed_like = 0
-    kinds = "f"
+    dtype_kinds = "f"
     mxnet = None
     grad_scale: float = 1.0
     kind: Literal["difference", "sign"] = "difference"
@@ -303,7 +303,7 @@ class SVMOutput(Operator, name="SVMOutput"):
     """
 
     typed_like = 0
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     own_gradient = True
     margin: float = 1.0
@@ -344,7 +344,7 @@ class MakeLoss(Operator, name="MakeLoss"):
     """
 
     shaped_like = 0
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     own_gradient = True
     grad_scale: float = 1.0

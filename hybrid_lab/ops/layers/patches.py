@@ -141,7 +141,7 @@ class Im2Col(_Patches, name="im2col"):
     data : (n, c, *spatial); returns : (n, c * prod(kernel), number of windows)
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     samples = [
         sample((2, 3, 4, 5), kernel=(2, 3)),
         sample((1, 2, 5, 6), kernel=(3, 2), stride=(2, 1), dilate=(1, 2), pad=(1, 0)),
@@ -174,7 +174,7 @@ class Im2ColGrad(Adjoint, _Patches, name="_im2col_grad"):
     """The gradient of im2col: columns added up to an image. data : im2col's input, read for its shape."""
 
     adjoint_of = "im2col"
-    kinds = "f"
+    dtype_kinds = "f"
     samples = [
         sample((2, 18, 9), (2, 3, 4, 5), kernel=(2, 3)),
         sample((1, 12, 12), (1, 2, 5, 6), kernel=(3, 2), stride=(2, 1), dilate=(1, 2), pad=(1, 0)),
@@ -194,7 +194,7 @@ class Col2Im(_Patches, name="col2im"):
     data : (n, c * prod(kernel), number of windows); returns : (n, c, *output_size)
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     output_size: Shape
     kernel: Shape
     stride: Shape = ()

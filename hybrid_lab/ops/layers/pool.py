@@ -140,7 +140,7 @@ class Pooling(Pooled, name="Pooling"):
     layout : None, or NWC, NHWC or NDHWC for data and output
     """
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     samples = _POOLS
 
     def infer_type(self, *dtypes: np.dtype | None) -> np.dtype:
@@ -413,7 +413,7 @@ class SpreadPoolGrad(Adjoint, Pooled, name="_spread_pool_grad"):
     """
 
     adjoint_of = "Pooling"
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
     samples = gradient_samples(Pooling, "dy", "data", chosen=lambda given: given["pool_type"] in ("avg", "sum"))
 

@@ -74,7 +74,7 @@ class QuantizedConvolution(Convolving, name="_sg_mkldnn_conv"):
     """
 
     arrays_only = ("args",)
-    kinds = "iu"
+    dtype_kinds = "iu"
     with_bn: bool = False
     eps: float = 1e-3
     fix_gamma: bool = True
@@ -202,7 +202,7 @@ class QuantizedPooling(Pooled, name="_contrib_quantized_pooling"):
     data : uint8 or int8, (n, c, *spatial); min_data, max_data : (1,); returns : (n, c, *output), and the same range
     """
 
-    kinds = "iu"
+    dtype_kinds = "iu"
     signature = Signature(outputs=3)
     samples = [
         sample(

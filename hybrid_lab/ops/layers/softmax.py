@@ -35,7 +35,7 @@ _SAMPLES = [
 class _SoftmaxLike(Operator):
     """Base: normalized over one axis."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     axis: int = -1
     temperature: float | None = None
@@ -235,7 +235,7 @@ class SoftmaxWith(Operator, name="_softmax_with"):
     data : (..., n, ...), floating; length, with use_length : data's shape without `axis`; returns : as data, in `dtype`
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     mxnet = None
     axis: int = -1
@@ -333,7 +333,7 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
     """
 
     typed_like = 0
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     samples = [sample((4, 5), ints((4,), 0, 5))]
 
@@ -376,7 +376,7 @@ class OneHotSubtract(Operator, name="_one_hot_subtract"):
     arrays_only = ("label",)
     shaped_like = 0
     typed_like = 0
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     mxnet = None
     samples = [sample((3, 4), ints((3,), 0, 4))]
 

@@ -17,7 +17,7 @@ from hybrid_lab.ops.linalg.linalg_products import square
 class _Parts(Operator):
     """Base: chosen elements of n x n matrices along a last axis."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
 
     def places(self, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -51,7 +51,7 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
     axis : where the rows of the matrices are, in all four arrays; the columns are always the last axis
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     transpose_a: bool = False
     transpose_b: bool = False
@@ -90,7 +90,7 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
 class Syrk(Operator, name="_linalg_syrk", aliases=("linalg_syrk",)):
     """alpha * A A^T, or with transpose alpha * A^T A. A : (..., m, n); returns : (..., m, m), or (..., n, n)."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     transpose: bool = False
     alpha: float = 1.0
@@ -160,7 +160,7 @@ class Triangle(Operator, name="_triangle"):
 class TriangularOperand(Operator):
     """Base: A is triangular, of which only the side that `lower` names is read, and stands left or right of B."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     transpose: bool = False
     rightside: bool = False

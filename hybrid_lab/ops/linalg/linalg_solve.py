@@ -31,7 +31,7 @@ def solved(name: str, function: Callable[..., Any], *arrays: np.ndarray) -> Any:
 class Solver(Operator):
     """Base: float32 and float64."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
@@ -188,7 +188,7 @@ class SLogDet(Solver, name="_linalg_slogdet", aliases=("linalg_slogdet",)):
 class SumLogDiag(Operator, name="_linalg_sumlogdiag", aliases=("linalg_sumlogdiag",)):
     """The sum of the logarithms of the diagonal. A : (..., n, n); returns : (...), or (1,) for one matrix."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     numpy = run_lowering
     samples = [sample(_TRIANGULAR), sample(_BATCH)]

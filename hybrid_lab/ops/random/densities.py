@@ -99,7 +99,7 @@ class BlockSum(_Blocks, name="_block_sum"):
 class _Density(Operator):
     """Base: the density, or with is_log its logarithm, of every number in the sample."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
     is_log: bool = False
     numpy, onnx, grad = run_lowering, emit_lowering, differentiate_lowering

@@ -33,7 +33,7 @@ class _Steps(Operator):
     clip_max: float | None = None
     clip_nan: bool = False
     use_projection: bool = False
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
     mxnet = None
 

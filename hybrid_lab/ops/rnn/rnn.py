@@ -37,7 +37,7 @@ class Recurrent(Operator):
     lstm_state_clip_max: float | None = None
     lstm_state_clip_nan: bool = False
     use_sequence_length: bool = False
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
 
     def check(self) -> None:

@@ -72,7 +72,7 @@ def updating(*states: str) -> Signature:
 class Update(Operator):
     """Base of the update operators; a subclass writes `step`, whose parameters are its arrays and scalars."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     alias_safe = True
     own_bfloat16 = True
     signature = updating()

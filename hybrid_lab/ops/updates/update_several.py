@@ -28,7 +28,7 @@ Item = TypeVar("Item")
 class _Several(Operator):
     """Base: `rule` names the update operator of one weight. data : interleaved arrays; lrs, wds if preloaded."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     rule: ClassVar[str]
     preloaded: ClassVar[bool] = False
 
@@ -162,7 +162,7 @@ class MultiSumSquares(Operator, name="multi_sum_sq"):
     """The sum of the squares of each input: float32, one number per array."""
 
     arrays_only = ("args",)
-    kinds = "f"
+    dtype_kinds = "f"
     num_arrays: int
     samples = [sample((3, 4), (5,), gradient=False, num_arrays=2)]
 
@@ -190,7 +190,7 @@ class MultiLARS(Operator, name="multi_lars"):
     lrs, weights_sum_sq, grads_sum_sq, wds : (n,), the squares of the norms; returns : (n,)
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     eta: float
     eps: float
     rescale_grad: float = 1.0

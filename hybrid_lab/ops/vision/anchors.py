@@ -62,7 +62,7 @@ class MultiBoxTarget(Operator, name="_contrib_MultiBoxTarget"):
     returns : offsets (b, 4 n), in variances; masks (b, 4 n); classes (b, n), 0 is background
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     overlap_threshold: float = 0.5
     ignore_label: float = -1.0
@@ -153,7 +153,7 @@ class MultiBoxDetection(Operator, name="_contrib_MultiBoxDetection"):
     returns : (b, n, 6), rows of class (without background; -1 for none), score, corners, the best first
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     clip: bool = True
     threshold: float = 0.01

@@ -78,7 +78,7 @@ class BoxIoU(Operator, name="_contrib_box_iou"):
     lhs : (..., 4); rhs : (..., 4), floating; returns : lhs' shape without the 4, then rhs' without the 4
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     format: Format = "corner"
     onnx = emit_lowering
     samples = [
@@ -121,7 +121,7 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
     valid_thresh, the class background_id, and all but the topk best; topk=-1 takes all.
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     overlap_thresh: float = 0.5
     valid_thresh: float = 0.0
     topk: int = -1
@@ -253,7 +253,7 @@ class BipartiteMatching(Operator, name="_contrib_bipartite_matching"):
     returns : the column of every row (..., rows) and the row of every column (..., columns), -1 for none
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     is_ascend: bool = False
     threshold: float
     topk: int = -1
@@ -306,7 +306,7 @@ class BoxEncode(Operator, name="_contrib_box_encode"):
     masks (b, n, 4); both 0 where the anchor is not positive
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     signature = Signature(outputs=2)
     samples = [
         sample(
@@ -370,7 +370,7 @@ class BoxDecode(Operator, name="_contrib_box_decode"):
     clip : above 0, the most that the logarithm of a size may be; returns : (b, n, 4), corners
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     std0: float = 1.0
     std1: float = 1.0
     std2: float = 1.0
@@ -419,7 +419,7 @@ class MultiBoxPrior(Operator, name="_contrib_MultiBoxPrior"):
     returns : (1, h w (len(sizes) + len(ratios) - 1), 4), corners; clip limits them to [0, 1]
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     precision = "float32"
     sizes: tuple[float, ...] = (1.0,)
     ratios: tuple[float, ...] = (1.0,)

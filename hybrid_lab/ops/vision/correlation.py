@@ -16,7 +16,7 @@ from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, Pa
 class _Correlating(Operator):
     """Base: the attributes, and where the windows lie."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
     kernel_size: int = 1
     max_displacement: int = 1

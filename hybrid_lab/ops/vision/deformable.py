@@ -35,7 +35,7 @@ class _Placed(Operator):
     """Base: the attributes that say where a kernel's places lie. mask : whether there is one"""
 
     mask: ClassVar[bool] = False
-    kinds = "f"
+    dtype_kinds = "f"
     kernel: Shape
     stride: Shape = ()
     dilate: Shape = ()

@@ -19,7 +19,7 @@ Key = tuple[int, int]
 class _Color(Operator):
     """Base: an image in, an image out. MXNet gives the gradient of a copy; here there is none."""
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     refuses_gradient = True
 
     def infer_shape(self, data: Shape) -> Shape:

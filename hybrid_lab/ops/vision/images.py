@@ -51,7 +51,7 @@ class Normalize(Operator, name="_image_normalize"):
     returns : as data
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     mean: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
     samples = [

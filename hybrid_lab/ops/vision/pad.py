@@ -129,7 +129,7 @@ class PadGrad(Adjoint, _Padding, name="_pad_grad"):
     """
 
     adjoint_of = "Pad"
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     samples = [
         sample((2, 1, 6, 7), (2, 1, 3, 4), mode="edge", pad_width=(0, 0, 0, 0, 2, 1, 3, 0)),
         sample((1, 2, 8, 5), (1, 2, 4, 3), mode="reflect", pad_width=(0, 0, 0, 0, 3, 1, 0, 2)),

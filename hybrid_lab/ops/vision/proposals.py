@@ -17,7 +17,7 @@ _SCALES, _RATIOS = (4.0, 8.0, 16.0, 32.0), (0.5, 1.0, 2.0)
 class _Proposing(Operator):
     """Base of Proposal (one image) and MultiProposal."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     rpn_pre_nms_top_n: int = 6000
     rpn_post_nms_top_n: int = 300
     threshold: float = 0.7

@@ -300,7 +300,7 @@ class UpSampling(_Repeating, name="UpSampling"):
     bilinear : data (n, num_filter, h, w) and weight (num_filter, 1, k, k), k = 2 scale - scale % 2
     """
 
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     samples = [
         sample((2, 3, 2, 3), scale=2, sample_type="nearest"),
         sample((1, 2, 2, 3), (1, 3, 4, 6), scale=4, sample_type="nearest"),
@@ -422,7 +422,7 @@ class UpSamplingGrad(_Repeating, name="_up_sampling_grad"):
     sample_type: Literal["nearest", "bilinear"] = "nearest"
     typed_like = 0
     mxnet = None
-    kinds = "fiu"
+    dtype_kinds = "fiu"
     shape_only = ("args",)
     samples = [
         sample((2, 3, 4, 6), (2, 3, 2, 3), scale=2, index=0),

@@ -35,7 +35,7 @@ class _Pooled(Operator):
     """Base: the size of the result and the scale from the regions' coordinates to the map's."""
 
     typed_like = 0
-    kinds = "f"
+    dtype_kinds = "f"
     pooled_size: Shape
     spatial_scale: float
 
@@ -177,7 +177,7 @@ class ROIPoolingGrad(Adjoint, name="_roi_pooling_grad"):
     """
 
     adjoint_of = "_roi_pooling_pick"
-    kinds = "f"
+    dtype_kinds = "f"
     samples = [
         sample(
             (5, 3, 1, 2), (2, 3, 8, 9), _ROIS,
@@ -202,7 +202,7 @@ class ROIPoolingPick(Operator, name="_roi_pooling_pick"):
 
     shaped_like = 2
     typed_like = 0
-    kinds = "f"
+    dtype_kinds = "f"
     mxnet = None
 
     def first_shape(self, d: Shape, rois: Shape, places: Shape) -> Shape:

@@ -50,7 +50,7 @@ def _rounded(numbers: np.ndarray) -> np.ndarray:
 class _Parted(Operator):
     """Base of the operators on position-sensitive maps."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     typed_like = 0
     half_in_float32 = True
     spatial_scale: float
@@ -332,7 +332,7 @@ class RROIAlign(Operator, name="_contrib_RROIAlign"):
     returns : (regions, c, *pooled_size)
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
     refuses_gradient = True
     pooled_size: Shape

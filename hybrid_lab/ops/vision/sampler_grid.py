@@ -30,7 +30,7 @@ def places(grid: np.ndarray, spatial: tuple[int, int]) -> tuple[np.ndarray, np.n
 class _Slope(Operator):
     """Base: four pixels around every point of a grid, and how their weights change with the point."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     mxnet = None
     half_in_float32 = True
 

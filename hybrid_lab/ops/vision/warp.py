@@ -26,7 +26,7 @@ class GridGenerator(Operator, name="GridGenerator"):
     returns : (n, 2, height, width), x and y
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     transform_type: Literal["affine", "warp"]
     target_shape: Shape = (0, 0)
     samples = [
@@ -92,7 +92,7 @@ def _pixel_scale(spatial: tuple[int, ...]) -> np.ndarray:
 class GridGeneratorGrad(Adjoint, name="_grid_generator_grad"):
     """The gradient of GridGenerator. dy : the grid's shape; data : read for its shape; returns : that shape."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     transform_type: Literal["affine", "warp"]
     target_shape: Shape = (0, 0)
     samples = gradient_samples(GridGenerator, "dy", "data")
@@ -145,7 +145,7 @@ class BilinearSampler(Operator, name="BilinearSampler"):
     returns : (n, c, height, width)
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
     samples = [
         sample((2, 3, 4, 5), (2, 2, 3, 4)),
@@ -173,7 +173,7 @@ class BilinearSampler(Operator, name="BilinearSampler"):
 class SamplerDataGrad(Adjoint, name="_sampler_data_grad"):
     """The gradient of BilinearSampler's data. dy : its output; data : read for its shape; grid."""
 
-    kinds = "f"
+    dtype_kinds = "f"
     half_in_float32 = True
     samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), low=-1.2, high=1.2)]
 
@@ -195,7 +195,7 @@ class SpatialTransformer(Operator, name="SpatialTransformer"):
     data : (n, c, h, w); loc : (n, 6); returns : (n, c, *target_shape)
     """
 
-    kinds = "f"
+    dtype_kinds = "f"
     target_shape: Shape = (0, 0)
     transform_type: Literal["affine"]
     sampler_type: Literal["bilinear"]
