@@ -360,7 +360,7 @@ class Writer:
             arguments.append(f"rng=(rng[0], rng[1] + {node.draw or 0})")
         if "need" in wanted:
             arguments.append(f"need={self.plan.needs[node]!r}")
-        relayed = self._relayed(node) if node.op.tells else None
+        relayed = self._relayed(node) if node.op.takes_ready else None
         if relayed is not None:
             arguments.append(f"ready={relayed}")
         if "scratch" in wanted:
@@ -372,7 +372,7 @@ class Writer:
         self._emit(call, node)
 
     def _relayed(self, node: Node) -> str | None:
-        """The argument `ready` of an operator that reports its gradients (`tells`); None without one."""
+        """The argument `ready` of an operator that reports its gradients (`takes_ready`); None without one."""
         return None
 
     def _received(self, node: Node) -> str:

@@ -45,21 +45,21 @@ class Begin(Writer):
 class Finish(Writer):
     """The backward over the arena that the forward took; it overwrites what was kept.
 
-    tells : the program takes `ready` besides, and calls it for each gradient after the step that computes it
+    takes_ready : the program takes `ready` besides, and calls it for each gradient after the step that computes it
     """
 
     parameters = "inputs, rng, arena, given"
 
-    def __init__(self, plan: MemoryPlan, static_alloc: bool, tells: bool = False):
+    def __init__(self, plan: MemoryPlan, static_alloc: bool, takes_ready: bool = False):
         super().__init__(plan, static_alloc)
-        self.tells = tells
-        if tells:
+        self.takes_ready = takes_ready
+        if takes_ready:
             self.parameters = f"{self.parameters}, ready"
             self.bound["relay"] = relay
 
     def _step(self, index: int, node: Node) -> None:
         super()._step(index, node)
-        if self.tells and not node.op.tells:
+        if self.takes_ready and not node.op.takes_ready:
             for value in node.outputs:
                 position = self._handed_out(value)
                 if position is not None:
@@ -71,7 +71,7 @@ class Finish(Writer):
         return None if position in self.plan.copies else position
 
     def _relayed(self, node: Node) -> str | None:
-        if not self.tells:
+        if not self.takes_ready:
             return None
         return f"relay(ready, {tuple(map(self._handed_out, node.outputs))})"
 
@@ -114,7 +114,7 @@ class JointTraining(Training):
     """
 
     #: The same with `ready` as its last argument; written when somebody asks for it.
-    _run_telling: Any = None
+    _run_with_ready: Any = None
 
     def __init__(
         self,
@@ -170,14 +170,16 @@ class JointTraining(Training):
         lease = kept.lease
         if not last or (lease is None and (ready is None or self._backward_in_arena)):
             return self.backward.run(operands, rng)
-        if ready is not None and self._run_telling is None:
-            self._run_telling = self._finish_writer(self.plan.backward, self._static_alloc, tells=True).finish()[0]
+        if ready is not None and self._run_with_ready is None:
+            self._run_with_ready = self._finish_writer(
+                self.plan.backward, self._static_alloc, takes_ready=True
+            ).finish()[0]
         if lease is None:
-            return self._run_telling(operands, rng, None, out, ready)
+            return self._run_with_ready(operands, rng, None, out, ready)
         kept.lease, kept.saved, kept.spent = None, (), True
         if ready is None:
             results = self.run_backward(operands, rng, lease, out)
         else:
-            results = self._run_telling(operands, rng, lease, out, ready)
+            results = self._run_with_ready(operands, rng, lease, out, ready)
         self._give(lease)
         return results

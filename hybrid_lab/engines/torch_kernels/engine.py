@@ -41,7 +41,7 @@ class TorchOperator(RegionOperator):
     name: ClassVar[str] = "torch"
     run_keywords: ClassVar[frozenset[str]] = frozenset()
     fresh: ClassVar[bool] = True
-    tells: ClassVar[bool] = True
+    takes_ready: ClassVar[bool] = True
 
     def __init__(self, region: Region):
         super().__init__(region, len(region.outputs), program=TorchProgram(region))

@@ -47,7 +47,7 @@ class TorchProgram:
     """
 
     #: The function with the further argument `ready`; written on first use.
-    _run_telling: Callable[..., tuple[Tensor, ...]] | None = None
+    _run_with_ready: Callable[..., tuple[Tensor, ...]] | None = None
 
     def __init__(self, region: Region):
         import torch
@@ -63,12 +63,12 @@ class TorchProgram:
         with self._guard():
             if ready is None:
                 return [result.numpy() for result in self._run(*tensors)]
-            if self._run_telling is None:
+            if self._run_with_ready is None:
                 import torch
 
-                self._run_telling = _Writer(torch, self._region, tells=True).finish()[0]
+                self._run_with_ready = _Writer(torch, self._region, takes_ready=True).finish()[0]
             tell = ready
-            results = self._run_telling(*tensors, lambda output, tensor: tell(output, tensor.numpy()))
+            results = self._run_with_ready(*tensors, lambda output, tensor: tell(output, tensor.numpy()))
             return [result.numpy() for result in results]
 
     def _tensor(self, array: np.ndarray) -> Tensor:
@@ -82,8 +82,8 @@ class TorchProgram:
 class _Writer:
     """Writes the function of a region, line by line."""
 
-    def __init__(self, torch: ModuleType, region: Region, tells: bool = False):
-        self.torch, self.region, self.tells = torch, region, tells
+    def __init__(self, torch: ModuleType, region: Region, takes_ready: bool = False):
+        self.torch, self.region, self.takes_ready = torch, region, takes_ready
         self.calls = calls_of(region)
         self.names: dict[Value, str] = {value: f"x{index}" for index, value in enumerate(region.inputs)}
         #: What the function's names stand for: kernels and constants.
@@ -98,9 +98,9 @@ class _Writer:
 
     def finish(self) -> tuple[Callable[..., tuple[Tensor, ...]], str]:
         """The function and its text."""
-        parameters = [*self.names.values(), "ready"] if self.tells else self.names.values()
+        parameters = [*self.names.values(), "ready"] if self.takes_ready else self.names.values()
         lines = [f"def program({', '.join(parameters)}):"]
-        numbers = {value: number for number, value in enumerate(self.region.outputs)} if self.tells else {}
+        numbers = {value: number for number, value in enumerate(self.region.outputs)} if self.takes_ready else {}
         for index, call in enumerate(self.calls):
             lines.append(self.write_call(index, call))
             outputs = [value for value in call.node.outputs if value in numbers]

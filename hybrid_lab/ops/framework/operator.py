@@ -72,8 +72,8 @@ class Operator:
     shaped_like: ClassVar[int | None] = None
     """Number of the input whose shape the outputs have, of a record without `infer_shape`."""
     assumes_equal_shapes: ClassVar[bool] = False
-    """Whether `complete` and `complete_from` assume that operands have one shape, though they may be broadcast. They are
-    asked when nothing else is known.
+    """Whether `complete` and `complete_from` assume that operands have one shape, though they may be broadcast. They
+    are asked when nothing else is known.
     """
     typed_like: ClassVar[int | None] = None
     """Number of the input whose dtype the outputs have; None: all inputs must have one dtype, which is theirs."""
@@ -113,7 +113,7 @@ class Operator:
     subgraphs: Any = ()
     """Pairs (label, graph): what an operator of control flow runs inside."""
 
-    tells: ClassVar[bool] = False
+    takes_ready: ClassVar[bool] = False
     """Whether `numpy()` takes `ready`, and calls it with the number of each output and its array as soon as nothing
     writes to the array any more: see `engines.engine.Ready`.
     """

@@ -39,7 +39,7 @@ def missing_input(op: Operator, name: str) -> AttributeSpecError:
 
 def no_arrays(op: Operator, inputs: Sequence[object], needed: str = "an NDArray") -> DTypeError:
     """The error for inputs that are all numbers."""
-    dtype_kinds = " and ".join(type(item).__name__ for item in inputs) + (" were" if len(inputs) > 1 else " was")
+    kinds = " and ".join(type(item).__name__ for item in inputs) + (" were" if len(inputs) > 1 else " was")
     return DTypeError(f"{op.name}: at least one input must be {needed}; {kinds} given")
 
 
