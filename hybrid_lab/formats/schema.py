@@ -1,5 +1,8 @@
 """JSON by annotations: dataclasses are written without defaults, and every value that is read has its type checked.
 
+Archives need no package but NumPy, therefore neither msgspec nor pydantic reads them. Both would word errors for
+programmers of a schema, not for the user of a file.
+
 Annotations are `int`, `str`, `bool`, `float`, `None`, `Any`, `X | Y`, `Literal["a", "b"]`, `list[X]`, `dict[str, X]`,
 `tuple[X, ...]`, `tuple[X, Y]`, dataclasses, and `Annotated[int, range(...)]` for whole numbers in a range.
 """

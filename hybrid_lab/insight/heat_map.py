@@ -1,5 +1,8 @@
 """HeatMap: a small picture of an array's values, as a PNG with a transparent background, for light and dark themes.
 
+It is written here, with a palette (`_png`, 20 lines), because the package alone, without an extra, has no library for
+images.
+
 The last two axes are the rows and columns of a facet. Of the two axes before them, the longer axis is the row of
 facets, the shorter axis the column.
 """

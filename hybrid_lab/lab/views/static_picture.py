@@ -1,6 +1,9 @@
 """The static picture of a graph: a small SVG that needs no browser, no script and no kernel, for HTML that is saved;
 below it the operators as a table, for pages that show no picture.
 
+By hand, because there may be neither a browser, nor Node, nor Graphviz's `dot` program. Libraries that lay out layers
+without these (igraph, grandalf: both GPL) would replace some 90 lines; what is shown and the drawing stay.
+
 The boxes of the picture are opened from outside as long as there is room; the rest stay closed. Nodes stand in layers,
 each below what it reads (Sugiyama's method: layers by longest path, order by the mean place of the neighbours).
 """
