@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import aliases  # lets older names of modules be imported
 from hybrid_lab._version import __version__
 from hybrid_lab.mxnet import without_compat as _without_compat
+from hybrid_lab.system import imports as _imports
 from hybrid_lab.system import logger as _logger
 from hybrid_lab.system import openblas as _openblas
 from hybrid_lab.system import provided as _provided
@@ -199,9 +199,9 @@ def __getattr__(name: str) -> Any:
 
         raise unknown_name("mx", name, _ROOMS)
     if isinstance(place, str):
-        found: Any = importlib.import_module(place)
+        found: Any = _imports.load(place)
     else:
-        found = getattr(importlib.import_module(place[0]), place[1])
+        found = getattr(_imports.load(place[0]), place[1])
     globals()[name] = found
     return found
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError
-from hybrid_lab.engines.copies import copies
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.ops.framework.dtypes import dtype_of
 
@@ -22,6 +21,31 @@ if TYPE_CHECKING:
 
 #: torch's device, or its name.
 Device: TypeAlias = "torch.device | str"
+
+
+class Copies:
+    """How many arrays were copied between host and device since the process began, and how many bytes.
+
+    to_host, to_device : counts; to_host_bytes, to_device_bytes
+    reads : how often user code took the numbers out (asnumpy, printing, float(x) ...)
+    """
+
+    __slots__ = ("reads", "to_device", "to_device_bytes", "to_host", "to_host_bytes")
+
+    def __init__(self) -> None:
+        self.to_host = self.to_device = self.to_host_bytes = self.to_device_bytes = self.reads = 0
+
+    def snapshot(self) -> dict[str, int]:
+        """The counters as a plain dict, to be compared later."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __repr__(self) -> str:
+        return "Copies(" + ", ".join(f"{name}={value}" for name, value in self.snapshot().items()) + ")"
+
+
+copies = Copies()
+"""The counters of this process."""
+
 
 givers: list[Callable[[], None]] = []
 """Called where memory has run out: whoever holds free memory of a device gives it back."""

@@ -1,7 +1,7 @@
 """DeviceCall: a compiled call whose executables work on a GPU's memory.
 
 Inputs and parameters go there when they are first read and stay; results are born there. What the host reads comes
-back lazily, and every copy is counted (engines/copies.py).
+back lazily, and every copy is counted (engines/memory.py).
 """
 
 from __future__ import annotations

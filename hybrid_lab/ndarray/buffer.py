@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines import memory
-from hybrid_lab.engines.copies import Copies as Copies
-from hybrid_lab.engines.copies import copies as copies
+from hybrid_lab.engines.memory import Copies as Copies
+from hybrid_lab.engines.memory import copies as copies
 from hybrid_lab.ndarray.context import CPU, Context
 
 

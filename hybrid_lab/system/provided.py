@@ -6,11 +6,11 @@ The package's `__init__` has the one table of who provides what.
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Generic, ParamSpec, TypeVar
+
+from hybrid_lab.system.imports import load
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -86,10 +86,7 @@ class Provided(Generic[P, R]):
     @property
     def function(self) -> Callable[P, R]:
         """The function itself. Its module is imported now."""
-        if self._module not in sys.modules:
-            # Wait while another thread imports the package, which would find a module of it half imported.
-            importlib.import_module(self._module.rpartition(".")[0])
-        function: Callable[P, R] = getattr(importlib.import_module(self._module), self._attribute)
+        function: Callable[P, R] = getattr(load(self._module), self._attribute)
         return function
 
     @property

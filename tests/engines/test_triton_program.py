@@ -20,7 +20,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.diagnostics import AutogradError, EngineError
 from hybrid_lab.engines import memory
-from hybrid_lab.engines.copies import copies
+from hybrid_lab.engines.memory import copies
 from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.run import arena, availability, kernel

@@ -13,8 +13,8 @@ import torch
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd, optimizer
-from hybrid_lab.engines.copies import copies
 from hybrid_lab.engines.launches import launches
+from hybrid_lab.engines.memory import copies
 from hybrid_lab.engines.triton.build import compiling, internals
 from hybrid_lab.engines.triton.run import availability, kernel
 from hybrid_lab.engines.triton.run.update import FEW, WHOLE, DeviceStep, DeviceUpdate

@@ -10,7 +10,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
-from hybrid_lab.engines.copies import copies
+from hybrid_lab.engines.memory import copies
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight import facets
 from hybrid_lab.insight.heat_map import heat_map

@@ -6,7 +6,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import NonFiniteError
-from hybrid_lab.engines.copies import copies
+from hybrid_lab.engines.memory import copies
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight import facets, summaries
 from hybrid_lab.insight.summary import EXACT, SAMPLE

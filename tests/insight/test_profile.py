@@ -8,7 +8,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon
-from hybrid_lab.engines.copies import copies
+from hybrid_lab.engines.memory import copies
 from hybrid_lab.engines.planned.watch import WatchedProgram
 from hybrid_lab.gluon import nn
 from hybrid_lab.ndarray.random_state import state

@@ -16,7 +16,7 @@ pytest.importorskip("triton")
 import hybrid_lab as mx  # noqa: E402
 from hybrid_lab import autograd, gluon, nd  # noqa: E402
 from hybrid_lab.diagnostics import DTypeError, EngineUnavailable, UninitializedError  # noqa: E402
-from hybrid_lab.engines.copies import copies  # noqa: E402
+from hybrid_lab.engines.memory import copies  # noqa: E402
 from hybrid_lab.gluon import nn  # noqa: E402
 from hybrid_lab.ndarray import on_device  # noqa: E402
 from hybrid_lab.ndarray.buffer import DeviceBuffer  # noqa: E402

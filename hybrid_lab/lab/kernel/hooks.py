@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import location
 from hybrid_lab.diagnostics.location import register_cell
-from hybrid_lab.lab.kernel.imports import alone
 from hybrid_lab.lab.kernel.numpy_warnings import UserLines
 from hybrid_lab.lab.kernel.timed_cells import TimedCells
 from hybrid_lab.lab.messages.connection import TARGET
 from hybrid_lab.lab.places import cell_ids, lines_above, running_cell
+from hybrid_lab.system.imports import alone
 
 if TYPE_CHECKING:
     from comm.base_comm import BaseComm
