@@ -55,6 +55,7 @@ MODULES: dict[str, str] = {
     "gluon.hybridized.observed_shapes": "gluon.observed_shapes",
     "gluon.hybridized.operator_hooks": "gluon.operator_hooks",
     "gluon.hybridized.own_call": "gluon.own_call",
+    "gluon.hybridized.passed": "hybridize.container_arguments",
     "gluon.hybridized.program": "hybridize.compiled_call",
     "gluon.hybridized.reached": "hybridize.stale.reached",
     "gluon.hybridized.read_values": "hybridize.stale.read_values",
