@@ -17,11 +17,11 @@ from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, I
 from hybrid_lab.ops.framework.types import Array
 
 
-def coordinates(K: Elements, number: int, i: Place, shape: tuple[int, ...]) -> tuple[Any, ...]:
+def coordinates(elements: Elements, number: int, i: Place, shape: tuple[int, ...]) -> tuple[Any, ...]:
     """The place that entry i of coordinates, input `number`, names in an array of this shape. For kernels without
     bounds checks: negative coordinates count from the end, and coordinates outside the array are clipped.
     """
-    return tuple(K.number(number, (K.zero + axis, *i), size, "end") for axis, size in enumerate(shape))
+    return tuple(elements.number(number, (elements.zero + axis, *i), size, "end") for axis, size in enumerate(shape))
 
 
 @contextmanager
@@ -60,9 +60,11 @@ class GatherND(Operator, name="gather_nd"):
         return into(parts if len(indices) else np.broadcast_to(parts, self.infer_shape(data.shape, indices.shape)), out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        shape, (count, *axes) = K.shape(0), K.shape(1)
-        return str(K.read(0, (*coordinates(K, 1, place[: len(axes)], shape[:count]), *place[len(axes) :])))
+    def triton(self, elements: Elements, place: Place) -> str:
+        shape, (count, *axes) = elements.shape(0), elements.shape(1)
+        return str(
+            elements.read(0, (*coordinates(elements, 1, place[: len(axes)], shape[:count]), *place[len(axes) :]))
+        )
 
     def grad(self, F: Functions, data: Tensor, indices: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._gather_nd_grad(dy, indices, data), None
@@ -75,13 +77,13 @@ def by_coordinates(entry: int, number: int, indices: tuple[int, ...], shape: tup
     """The entries of input `entry` at the coordinates in input `number`, collected in an array of `shape`."""
     named = indices[0]
 
-    def row(K: Elements, i: Place) -> Index:
-        place = coordinates(K, number, i, shape[:named])
+    def row(elements: Elements, i: Place) -> Index:
+        place = coordinates(elements, number, i, shape[:named])
         text = " + ".join(f"({item}) * {prod(shape[axis + 1 : named])}" for axis, item in enumerate(place))
-        return K.computed(text or "0", prod(shape[:named]), *place)
+        return elements.computed(text or "0", prod(shape[:named]), *place)
 
     return Entries(
-        shape[:named], shape[named:], indices[1:], row, lambda K, i, column: K.read(entry, (*i, *column)),
+        shape[:named], shape[named:], indices[1:], row, lambda elements, i, column: elements.read(entry, (*i, *column)),
         lambda row, column: (*row, *column), **how,
     )  # fmt: skip
 
@@ -183,7 +185,7 @@ class ScatterSetND(Operator, name="_scatter_set_nd"):
     @Collect
     def triton(self, lhs: Shape, rhs: Shape, indices: Shape) -> Entries:
         return by_coordinates(
-            1, 2, indices, self.shape, last=True, start=lambda K, row, column: K.read(0, (*row, *column))
+            1, 2, indices, self.shape, last=True, start=lambda elements, row, column: elements.read(0, (*row, *column))
         )
 
     def grad(self, F: Functions, lhs: Tensor, rhs: Tensor, indices: Tensor, y: Tensor, dy: Tensor) -> Gradients:

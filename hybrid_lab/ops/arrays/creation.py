@@ -188,8 +188,8 @@ class _FilledLike(Operator):
         return out
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        return str(K.literal(self.number))
+    def triton(self, elements: Elements, place: Place) -> str:
+        return str(elements.literal(self.number))
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.Expand(g.const(self.number, self.infer_type(g.dtype(data))), g.Shape(data))
@@ -293,11 +293,11 @@ class ArangeLike(Operator, name="_contrib_arange_like"):
         return into(numbers.astype(data.dtype).reshape(shape), out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        shape = self.infer_shape(K.shape(0))
-        (index,) = K.unravel(place, shape, (prod(shape),))
-        start, step = self.first_and_step(K.dtype())
-        return str(K.scaled(K.quotient(index, self.repeat), step, start))
+    def triton(self, elements: Elements, place: Place) -> str:
+        shape = self.infer_shape(elements.shape(0))
+        (index,) = elements.unravel(place, shape, (prod(shape),))
+        start, step = self.first_and_step(elements.dtype())
+        return str(elements.scaled(elements.quotient(index, self.repeat), step, start))
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
         shape = self.infer_shape(g.shape(data))

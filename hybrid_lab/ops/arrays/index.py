@@ -107,8 +107,8 @@ class Embedding(Operator, name="Embedding"):
         return np.take(weight, whole(data, weight.shape[0], "clip", self.name), axis=0, out=out, mode="clip")
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        return str(K.read(1, (K.number(0, place[:-1], self.input_dim), place[-1])))
+    def triton(self, elements: Elements, place: Place) -> str:
+        return str(elements.read(1, (elements.number(0, place[:-1], self.input_dim), place[-1])))
 
     def grad(self, F: Functions, data: Tensor, weight: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return None, F._take_grad(dy, weight, data)
@@ -162,13 +162,13 @@ class Take(Operator, name="take"):
         return np.take(a, whole(indices, a.shape[self.axis], self.mode, "take"), axis=self.axis, out=out, mode="clip")
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
+    def triton(self, elements: Elements, place: Place) -> str:
         if self.mode == "raise":
             raise Unmappable("take with mode='raise'")
-        shape, rank = K.shape(0), len(K.shape(1))
+        shape, rank = elements.shape(0), len(elements.shape(1))
         axis = self.axis % len(shape)
-        number = K.number(1, place[axis : axis + rank], shape[axis], self.mode)
-        return str(K.read(0, (*place[:axis], number, *place[axis + rank :])))
+        number = elements.number(1, place[axis : axis + rank], shape[axis], self.mode)
+        return str(elements.read(0, (*place[:axis], number, *place[axis + rank :])))
 
     def grad(self, F: Functions, a: Tensor, indices: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._take_grad(dy, a, indices, axis=self.axis, mode=self.mode), None
@@ -214,8 +214,8 @@ class TakeGrad(Adjoint, name="_take_grad"):
         axis = self.axis % len(like)
         return Entries(
             like[axis : axis + 1], (*like[:axis], *like[axis + 1 :]), indices,
-            lambda K, i: K.number(2, i, like[axis], self.mode),
-            lambda K, i, column: K.read(0, (*column[:axis], *i, *column[axis:])),
+            lambda elements, i: elements.number(2, i, like[axis], self.mode),
+            lambda elements, i, column: elements.read(0, (*column[:axis], *i, *column[axis:])),
             lambda row, column: (*column[:axis], *row, *column[axis:]),
         )  # fmt: skip
 
@@ -288,14 +288,18 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
         return into(np.take_along_axis(data, places, axis).reshape(shape), out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        shape = K.shape(0)
+    def triton(self, elements: Elements, place: Place) -> str:
+        shape = elements.shape(0)
         axis = self._axis(len(shape))
         before, after = place[:axis], place[axis + self.keepdims :]
         if len(shape) == 1:
             before = after = ()
-        whole = (*before, K.zero, *after) if len(K.shape(1)) == len(shape) else (*before, *after) or (K.zero,)
-        return str(K.read(0, (*before, K.number(1, whole, shape[axis], self.mode), *after)))
+        whole = (
+            (*before, elements.zero, *after)
+            if len(elements.shape(1)) == len(shape)
+            else (*before, *after) or (elements.zero,)
+        )
+        return str(elements.read(0, (*before, elements.number(1, whole, shape[axis], self.mode), *after)))
 
     def grad(self, F: Functions, data: Tensor, index: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._pick_grad(dy, data, index, axis=self.axis, mode=self.mode), None
@@ -332,12 +336,17 @@ class PickGrad(Adjoint, name="_pick_grad"):
         return filled if out is None or filled is out else into(filled, out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
+    def triton(self, elements: Elements, place: Place) -> str:
         axis = self.axis % len(place)
-        kept, dropped = (*place[:axis], K.zero, *place[axis + 1 :]), (*place[:axis], *place[axis + 1 :]) or (K.zero,)
-        number = K.number(2, kept if len(K.shape(2)) == len(place) else dropped, K.shape(1)[axis], self.mode)
-        dy = K.read(0, kept if len(K.shape(0)) == len(place) else dropped)
-        return f"tl.where(({number}) == ({place[axis]}), {dy}, {K.literal(0)})"
+        kept, dropped = (
+            (*place[:axis], elements.zero, *place[axis + 1 :]),
+            (*place[:axis], *place[axis + 1 :]) or (elements.zero,),
+        )
+        number = elements.number(
+            2, kept if len(elements.shape(2)) == len(place) else dropped, elements.shape(1)[axis], self.mode
+        )
+        dy = elements.read(0, kept if len(elements.shape(0)) == len(place) else dropped)
+        return f"tl.where(({number}) == ({place[axis]}), {dy}, {elements.literal(0)})"
 
     def grad(self, F: Functions, dy: Tensor, like: Tensor, index: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.reshape_like(F.pick(d, index, axis=self.axis, mode=self.mode), dy), None, None
@@ -384,9 +393,11 @@ class OneHot(Operator, name="one_hot"):
         return into(result, out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        index = K.whole(K.read(0, place[:-1]), 0)
-        return f"tl.where({index} == ({place[-1]}), {K.literal(self.on_value)}, {K.literal(self.off_value)})"
+    def triton(self, elements: Elements, place: Place) -> str:
+        index = elements.whole(elements.read(0, place[:-1]), 0)
+        return (
+            f"tl.where({index} == ({place[-1]}), {elements.literal(self.on_value)}, {elements.literal(self.off_value)})"
+        )
 
     def onnx(self, g: OnnxGraph, indices: str) -> str:
         # Compared by hand: ONNX' OneHot counts negative indices from the end.

@@ -142,10 +142,12 @@ class _Broadcasting(Operator):
         return (F._sum_like(rest[-1], data), *(None for _ in rest[:-2]))
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        shape = K.shape(0)
+    def triton(self, elements: Elements, place: Place) -> str:
+        shape = elements.shape(0)
         last = place[len(place) - len(shape) :]
-        return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(last, shape, strict=True)]))
+        return str(
+            elements.read(0, [elements.zero if size == 1 else index for index, size in zip(last, shape, strict=True)])
+        )
 
     def onnx(self, g: OnnxGraph, data: str, *like: str) -> str:
         return g.Expand(data, self.infer_shape(g.shape(data), *map(g.shape, like)))
@@ -250,11 +252,11 @@ class Tile(Operator, name="tile"):
         return out
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        shape, reps = _aligned(K.shape(0), self.reps)
+    def triton(self, elements: Elements, place: Place) -> str:
+        shape, reps = _aligned(elements.shape(0), self.reps)
         sizes = zip(place, reps, shape, strict=True)
-        inner = [K.unravel((index,), (count * size,), (count, size))[1] for index, count, size in sizes]
-        return str(K.read(0, inner[len(inner) - len(K.shape(0)) :]))
+        inner = [elements.unravel((index,), (count * size,), (count, size))[1] for index, count, size in sizes]
+        return str(elements.read(0, inner[len(inner) - len(elements.shape(0)) :]))
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         if 0 in self.reps:
@@ -290,12 +292,14 @@ class Repeat(Operator, name="repeat"):
         return into(np.repeat(data, self.repeats, axis=self.axis), out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        shape = K.shape(0)
+    def triton(self, elements: Elements, place: Place) -> str:
+        shape = elements.shape(0)
         if self.axis is None:
-            return str(K.read(0, K.unravel(place, (prod(shape) * self.repeats,), (*shape, self.repeats))[:-1]))
+            return str(
+                elements.read(0, elements.unravel(place, (prod(shape) * self.repeats,), (*shape, self.repeats))[:-1])
+            )
         axis = self.axis % len(shape)
-        return str(K.read(0, (*place[:axis], K.quotient(place[axis], self.repeats), *place[axis + 1 :])))
+        return str(elements.read(0, (*place[:axis], elements.quotient(place[axis], self.repeats), *place[axis + 1 :])))
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         if not self.repeats:
@@ -333,11 +337,11 @@ class Reverse(Operator, name="reverse", aliases=("flip",)):
         return flipped.copy() if out is None else into(flipped, out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
+    def triton(self, elements: Elements, place: Place) -> str:
         inner = list(place)
         for axis in {axis % len(place) for axis in self.axis}:
-            inner[axis] = inner[axis] * -1 + (K.shape(0)[axis] - 1)
-        return str(K.read(0, inner))
+            inner[axis] = inner[axis] * -1 + (elements.shape(0)[axis] - 1)
+        return str(elements.read(0, inner))
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.reverse(dy, axis=self.axis)

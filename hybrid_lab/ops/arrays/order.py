@@ -274,9 +274,11 @@ class GatherAlong(Operator, name="_gather_along"):
         return into(np.take_along_axis(data, places, self.axis), out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
+    def triton(self, elements: Elements, place: Place) -> str:
         axis = self.axis % len(place)
-        return str(K.read(0, (*place[:axis], K.number(1, place, K.shape(0)[axis]), *place[axis + 1 :])))
+        return str(
+            elements.read(0, (*place[:axis], elements.number(1, place, elements.shape(0)[axis]), *place[axis + 1 :]))
+        )
 
     def grad(self, F: Functions, data: Tensor, places: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._scatter_along(dy, places, data, axis=self.axis), None

@@ -485,13 +485,13 @@ class SizeRatio(Operator, name="_size_ratio"):
         return out
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        ratio, dtype = prod(K.shape(0)) / prod(K.shape(1)), K.dtype()
+    def triton(self, elements: Elements, place: Place) -> str:
+        ratio, dtype = prod(elements.shape(0)) / prod(elements.shape(1)), elements.dtype()
         if dtype.kind in "iu" or dtype == np.float16:
             largest = np.finfo(dtype).max if dtype == np.float16 else np.iinfo(dtype).max
             if ratio > int(largest):  # then what counts with it stays whole
                 raise Unmappable(f"more elements than {dtype.name} can count")
-        return str(K.literal(ratio))
+        return str(elements.literal(ratio))
 
     def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
         above, below = prod(g.shape(data)), max(prod(g.shape(like)), 1)

@@ -142,12 +142,18 @@ class Diag(Operator, name="diag"):
         return into(np.diagonal(data, self.k, *self.axes(data.shape)).copy(), out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        if len(K.shape(0)) == 1:
-            return on_diagonal(K, place, 0, 1, self.k, (place[0] if self.k >= 0 else place[1],))
+    def triton(self, elements: Elements, place: Place) -> str:
+        if len(elements.shape(0)) == 1:
+            return on_diagonal(elements, place, 0, 1, self.k, (place[0] if self.k >= 0 else place[1],))
         rest, step = list(place[:-1]), place[-1]
-        where = {axis: step + max(sign * self.k, 0) for axis, sign in zip(self.axes(K.shape(0)), (-1, 1), strict=True)}
-        return str(K.read(0, tuple(where[axis] if axis in where else rest.pop(0) for axis in range(len(K.shape(0))))))
+        where = {
+            axis: step + max(sign * self.k, 0) for axis, sign in zip(self.axes(elements.shape(0)), (-1, 1), strict=True)
+        }
+        return str(
+            elements.read(
+                0, tuple(where[axis] if axis in where else rest.pop(0) for axis in range(len(elements.shape(0))))
+            )
+        )
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._diag_grad(dy, data, k=self.k, axis1=self.axis1, axis2=self.axis2)
@@ -182,10 +188,10 @@ class DiagGrad(Adjoint, name="_diag_grad"):
         return into(result, out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        if len(K.shape(1)) == 1:
-            return str(K.read(0, (place[0] + max(-self.k, 0), place[0] + max(self.k, 0))))
+    def triton(self, elements: Elements, place: Place) -> str:
+        if len(elements.shape(1)) == 1:
+            return str(elements.read(0, (place[0] + max(-self.k, 0), place[0] + max(self.k, 0))))
         diag = Diag.bind(k=self.k, axis1=self.axis1, axis2=self.axis2)
-        row, column = diag.axes(K.shape(1))  # type: ignore[attr-defined]
+        row, column = diag.axes(elements.shape(1))  # type: ignore[attr-defined]
         rest = [index for axis, index in enumerate(place) if axis not in (row, column)]
-        return on_diagonal(K, place, row, column, self.k, (*rest, place[row] + min(self.k, 0)))
+        return on_diagonal(elements, place, row, column, self.k, (*rest, place[row] + min(self.k, 0)))

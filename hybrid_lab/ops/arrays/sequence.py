@@ -55,12 +55,12 @@ class _Sequence(Operator):
         batch = np.arange(shape[1 - self.axis])
         return (last, batch) if self.axis == 0 else (batch, last)
 
-    def last(self, K: Elements, number: int, place: Place, steps: int) -> Index:
+    def last(self, elements: Elements, number: int, place: Place, steps: int) -> Index:
         """In kernels: the index of a sequence's last step. number : the input with the lengths; place : the batch's"""
         if not self.use_sequence_length:
-            return K.zero + (steps - 1)
-        length = K.whole(K.read(number, place), number)
-        return K.computed(f"tl.minimum(tl.maximum({length}, 1), {steps}).to(tl.int32) - 1", steps, *place)
+            return elements.zero + (steps - 1)
+        length = elements.whole(elements.read(number, place), number)
+        return elements.computed(f"tl.minimum(tl.maximum({length}, 1), {steps}).to(tl.int32) - 1", steps, *place)
 
 
 class SequenceMask(_Sequence, name="SequenceMask", aliases=("sequence_mask",)):
@@ -95,12 +95,12 @@ class SequenceMask(_Sequence, name="SequenceMask", aliases=("sequence_mask",)):
         return result
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        data = K.read(0, place)
+    def triton(self, elements: Elements, place: Place) -> str:
+        data = elements.read(0, place)
         if not self.use_sequence_length:
             return str(data)
-        length = K.read(1, (place[1 - self.axis],))
-        return f"tl.where(({place[self.axis]}) >= {length}, {K.literal(self.value)}, {data})"
+        length = elements.read(1, (place[1 - self.axis],))
+        return f"tl.where(({place[self.axis]}) >= {length}, {elements.literal(self.value)}, {data})"
 
     def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradient | Gradients:
         dy = rest[-1]
@@ -151,9 +151,9 @@ class SequenceLast(_Sequence, name="SequenceLast"):
         return (dx, *(None for _ in lengths))
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        last = self.last(K, 1, place[:1], K.shape(0)[self.axis])
-        return str(K.read(0, (*place[: self.axis], last, *place[self.axis :])))
+    def triton(self, elements: Elements, place: Place) -> str:
+        last = self.last(elements, 1, place[:1], elements.shape(0)[self.axis])
+        return str(elements.read(0, (*place[: self.axis], last, *place[self.axis :])))
 
     def onnx(self, g: OnnxGraph, data: str, sequence_length: str | None = None) -> str:
         shape = g.shape(data)
@@ -194,10 +194,12 @@ class SequenceLastGrad(Adjoint, _Sequence, name="_sequence_last_grad"):
         return out
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        last = self.last(K, 2, (place[1 - self.axis],) if self.use_sequence_length else (), K.shape(1)[self.axis])
-        dy = K.read(0, (*place[: self.axis], *place[self.axis + 1 :]))
-        return f"tl.where(({place[self.axis]}) == ({last}), {dy}, {K.literal(0)})"
+    def triton(self, elements: Elements, place: Place) -> str:
+        last = self.last(
+            elements, 2, (place[1 - self.axis],) if self.use_sequence_length else (), elements.shape(1)[self.axis]
+        )
+        dy = elements.read(0, (*place[: self.axis], *place[self.axis + 1 :]))
+        return f"tl.where(({place[self.axis]}) == ({last}), {dy}, {elements.literal(0)})"
 
     def onnx(self, g: OnnxGraph, dy: str, like: str, sequence_length: str | None = None) -> str:
         shape, dtype = g.shape(like), g.dtype(dy)
@@ -245,13 +247,13 @@ class SequenceReverse(_Sequence, name="SequenceReverse"):
         return into(data[source, np.arange(data.shape[1])], out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        step, steps = place[0], K.shape(0)[0]
+    def triton(self, elements: Elements, place: Place) -> str:
+        step, steps = place[0], elements.shape(0)[0]
         if not self.use_sequence_length:
-            return str(K.read(0, (step * -1 + (steps - 1), *place[1:])))
-        length = f"tl.minimum(tl.maximum({K.whole(K.read(1, place[1:2]), 1)}, 0), {steps}).to(tl.int32)"
-        source = K.computed(f"tl.where(({step}) < {length}, {length} - 1 - ({step}), {step})", steps, *place[:2])
-        return str(K.read(0, (source, *place[1:])))
+            return str(elements.read(0, (step * -1 + (steps - 1), *place[1:])))
+        length = f"tl.minimum(tl.maximum({elements.whole(elements.read(1, place[1:2]), 1)}, 0), {steps}).to(tl.int32)"
+        source = elements.computed(f"tl.where(({step}) < {length}, {length} - 1 - ({step}), {step})", steps, *place[:2])
+        return str(elements.read(0, (source, *place[1:])))
 
     def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradients:
         lengths = rest[:-2]

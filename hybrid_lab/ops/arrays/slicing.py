@@ -108,8 +108,8 @@ class SliceAdjoint(Adjoint):
         return out
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        return among_zeros(K, self.cut(K.shape(1), K.shape(0)), place)
+    def triton(self, elements: Elements, place: Place) -> str:
+        return among_zeros(elements, self.cut(elements.shape(1), elements.shape(0)), place)
 
     def onnx(self, g: OnnxGraph, dy: str, like: str) -> str:
         shape = g.shape(like)
@@ -322,14 +322,14 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
         return (*first[:axis], sum(shape[axis] for shape in data), *first[axis + 1 :])
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
+    def triton(self, elements: Elements, place: Place) -> str:
         axis = self.dim % len(place)
-        ends = accumulate(K.shape(number)[axis] for number in range(K.count))
+        ends = accumulate(elements.shape(number)[axis] for number in range(elements.count))
 
         def read(number: int, start: int, guard: str) -> str:
-            return str(K.read(number, (*place[:axis], place[axis] + -start, *place[axis + 1 :]), guard))
+            return str(elements.read(number, (*place[:axis], place[axis] + -start, *place[axis + 1 :]), guard))
 
-        return joined(K, place[axis], list(ends), read)
+        return joined(elements, place[axis], list(ends), read)
 
     def numpy(self, *data: Array, out: Array | None = None) -> Array:
         return np.concatenate(data, axis=self.dim, out=out)
@@ -411,11 +411,14 @@ class Stack(Operator, name="stack"):
         return np.stack(data, axis=self.axis, out=out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
+    def triton(self, elements: Elements, place: Place) -> str:
         axis = self.axis % len(place)
         inner = (*place[:axis], *place[axis + 1 :])
         return joined(
-            K, place[axis], range(1, K.count + 1), lambda number, start, guard: str(K.read(number, inner, guard))
+            elements,
+            place[axis],
+            range(1, elements.count + 1),
+            lambda number, start, guard: str(elements.read(number, inner, guard)),
         )
 
     def grad(self, F: Functions, *values: Tensor) -> Gradients:

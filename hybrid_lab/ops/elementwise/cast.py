@@ -21,8 +21,8 @@ class _Casting(Operator):
     shaped_like = 0
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        return str(K.cast(K.read(0, place)))
+    def triton(self, elements: Elements, place: Place) -> str:
+        return str(elements.cast(elements.read(0, place)))
 
     def grad(self, F: Functions, x: Tensor, *rest: Tensor) -> Gradients:
         return (F._cast_like(rest[-1], x), *(None for _ in rest[:-2]))

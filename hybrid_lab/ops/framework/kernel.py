@@ -7,8 +7,8 @@ decorators too:
     triton = Pointwise("tl.exp({0})")           # an expression over one element of each input
 
     @Element
-    def triton(self, K, place):                 # one element of the output, read from anywhere in the inputs
-        return K.read(0, place[::-1])
+    def triton(self, elements, place):          # one element of the output, read from anywhere in the inputs
+        return elements.read(0, place[::-1])
 """
 
 from __future__ import annotations
@@ -65,11 +65,14 @@ class Reduce:
 class Element:
     """One element of the output as an expression of Triton over elements of the inputs: takes, joins, cuts, repeats.
 
-    read : (op, K, place) -> the expression. place : an index per axis of the output, which can be added to and
-        multiplied by whole numbers. K.read(number, place, guard) names an element of an input that is loaded under a
-        condition; K.where(guard, name, other) chooses by it. K.shape(number) is an input's shape, K.number(number,
-        place, size, mode) the whole number in an element as an index, K.zero the index 0, K.literal(x) a number;
-        `Elements` in protocols.py lists all members. Raises Unmappable where kernels should not hold the operator.
+    read : (op, elements, place) -> the expression. place : an index per axis of the output, which can be added to and
+        multiplied by whole numbers. `Elements` in protocols.py lists all members of `elements`:
+        elements.read(number, place, guard) : the name of an element of an input that is loaded if the guard holds
+        elements.where(guard, name, other) : one of two names, by the guard
+        elements.shape(number) : the shape of an input
+        elements.number(number, place, size, mode) : an index, from the whole number in an element
+        elements.zero, elements.literal(x) : the index 0; a number in the kernel's text
+        Raises Unmappable if kernels should not hold the operator.
     """
 
     read: Callable[[Any, Elements, Place], str]
@@ -80,9 +83,9 @@ class Contraction:
     """out[b, m, n] = the sum over k of left[b, m, k] * right[b, k, n], times the scale, plus the bias.
 
     batch, rows, columns, inner : the sizes of the axes that b, m, n and k stand for; () for one alone
-    left, right : (K, b, m, k) and (K, b, k, n) -> an element, as `Element.read` writes it
+    left, right : (elements, b, m, k) and (elements, b, k, n) -> an element, as `Element.read` writes it
     place : (b, m, n) -> where in the output the sum belongs
-    bias : (K, b, m, n) -> what is added to the sum, or None
+    bias : (elements, b, m, n) -> what is added to the sum, or None
     """
 
     batch: tuple[int, ...]
@@ -113,11 +116,11 @@ class Entries:
     """out[row, column] = the sum over all entries i with number[i] == row of entry[i, column]; no such entry gives 0.
 
     rows, columns, entries : the sizes of the axes that row, column and i stand for; () for one alone
-    number : (K, i) -> the row that an entry belongs to, an index over all rows; it lies inside
-    entry : (K, i, column) -> an element, as `Element.read` writes it
+    number : (elements, i) -> the row that an entry belongs to, an index over all rows; it lies inside
+    entry : (elements, i, column) -> an element, as `Element.read` writes it
     place : (row, column) -> where in the output
     last : the entry that comes last counts, not the sum
-    start : (K, row, column) -> the value of an output element without entries, instead of 0; with `last` only
+    start : (elements, row, column) -> the value of an output element without entries, instead of 0; with `last` only
     """
 
     rows: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Protocols of what the rules of operators are handed: `F`, tensors, `g`, `K` and `scratch`."""
+"""Protocols of the arguments that the methods of records take: `F`, tensors, `g`, `elements` and `scratch`."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ class OnnxFunction(Protocol):
 
 
 class OnnxGraph(Protocol):
-    """`g` in a record's `onnx`: the ONNX graph under construction. OnnxEmitter is one, and explains the members."""
+    """`g` in a record's `onnx`, named as in torch.onnx: the ONNX graph under construction. OnnxEmitter explains the
+    members.
+    """
 
     def shape(self, name: str) -> Shape: ...
 
@@ -143,7 +145,7 @@ Place: TypeAlias = tuple[Index, ...]
 
 
 class Elements(Protocol):
-    """`K` of an Element kernel (ops/framework/kernel.py), which explains the members: reads elements of the inputs."""
+    """Reads elements of the inputs for an Element kernel; ops/framework/kernel.py explains the members."""
 
     @property
     def count(self) -> int: ...

@@ -22,10 +22,12 @@ def convolution(
     channels, filters = data[1] // groups, output[1] // groups
     return Contraction(
         (groups,), (filters,), (data[0], *output[2:]), (channels, *geometry.kernel),
-        left=lambda K, g, f, k: K.read(weight, (_channel(g, f, filters), *k)),
-        right=lambda K, g, k, n: window(K, number, geometry, (n[0], _channel(g, k[:1], channels)), n[1:], k[1:]),
+        left=lambda elements, g, f, k: elements.read(weight, (_channel(g, f, filters), *k)),
+        right=lambda elements, g, k, n: window(
+            elements, number, geometry, (n[0], _channel(g, k[:1], channels)), n[1:], k[1:]
+        ),
         place=lambda g, f, n: (n[0], _channel(g, f, filters), *n[1:]),
-        bias=None if bias is None else lambda K, g, f, n: K.read(bias, (_channel(g, f, filters),)),
+        bias=None if bias is None else lambda elements, g, f, n: elements.read(bias, (_channel(g, f, filters),)),
     )  # fmt: skip
 
 
@@ -40,22 +42,22 @@ def data_gradient(
     groups = geometry.groups
     channels, filters = data[1] // groups, output[1] // groups
 
-    def covered(K: Elements, g: Place, k: Place, n: Place) -> str:
+    def covered(elements: Elements, g: Place, k: Place, n: Place) -> str:
         """The output whose window has this pixel at this place of the kernel, if there is one."""
         place, guards = [n[0], _channel(g, k[:1], filters)], []
         for axis, size in enumerate(output[2:]):
             shifted = n[1 + axis] + k[1 + axis] * -geometry.dilate[axis] + geometry.pad[axis]
-            index, guard = K.divided(shifted, geometry.stride[axis], size)
+            index, guard = elements.divided(shifted, geometry.stride[axis], size)
             place.append(index)
             guards += [guard] * bool(guard)
-        return K.read(number, place, " & ".join(guards))
+        return elements.read(number, place, " & ".join(guards))
 
     return Contraction(
         (groups,), (channels,), (data[0], *data[2:]), (filters, *geometry.kernel),
-        left=lambda K, g, c, k: K.read(weight, (_channel(g, k[:1], filters), *c, *k[1:])),
+        left=lambda elements, g, c, k: elements.read(weight, (_channel(g, k[:1], filters), *c, *k[1:])),
         right=covered,
         place=lambda g, c, n: (n[0], _channel(g, c, channels), *n[1:]),
-        bias=None if bias is None else lambda K, g, c, n: K.read(bias, (_channel(g, c, channels),)),
+        bias=None if bias is None else lambda elements, g, c, n: elements.read(bias, (_channel(g, c, channels),)),
     )  # fmt: skip
 
 
@@ -70,24 +72,26 @@ def weight_gradient(
     channels, filters = data[1] // groups, output[1] // groups
     return Contraction(
         (groups,), (filters,), (channels, *geometry.kernel), (data[0], *output[2:]),
-        left=lambda K, g, f, n: K.read(dy, (n[0], _channel(g, f, filters), *n[1:])),
-        right=lambda K, g, n, k: window(K, number, geometry, (n[0], _channel(g, k[:1], channels)), n[1:], k[1:]),
+        left=lambda elements, g, f, n: elements.read(dy, (n[0], _channel(g, f, filters), *n[1:])),
+        right=lambda elements, g, n, k: window(
+            elements, number, geometry, (n[0], _channel(g, k[:1], channels)), n[1:], k[1:]
+        ),
         place=lambda g, f, k: (_channel(g, f, filters), *k),
     )  # fmt: skip
 
 
-def window(K: Elements, number: int, geometry: Geometry, front: Place, output: Place, kernel: Place) -> str:
+def window(elements: Elements, number: int, geometry: Geometry, front: Place, output: Place, kernel: Place) -> str:
     """The pixel of input `number` that an output's window has at a place of the kernel; 0 in the padding.
 
     front : image and channel; output, kernel : an index per spatial axis
     """
-    shape, place, guards = K.shape(number), list(front), []
+    shape, place, guards = elements.shape(number), list(front), []
     for axis, (y, k) in enumerate(zip(output, kernel, strict=True)):
         index = y * geometry.stride[axis] + k * geometry.dilate[axis] + -geometry.pad[axis]
-        guard = K.guard(index, shape[2 + axis])
+        guard = elements.guard(index, shape[2 + axis])
         place.append(index)
         guards += [guard] * bool(guard)
-    return K.read(number, place, " & ".join(guards))
+    return elements.read(number, place, " & ".join(guards))
 
 
 def _channel(group: Place, inner: Place, size: int) -> Index:

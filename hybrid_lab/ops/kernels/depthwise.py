@@ -19,10 +19,10 @@ def is_depthwise(geometry: Geometry, channels: int, filters: int) -> bool:
     return groups > 1 and channels == groups and prod(geometry.kernel) * (filters // groups) <= MOST_PLACES
 
 
-def convolved(K: Elements, geometry: Geometry, filters: int, place: Place) -> str:
+def convolved(elements: Elements, geometry: Geometry, filters: int, place: Place) -> str:
     """An element of the output: data is input 0, the weight input 1."""
     image, number, *output = place
-    channel, size = K.quotient(number, filters // geometry.groups), K.shape(0)[2:]
+    channel, size = elements.quotient(number, filters // geometry.groups), elements.shape(0)[2:]
     parts = []
     for at in product(*map(range, geometry.kernel)):
         pixel = [
@@ -31,30 +31,30 @@ def convolved(K: Elements, geometry: Geometry, filters: int, place: Place) -> st
                 output, at, geometry.stride, geometry.dilate, geometry.pad, strict=True
             )
         ]
-        guard = " & ".join(filter(None, map(K.guard, pixel, size)))
-        weight = K.read(1, (number, K.zero, *(K.zero + offset for offset in at)))
-        parts.append(f"{K.inside(0, guard, K.read(0, (image, channel, *pixel), guard))} * {weight}")
-    return added(K, parts)
+        guard = " & ".join(filter(None, map(elements.guard, pixel, size)))
+        weight = elements.read(1, (number, elements.zero, *(elements.zero + offset for offset in at)))
+        parts.append(f"{elements.inside(0, guard, elements.read(0, (image, channel, *pixel), guard))} * {weight}")
+    return added(elements, parts)
 
 
-def data_gradient(K: Elements, geometry: Geometry, filters: int, place: Place) -> str:
+def data_gradient(elements: Elements, geometry: Geometry, filters: int, place: Place) -> str:
     """An element of the gradient of the data: dy is input 0, the weight input 2."""
     image, channel, *pixel = place
-    several, size, parts = filters // geometry.groups, K.shape(0)[2:], []
+    several, size, parts = filters // geometry.groups, elements.shape(0)[2:], []
     for at in product(*map(range, geometry.kernel)):
         output, guards = [], []
         for index, offset, stride, dilate, pad, last in zip(
             pixel, at, geometry.stride, geometry.dilate, geometry.pad, size, strict=True
         ):
-            step, guard = K.divided(index + (pad - offset * dilate), stride, last)
+            step, guard = elements.divided(index + (pad - offset * dilate), stride, last)
             output.append(step)
             guards += [guard] * bool(guard)
         guard = " & ".join(guards)
         for which in range(several):
             number = channel * several + which
-            weight = K.read(2, (number, K.zero, *(K.zero + offset for offset in at)))
-            parts.append(f"{K.inside(0, guard, K.read(0, (image, number, *output), guard))} * {weight}")
-    return added(K, parts)
+            weight = elements.read(2, (number, elements.zero, *(elements.zero + offset for offset in at)))
+            parts.append(f"{elements.inside(0, guard, elements.read(0, (image, number, *output), guard))} * {weight}")
+    return added(elements, parts)
 
 
 def weight_gradient(F: Functions, geometry: Geometry, dy: Tensor, data: Tensor, weight: Tensor) -> Tensor:

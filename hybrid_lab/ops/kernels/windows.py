@@ -105,7 +105,7 @@ def everywhere(where: Sequence[slice]) -> tuple[EllipsisType | slice, ...]:
 # -- in kernels --------------------------------------------------------------------------------------------------------
 
 
-def covered(K: Elements, windows: Windows, place: Place) -> list[tuple[str, str]]:
+def covered(elements: Elements, windows: Windows, place: Place) -> list[tuple[str, str]]:
     """The elements of input 0 in a window, row by row, each with the condition that the element is not padding ("" if
     it never is padding). place : image, channel and window. Raises Unmappable for windows of more than MOST_PLACES.
     """
@@ -117,24 +117,24 @@ def covered(K: Elements, windows: Windows, place: Place) -> list[tuple[str, str]
             place[2:], windows.stride, windows.pad, at, windows.spatial, strict=True
         ):
             pixel.append(index * step + (offset - border))
-            guards.append(K.guard(pixel[-1], size))
+            guards.append(elements.guard(pixel[-1], size))
         guard = " & ".join(filter(None, guards))
-        found.append((K.read(0, pixel, guard), guard))
+        found.append((elements.read(0, pixel, guard), guard))
     return found
 
 
-def covering(K: Elements, windows: Windows, place: Place) -> list[tuple[Place, Index, str]]:
+def covering(elements: Elements, windows: Windows, place: Place) -> list[tuple[Place, Index, str]]:
     """The windows that an element of the input lies in: (image, channel and window; the number of its place in the
     window, row by row; the condition that there is such a window). Raises Unmappable where they are many.
     """
     axes = [
-        list(_along(K, *sizes))
+        list(_along(elements, *sizes))
         for sizes in zip(place[2:], windows.kernel, windows.stride, windows.pad, windows.output, strict=True)
     ]
     few(prod(map(len, axes)))
     found: list[tuple[Place, Index, str]] = []
     for chosen in product(*axes):
-        number = K.zero
+        number = elements.zero
         for (_, at, _), size in zip(chosen, windows.kernel, strict=True):
             number = number * size + at
         guard = " & ".join(filter(None, (guard for _, _, guard in chosen)))
@@ -143,21 +143,21 @@ def covering(K: Elements, windows: Windows, place: Place) -> list[tuple[Place, I
 
 
 def _along(
-    K: Elements, pixel: Index, kernel: int, stride: int, pad: int, output: int
+    elements: Elements, pixel: Index, kernel: int, stride: int, pad: int, output: int
 ) -> Iterator[tuple[Index, Index, str]]:
     """The windows over a pixel along one axis: their index, the place in them, and the condition."""
     shifted, overlapping = pixel + pad, ceil(kernel / stride)
     if output <= overlapping:
         for number in range(output):
             at = shifted + -number * stride
-            yield K.zero + number, at, K.guard(at, kernel)
+            yield elements.zero + number, at, elements.guard(at, kernel)
         return
-    last = K.quotient(shifted, stride)
+    last = elements.quotient(shifted, stride)
     for back in range(overlapping):
         window = last + -back
         at = shifted + window * -stride
         inside = f"(({at}) < {kernel})" if stride * (back + 1) > kernel else ""
-        yield window, at, " & ".join(filter(None, (K.guard(window, output), inside)))
+        yield window, at, " & ".join(filter(None, (elements.guard(window, output), inside)))
 
 
 def few(places: int) -> None:
@@ -166,7 +166,7 @@ def few(places: int) -> None:
         raise Unmappable(f"a window of {places} places; kernels have up to {MOST_PLACES}")
 
 
-def divisor(K: Elements, windows: Windows, window: Place, with_padding: bool) -> str:
+def divisor(elements: Elements, windows: Windows, window: Place, with_padding: bool) -> str:
     """How many elements a window averages over, as `Windows.counts` has it. window : an index per spatial axis."""
     factors = []
     axes = zip(window, windows.spatial, windows.kernel, windows.stride, windows.pad, strict=True)
@@ -176,31 +176,31 @@ def divisor(K: Elements, windows: Windows, window: Place, with_padding: bool) ->
             continue
         start = index * step + -border
         first, end = (f"({start})", size + border) if with_padding else (f"tl.maximum({start}, 0)", size)
-        count = f"(tl.minimum({start + kernel}, {K.shown(end)}) - {first})"
+        count = f"(tl.minimum({start + kernel}, {elements.shown(end)}) - {first})"
         behind = (len(counts) - 1) * step - border >= end
         factors.append(f"tl.maximum({count}, 1)" if behind else count)
     if all(factor.lstrip("-").isdigit() for factor in factors):
-        return str(K.literal(prod(map(int, factors))))
+        return str(elements.literal(prod(map(int, factors))))
     return f"({' * '.join(factors)})"
 
 
-def folded(K: Elements, parts: Sequence[str], combine: Callable[[str, str], str], name: str) -> str:
+def folded(elements: Elements, parts: Sequence[str], combine: Callable[[str, str], str], name: str) -> str:
     """The parts combined one after the other, a line each."""
     total, *rest = parts
     for number, part in enumerate(rest, 2):
         total = combine(total, part)
-        total = total if number == len(parts) else K.named(total, name)
+        total = total if number == len(parts) else elements.named(total, name)
     return total
 
 
-def added(K: Elements, parts: Sequence[str]) -> str:
+def added(elements: Elements, parts: Sequence[str]) -> str:
     """The sum of the parts."""
-    return folded(K, parts, lambda total, part: f"{total} + {part}", "total")
+    return folded(elements, parts, lambda total, part: f"{total} + {part}", "total")
 
 
-def largest(K: Elements, parts: Sequence[str]) -> str:
+def largest(elements: Elements, parts: Sequence[str]) -> str:
     """The maximum of the parts; NaN if a part is NaN."""
-    return folded(K, parts, MAXIMUM.format, "largest")
+    return folded(elements, parts, MAXIMUM.format, "largest")
 
 
 def lowest(dtype: np.dtype) -> float:

@@ -298,9 +298,9 @@ class Convolution(Forward, Convolving, name="Convolution"):
         bias = None if self.no_bias else 2
         return conv_products.convolution(self.geometry, data, self.output_shape(data), bias=bias)
 
-    def _depthwise(self, K: Elements, place: Place) -> str:
-        total = depthwise.convolved(K, self.geometry, self.num_filter, place)
-        return total if self.no_bias else f"{total} + {K.read(2, place[1:2])}"
+    def _depthwise(self, elements: Elements, place: Place) -> str:
+        total = depthwise.convolved(elements, self.geometry, self.num_filter, place)
+        return total if self.no_bias else f"{total} + {elements.read(2, place[1:2])}"
 
     triton = Product(_contraction, otherwise=Element(_depthwise))
 
@@ -331,8 +331,8 @@ class ConvDataGrad(DataGradient, Convolving, name="_conv_data_grad"):
             return None
         return conv_products.data_gradient(self.geometry, data, dy)
 
-    def _depthwise(self, K: Elements, place: Place) -> str:
-        return depthwise.data_gradient(K, self.geometry, self.num_filter, place)
+    def _depthwise(self, elements: Elements, place: Place) -> str:
+        return depthwise.data_gradient(elements, self.geometry, self.num_filter, place)
 
     triton = Product(_contraction, otherwise=Element(_depthwise))
 

@@ -268,15 +268,15 @@ class ChannelWindowSum(Operator, name="_channel_window_sum"):
         return window_sum(data, self.nsize, np.empty(data.shape, data.dtype) if out is None else out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        channels, parts = K.shape(0)[1], []
+    def triton(self, elements: Elements, place: Place) -> str:
+        channels, parts = elements.shape(0)[1], []
         reach = min(self.nsize // 2, channels - 1)
         in_kernels.few(2 * reach + 1)
         for step in range(-reach, reach + 1):
-            guard = K.guard(place[1] + step, channels)
-            name = K.read(0, (place[0], place[1] + step, *place[2:]), guard)
-            parts.append(K.where(guard, name, K.literal(0)))
-        return in_kernels.added(K, parts)
+            guard = elements.guard(place[1] + step, channels)
+            name = elements.read(0, (place[0], place[1] + step, *place[2:]), guard)
+            parts.append(elements.where(guard, name, elements.literal(0)))
+        return in_kernels.added(elements, parts)
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._channel_window_sum(dy, nsize=self.nsize)

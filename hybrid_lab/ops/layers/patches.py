@@ -71,23 +71,23 @@ class _Patches(Operator):
             result[(slice(None), slice(None), *place)] = image[(..., *where)]
         return into(result.reshape(lead[0], lead[1] * prod(self.kernel), prod(output)), out)
 
-    def element_of_columns(self, K: Elements, place: Place) -> str:
+    def element_of_columns(self, elements: Elements, place: Place) -> str:
         """In kernels: an element of the columns of input 0, an image."""
-        (batch, row, window), shape = place, K.shape(0)
-        channel, *places = K.unravel((row,), (shape[1] * prod(self.kernel),), (shape[1], *self.kernel))
+        (batch, row, window), shape = place, elements.shape(0)
+        channel, *places = elements.unravel((row,), (shape[1] * prod(self.kernel),), (shape[1], *self.kernel))
         output = self.windows(shape[2:])
-        steps, geometry = K.unravel((window,), (prod(output),), output), self.geometry
+        steps, geometry = elements.unravel((window,), (prod(output),), output), self.geometry
         pixels = [
             step * stride + inner * dilate + -pad
             for step, stride, inner, dilate, pad in zip(
                 steps, geometry.stride, places, geometry.dilate, geometry.pad, strict=True
             )
         ]
-        guards = [K.guard(pixel, size) for pixel, size in zip(pixels, shape[2:], strict=True)]
+        guards = [elements.guard(pixel, size) for pixel, size in zip(pixels, shape[2:], strict=True)]
         guard = " & ".join(item for item in guards if item)
-        return str(K.where(guard, K.read(0, (batch, channel, *pixels), guard), K.literal(0)))
+        return str(elements.where(guard, elements.read(0, (batch, channel, *pixels), guard), elements.literal(0)))
 
-    def element_of_image(self, K: Elements, place: Place, shape: tuple[int, ...]) -> str:
+    def element_of_image(self, elements: Elements, place: Place, shape: tuple[int, ...]) -> str:
         """In kernels: an element of an image of this shape that the columns in input 0 are added up to."""
         if prod(self.kernel) > 64:
             raise Unmappable(f"a window of {prod(self.kernel)} places; kernels have up to 64")
@@ -97,13 +97,15 @@ class _Patches(Operator):
             for pixel, at, stride, dilate, pad, size in zip(
                 place[2:], inner, geometry.stride, geometry.dilate, geometry.pad, output, strict=True
             ):
-                step, guard = K.divided(pixel + (pad - at * dilate), stride, size)
+                step, guard = elements.divided(pixel + (pad - at * dilate), stride, size)
                 steps.append(step)
                 guards += [guard] * bool(guard)
             guard = " & ".join(guards)
             row = place[1] * prod(self.kernel) + number
-            (window,) = K.unravel(tuple(steps), output, (prod(output),))
-            parts.append(str(K.where(guard, K.read(0, (place[0], row, window), guard), K.literal(0))))
+            (window,) = elements.unravel(tuple(steps), output, (prod(output),))
+            parts.append(
+                str(elements.where(guard, elements.read(0, (place[0], row, window), guard), elements.literal(0)))
+            )
         return " + ".join(parts)
 
     def image(
@@ -158,8 +160,8 @@ class Im2Col(_Patches, name="im2col"):
         return self.columns(data, out, scratch)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        return self.element_of_columns(K, place)
+    def triton(self, elements: Elements, place: Place) -> str:
+        return self.element_of_columns(elements, place)
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._im2col_grad(dy, data, **self.shared)
@@ -184,8 +186,8 @@ class Im2ColGrad(Adjoint, _Patches, name="_im2col_grad"):
         return self.image(dy, data.shape, out, scratch)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        return self.element_of_image(K, place, K.shape(1))
+    def triton(self, elements: Elements, place: Place) -> str:
+        return self.element_of_image(elements, place, elements.shape(1))
 
 
 class Col2Im(_Patches, name="col2im"):
@@ -215,8 +217,8 @@ class Col2Im(_Patches, name="col2im"):
         return self.image(data, self.infer_shape(data.shape), out, scratch)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        return self.element_of_image(K, place, self.infer_shape(K.shape(0)))
+    def triton(self, elements: Elements, place: Place) -> str:
+        return self.element_of_image(elements, place, self.infer_shape(elements.shape(0)))
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.im2col(dy, **self.shared)

@@ -207,18 +207,22 @@ class Pooling(Pooled, name="Pooling"):
         return {"max": F.max, "avg": F.mean, "sum": F.sum}[self.pool_type](data, **over)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        windows = self.windows(K.shape(0)[2:])
-        if not is_floating(K.dtype()) and self.pool_type in ("avg", "lp"):
+    def triton(self, elements: Elements, place: Place) -> str:
+        windows = self.windows(elements.shape(0)[2:])
+        if not is_floating(elements.dtype()) and self.pool_type in ("avg", "lp"):
             raise Unmappable(f"Pooling: pool_type={self.pool_type!r} of whole numbers")
-        found = in_kernels.covered(K, windows, place)
+        found = in_kernels.covered(elements, windows, place)
         if self.pool_type == "max":
-            padding = K.literal(lowest(K.dtype()))
-            return in_kernels.largest(K, [K.where(guard, name, padding) for name, guard in found])
+            padding = elements.literal(lowest(elements.dtype()))
+            return in_kernels.largest(elements, [elements.where(guard, name, padding) for name, guard in found])
         power = int(self.p_value or 2) if self.pool_type == "lp" else 0
-        total = in_kernels.added(K, [K.where(guard, _power(name, power), K.literal(0)) for name, guard in found])
+        total = in_kernels.added(
+            elements, [elements.where(guard, _power(name, power), elements.literal(0)) for name, guard in found]
+        )
         if self.pool_type == "avg":
-            return f"({total}) / {in_kernels.divisor(K, windows, place[2:], self.count_include_pad is not False)}"
+            return (
+                f"({total}) / {in_kernels.divisor(elements, windows, place[2:], self.count_include_pad is not False)}"
+            )
         return {2: f"tl.sqrt({total})", 3: f"tl.exp(tl.log({total}) / 3)"}.get(power, total)
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
@@ -438,15 +442,15 @@ class SpreadPoolGrad(Adjoint, Pooled, name="_spread_pool_grad"):
         return _without_padding(windows, total, out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        windows = self.windows(K.shape(1)[2:])
+    def triton(self, elements: Elements, place: Place) -> str:
+        windows = self.windows(elements.shape(1)[2:])
         parts = []
-        for window, _, guard in in_kernels.covering(K, windows, place):
-            share = K.read(0, window, guard)
+        for window, _, guard in in_kernels.covering(elements, windows, place):
+            share = elements.read(0, window, guard)
             if self.pool_type == "avg":
-                share += f" / {in_kernels.divisor(K, windows, window[2:], self.count_include_pad is not False)}"
-            parts.append(K.where(guard, share, K.literal(0)))
-        return in_kernels.added(K, parts)
+                share += f" / {in_kernels.divisor(elements, windows, window[2:], self.count_include_pad is not False)}"
+            parts.append(elements.where(guard, share, elements.literal(0)))
+        return in_kernels.added(elements, parts)
 
     def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
         shape, dtype = g.shape(data), g.dtype(dy)

@@ -45,15 +45,17 @@ class MaxPoolPlace(Pooled, name="_max_pool_place"):
         return out
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        padding = K.literal(lowest(K.dtype(0)), of=0)
-        found = in_kernels.covered(K, self.windows(K.shape(0)[2:]), place)
-        names = [K.named(K.where(guard, name, padding), "inside") if guard else name for name, guard in found]
-        maximum = K.named(in_kernels.largest(K, names), "maximum")
+    def triton(self, elements: Elements, place: Place) -> str:
+        padding = elements.literal(lowest(elements.dtype(0)), of=0)
+        found = in_kernels.covered(elements, self.windows(elements.shape(0)[2:]), place)
+        names = [
+            elements.named(elements.where(guard, name, padding), "inside") if guard else name for name, guard in found
+        ]
+        maximum = elements.named(in_kernels.largest(elements, names), "maximum")
         first = "-1"
         for number, name in reversed(list(enumerate(names))):
             first = f"tl.where({name} == {maximum}, {number}, {first})"
-            first = K.named(first, "first") if number else first
+            first = elements.named(first, "first") if number else first
         return first
 
 
@@ -97,9 +99,13 @@ class MaxPoolSpread(Pooled, name="_max_pool_spread"):
         return out
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
+    def triton(self, elements: Elements, place: Place) -> str:
         parts = []
-        for window, number, guard in in_kernels.covering(K, self.windows(K.shape(2)[2:]), place):
-            hit = f"({K.read(1, window, guard)} == ({number}))"
-            parts.append(K.where(" & ".join(filter(None, (guard, hit))), K.read(0, window, guard), K.literal(0)))
-        return in_kernels.added(K, parts)
+        for window, number, guard in in_kernels.covering(elements, self.windows(elements.shape(2)[2:]), place):
+            hit = f"({elements.read(1, window, guard)} == ({number}))"
+            parts.append(
+                elements.where(
+                    " & ".join(filter(None, (guard, hit))), elements.read(0, window, guard), elements.literal(0)
+                )
+            )
+        return in_kernels.added(elements, parts)

@@ -389,9 +389,9 @@ class OneHotSubtract(Operator, name="_one_hot_subtract"):
         return out
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        data, label = K.read(0, place), K.number(1, place[:1], K.shape(0)[1])
-        return f"tl.where(({label}) == ({place[1]}), {data} - {K.literal(1)}, {data})"
+    def triton(self, elements: Elements, place: Place) -> str:
+        data, label = elements.read(0, place), elements.number(1, place[:1], elements.shape(0)[1])
+        return f"tl.where(({label}) == ({place[1]}), {data} - {elements.literal(1)}, {data})"
 
     def grad(self, F: Functions, data: Tensor, label: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return dy, None

@@ -127,8 +127,8 @@ class Dot(Operator, name="dot"):
         rows, columns, inner, _ = sides(lhs, rhs, ta, tb)
         return Contraction(
             (), rows, columns, (inner,),
-            left=lambda K, b, m, k: K.read(0, (*k, *m) if ta else (*m, *k)),
-            right=lambda K, b, k, n: K.read(1, (*n, *k) if tb else (*k, *n)),
+            left=lambda elements, b, m, k: elements.read(0, (*k, *m) if ta else (*m, *k)),
+            right=lambda elements, b, k, n: elements.read(1, (*n, *k) if tb else (*k, *n)),
             place=lambda b, m, n: (*m, *n),
         )  # fmt: skip
 
@@ -230,8 +230,8 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
         rows, columns, inner, _ = sides(lhs, rhs, ta, tb)
         return Contraction(
             (), rows, (inner,), columns,
-            left=lambda K, b, m, n: K.read(0, K.places((*m, *n), 0)),
-            right=lambda K, b, n, k: K.read(2, (*n, *k) if tb else (*k, *n)),
+            left=lambda elements, b, m, n: elements.read(0, elements.places((*m, *n), 0)),
+            right=lambda elements, b, n, k: elements.read(2, (*n, *k) if tb else (*k, *n)),
             place=lambda b, m, k: (*k, *m) if ta else (*m, *k),
         )  # fmt: skip
 
@@ -257,8 +257,8 @@ class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
         rows, columns, inner, _ = sides(lhs, rhs, ta, tb)
         return Contraction(
             (), (inner,), columns, rows,
-            left=lambda K, b, k, m: K.read(1, (*k, *m) if ta else (*m, *k)),
-            right=lambda K, b, m, n: K.read(0, K.places((*m, *n), 0)),
+            left=lambda elements, b, k, m: elements.read(1, (*k, *m) if ta else (*m, *k)),
+            right=lambda elements, b, m, n: elements.read(0, elements.places((*m, *n), 0)),
             place=lambda b, k, n: (*n, *k) if tb else (*k, *n),
         )  # fmt: skip
 
@@ -325,8 +325,8 @@ class BatchDot(Operator, name="batch_dot"):
         rows, inner = (lhs[-1], lhs[-2]) if ta else lhs[-2:]
         return Contraction(
             lhs[:-2], (rows,), (rhs[-2] if tb else rhs[-1],), (inner,),
-            left=lambda K, b, m, k: K.read(0, (*b, *k, *m) if ta else (*b, *m, *k)),
-            right=lambda K, b, k, n: K.read(1, (*b, *n, *k) if tb else (*b, *k, *n)),
+            left=lambda elements, b, m, k: elements.read(0, (*b, *k, *m) if ta else (*b, *m, *k)),
+            right=lambda elements, b, k, n: elements.read(1, (*b, *n, *k) if tb else (*b, *k, *n)),
             place=lambda b, m, n: (*b, *m, *n),
         )  # fmt: skip
 
@@ -402,8 +402,8 @@ class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
 
         return replace(
             product,
-            left=lambda K, b, m, k: K.read(0, place(b, k, m) if ta else place(b, m, k)),
-            right=lambda K, b, k, n: K.read(1, place(b, n, k) if tb else place(b, k, n)),
+            left=lambda elements, b, m, k: elements.read(0, place(b, k, m) if ta else place(b, m, k)),
+            right=lambda elements, b, k, n: elements.read(1, place(b, n, k) if tb else place(b, k, n)),
             place=place,
         )
 
@@ -539,10 +539,10 @@ class FullyConnected(Operator, name="FullyConnected"):
         width = (prod(inner),)
         return Contraction(
             (), rows, (self.num_hidden,), inner,
-            left=lambda K, b, m, k: K.read(0, (*m, *k)),
-            right=lambda K, b, k, n: K.read(1, (*n, *K.unravel(k, inner, width))),
+            left=lambda elements, b, m, k: elements.read(0, (*m, *k)),
+            right=lambda elements, b, k, n: elements.read(1, (*n, *elements.unravel(k, inner, width))),
             place=lambda b, m, n: (*m, *n),
-            bias=None if self.no_bias else lambda K, b, m, n: K.read(2, n),
+            bias=None if self.no_bias else lambda elements, b, m, n: elements.read(2, n),
         )  # fmt: skip
 
     def onnx(self, g: OnnxGraph, data: str, weight: str, bias: str | None = None) -> str:

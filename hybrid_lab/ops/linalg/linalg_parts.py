@@ -92,8 +92,8 @@ class ExtractDiag(_Diagonal, _Taking, name="_linalg_extractdiag", aliases=("lina
     samples = [sample((3, 3)), sample((2, 4, 4), offset=1), sample((4, 4), offset=-2)]
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        return str(K.read(0, (*place[:-1], place[-1] + max(-self.offset, 0), place[-1] + max(self.offset, 0))))
+    def triton(self, elements: Elements, place: Place) -> str:
+        return str(elements.read(0, (*place[:-1], place[-1] + max(-self.offset, 0), place[-1] + max(self.offset, 0))))
 
     def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._linalg_makediag(dy, offset=self.offset)
@@ -105,9 +105,9 @@ class MakeDiag(_Diagonal, _Putting, name="_linalg_makediag", aliases=("linalg_ma
     samples = [sample((3,)), sample((2, 3), offset=1), sample((2,), offset=-2)]
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
+    def triton(self, elements: Elements, place: Place) -> str:
         source = (*place[:-2], place[-2] + min(self.offset, 0))
-        return on_diagonal(K, place, len(place) - 2, len(place) - 1, self.offset, source)
+        return on_diagonal(elements, place, len(place) - 2, len(place) - 1, self.offset, source)
 
     def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._linalg_extractdiag(dy, offset=self.offset)

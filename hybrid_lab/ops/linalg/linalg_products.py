@@ -139,11 +139,11 @@ class Triangle(Operator, name="_triangle"):
         return into(result, out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
+    def triton(self, elements: Elements, place: Place) -> str:
         *_, row, column = place
-        data, kept = K.read(0, place), f"({column}) {'<' if self.lower_ else '>'} ({row})"
+        data, kept = elements.read(0, place), f"({column}) {'<' if self.lower_ else '>'} ({row})"
         diagonal = f"{data} * 0.5" if self.halved else data
-        return f"tl.where({kept}, {data}, tl.where(({column}) == ({row}), {diagonal}, {K.literal(0)}))"
+        return f"tl.where({kept}, {data}, tl.where(({column}) == ({row}), {diagonal}, {elements.literal(0)}))"
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._triangle(dy, lower=self.lower_, halved=self.halved)

@@ -56,9 +56,9 @@ class BlockLike(_Blocks, name="_block_like"):
         return result
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        count = len(K.shape(0)) - self.last
-        return K.read(0, (*place[:count], *place[len(place) - self.last :]))
+    def triton(self, elements: Elements, place: Place) -> str:
+        count = len(elements.shape(0)) - self.last
+        return elements.read(0, (*place[:count], *place[len(place) - self.last :]))
 
     def grad(self, F: Functions, v: Tensor, x: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._block_sum(dy, v, last=self.last), None

@@ -90,21 +90,21 @@ class Pad(_Padding, name="Pad", aliases=("pad",)):
         return out
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        shape, inner, guards = K.shape(0), [], []
+    def triton(self, elements: Elements, place: Place) -> str:
+        shape, inner, guards = elements.shape(0), [], []
         for index, (before, after), size in zip(place, self.borders(shape), shape, strict=True):
             at, last = index + -before, size - 1
             if self.mode == "constant":
-                guards.append(K.guard(at, size))
+                guards.append(elements.guard(at, size))
             elif self.mode == "edge" and before + after:
-                at = K.computed(f"tl.minimum(tl.maximum({at}, 0), {last})", size, at)
+                at = elements.computed(f"tl.minimum(tl.maximum({at}, 0), {last})", size, at)
             elif before + after:
                 # Mirrored at the first element, and what then lies behind the last one at that.
                 mirrored = f"tl.maximum({at}, -({at}))"
-                at = K.computed(f"tl.minimum({mirrored}, {2 * last} - {mirrored})", size, at)
+                at = elements.computed(f"tl.minimum({mirrored}, {2 * last} - {mirrored})", size, at)
             inner.append(at)
         guard = " & ".join(filter(None, guards))
-        return str(K.where(guard, K.read(0, inner, guard), K.literal(self.constant_value)))
+        return str(elements.where(guard, elements.read(0, inner, guard), elements.literal(self.constant_value)))
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         if self.mode == "constant":
@@ -152,34 +152,34 @@ class PadGrad(Adjoint, _Padding, name="_pad_grad"):
         return into(total[self.inside(pairs, data.shape)], out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        shape = K.shape(1)
+    def triton(self, elements: Elements, place: Place) -> str:
+        shape = elements.shape(1)
         axes = [
-            list(self.copies(K, index, pair, size))
+            list(self.copies(elements, index, pair, size))
             for index, pair, size in zip(place, self.borders(shape), shape, strict=True)
         ]
         in_kernels.few(prod(map(len, axes)))
         parts = []
         for copy in product(*axes):
             guard = " & ".join(filter(None, (guard for _, guard in copy)))
-            parts.append(K.where(guard, K.read(0, [at for at, _ in copy], guard), K.literal(0)))
-        return in_kernels.added(K, parts)
+            parts.append(elements.where(guard, elements.read(0, [at for at, _ in copy], guard), elements.literal(0)))
+        return in_kernels.added(elements, parts)
 
-    def copies(self, K: Elements, index: Index, pair: tuple[int, int], size: int) -> Iterator[tuple[Index, str]]:
+    def copies(self, elements: Elements, index: Index, pair: tuple[int, int], size: int) -> Iterator[tuple[Index, str]]:
         """In kernels: where along an axis of dy an element of data lies, and under which condition."""
         (before, after), last = pair, size - 1
         yield index + before, ""
         if self.mode == "edge":
             in_kernels.few(before + after)
             for at in range(before):
-                yield K.zero + at, K.guard(index, 1)
+                yield elements.zero + at, elements.guard(index, 1)
             for at in range(before + size, before + size + after):
-                yield K.zero + at, K.guard(index + -last, 1)
+                yield elements.zero + at, elements.guard(index + -last, 1)
             return
         if before:
-            yield index * -1 + before, K.guard(index + -1, before)
+            yield index * -1 + before, elements.guard(index + -1, before)
         if after:
-            yield index * -1 + (2 * last + before), K.guard(index + (after - last), after)
+            yield index * -1 + (2 * last + before), elements.guard(index + (after - last), after)
 
 
 class _Cropping(Operator):

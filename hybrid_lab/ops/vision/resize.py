@@ -117,32 +117,32 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
         return self.forward(data, self.target(data.shape, *([like.shape] if like is not None else [])), out)
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        like = [K.shape(1)] if self.mode == "like" else []
-        wanted, spatial = self.target(K.shape(0), *like), K.shape(0)[2:]
-        sides = [self._taps(K, *each) for each in zip(place[2:], spatial, wanted, strict=True)]
+    def triton(self, elements: Elements, place: Place) -> str:
+        like = [elements.shape(1)] if self.mode == "like" else []
+        wanted, spatial = self.target(elements.shape(0), *like), elements.shape(0)[2:]
+        sides = [self._taps(elements, *each) for each in zip(place[2:], spatial, wanted, strict=True)]
         parts = []
         for row, row_share in sides[0]:
             for column, share in sides[1]:
                 factors = [item for item in (row_share, share) if item != "1.0"]
-                parts.append(" * ".join([K.read(0, (*place[:2], row, column)), *factors]))
+                parts.append(" * ".join([elements.read(0, (*place[:2], row, column)), *factors]))
         return " + ".join(parts)
 
-    def _taps(self, K: Elements, index: Index, size: int, wanted: int) -> list[tuple[Index, str]]:
+    def _taps(self, elements: Elements, index: Index, size: int, wanted: int) -> list[tuple[Index, str]]:
         """The two pixels along an axis that a new one lies between, and their shares."""
         if size == 1 or wanted == 1 and self.align_corners:
-            return [(K.zero, "1.0")]
+            return [(elements.zero, "1.0")]
         factor = (size - 1) / (wanted - 1) if self.align_corners else size / wanted
         start = 0.0 if self.align_corners else factor / 2 - 0.5
         if not index.variables:  # one pixel of the new image, as a reader with windows asks for
             place = max(index.constant * factor + start, 0.0)
             one = min(int(place), size - 1)
             parts = (one, 1.0 - (place - one)), (min(one + 1, size - 1), place - one)
-            return [(K.zero + pixel, repr(share)) for pixel, share in parts]
-        at = K.named(f"tl.maximum(({index}).to(tl.float32) * {factor!r} + {start!r}, 0.0)", "at")
-        first = K.computed(f"tl.minimum({at}.to(tl.int32), {size - 1})", size, index)
-        second = K.computed(f"tl.minimum({first} + 1, {size - 1})", size, index, first)
-        share = K.named(f"{at} - {first}", "share")
+            return [(elements.zero + pixel, repr(share)) for pixel, share in parts]
+        at = elements.named(f"tl.maximum(({index}).to(tl.float32) * {factor!r} + {start!r}, 0.0)", "at")
+        first = elements.computed(f"tl.minimum({at}.to(tl.int32), {size - 1})", size, index)
+        second = elements.computed(f"tl.minimum({first} + 1, {size - 1})", size, index, first)
+        share = elements.named(f"{at} - {first}", "share")
         return [(first, f"(1.0 - {share})"), (second, share)]
 
     def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradient | Gradients:
@@ -366,20 +366,20 @@ class UpSampling(_Repeating, name="UpSampling"):
         return out
 
     @Element
-    def triton(self, K: Elements, place: Place) -> str:
+    def triton(self, elements: Elements, place: Place) -> str:
         if self.sample_type == "bilinear":
             raise Unmappable("UpSampling: sample_type='bilinear'")
-        shapes = [K.shape(number) for number in range(K.count)]
+        shapes = [elements.shape(number) for number in range(elements.count)]
         height, width = self.target(tuple(shapes))
 
         def read(number: int, start: int, guard: str) -> str:
             (h, w), (y, x) = shapes[number][2:], place[2:]
-            pixel = (K.quotient(y, height // h), K.quotient(x, width // w))
-            return str(K.read(number, (place[0], place[1] + -start, *pixel), guard))
+            pixel = (elements.quotient(y, height // h), elements.quotient(x, width // w))
+            return str(elements.read(number, (place[0], place[1] + -start, *pixel), guard))
 
         if self.multi_input_mode == "sum":
-            return " + ".join(read(number, 0, "") for number in range(K.count))
-        return joined(K, place[1], list(accumulate(shape[1] for shape in shapes)), read)
+            return " + ".join(read(number, 0, "") for number in range(elements.count))
+        return joined(elements, place[1], list(accumulate(shape[1] for shape in shapes)), read)
 
     def lower(self, F: Functions, *data: Tensor) -> Tensor:
         if self.sample_type == "nearest":

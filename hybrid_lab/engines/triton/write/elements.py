@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Elements:
-    """The argument K of a record's `Element` function: it names elements of the node's inputs in the kernel's text.
+    """The argument `elements` of a record's `Element` function: names of elements of the node's inputs in a kernel.
 
     reads : how an input is read, (number, place, guard) -> expression, if not by `Body.value`
     """
