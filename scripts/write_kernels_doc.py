@@ -10,7 +10,7 @@ from pathlib import Path
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.plan.training import with_less_saved
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.gluon import nn, rnn

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.run.steps import on_torch
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.graph.builder import make_node

@@ -56,7 +56,7 @@ def measure(title: str, targets: list[str]) -> dict[str, Any]:
     from hybrid_lab.engines.triton.build import compiling
     from hybrid_lab.engines.triton.build.targets import CHIPS
     from hybrid_lab.engines.triton.kernels import kernels_in
-    from hybrid_lab.engines.triton.plan.plans import kernels_of
+    from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 
     row: dict[str, Any] = {"title": title, "batch": WORKLOADS[title][1], "parts": [], "targets": [], "missing": []}
     kernels = []
@@ -171,7 +171,7 @@ def start(title: str, target: str, batch: int | None) -> dict[str, Any]:
     import hybrid_lab as mx
     from hybrid_lab.engines.triton.build import compiling, internals
     from hybrid_lab.engines.triton.build.targets import target_of
-    from hybrid_lab.engines.triton.plan.plans import kernels_of
+    from hybrid_lab.engines.triton.plan.other_batches import kernels_of
     from hybrid_lab.gluon import ahead
 
     internals.version()

@@ -91,7 +91,7 @@ def compile_for(name: str, target: str, small: bool = False) -> dict[str, Any]:
 
 def _groups(graph: Any, precision: str) -> list[tuple[Any, Any]]:
     """The groups of a graph with their kernels."""
-    from hybrid_lab.engines.triton.plan.plans import kernels_of
+    from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 
     fusion = kernels_of(graph, precision)[1]
     return [(group, fusion.kernels[group]) for group in fusion.groups]
@@ -150,7 +150,7 @@ def measured(graphs: list[Any], precision: str, small: bool, only: tuple[str, ..
     """
     from hybrid_lab.engines.triton import choices, tuning
     from hybrid_lab.engines.triton.kernels import kernels_in
-    from hybrid_lab.engines.triton.plan.plans import kernels_of
+    from hybrid_lab.engines.triton.plan.other_batches import kernels_of
     from hybrid_lab.engines.triton.write import tiles
 
     bench = _bench(small)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hybrid_lab.engines.report import Report
+from hybrid_lab.graph.call_graphs import Split
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.specialized import Split
 
 if TYPE_CHECKING:
     import torch

@@ -15,9 +15,10 @@ from .parameter import Constant, DeferredInitializationError, Parameter, tensor_
 from .parameter_dict import ParameterDict
 
 if TYPE_CHECKING:
+    from hybrid_lab.gluon.files.registering import register
+
     from . import contrib, data, loss, model_zoo, nn, rnn, utils
     from .placeholder import Placeholder
-    from .registering import register
     from .symbol_block import SymbolBlock
     from .trainer import Trainer
 
@@ -72,6 +73,6 @@ _suggest_names(
         "Placeholder": "placeholder",
         "SymbolBlock": "symbol_block",
         "Trainer": "trainer",
-        "register": "registering",
+        "register": "files.registering",
     },
 )

@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError, capture, rules
 from hybrid_lab.diagnostics.switches import check_switches
+from hybrid_lab.gluon import budget
 from hybrid_lab.hybridize import events
 from hybrid_lab.hybridize.block import AnyBlock
 from hybrid_lab.hybridize.block_notes import CALLS, called_blocks, note_block
@@ -26,7 +27,6 @@ from hybrid_lab.symbol.tracing import local as _local
 from hybrid_lab.system.progress import shows_work
 from hybrid_lab.system.provided import Provided, options_of, signed_like
 
-from . import budget
 from .call_record import Recorder, Records, records_for
 from .flags import check_flags, check_switch
 from .hooks import HookHandle
@@ -414,7 +414,7 @@ class Block(AnyBlock):
         check_switches(
             "Block.load_parameters", allow_missing=allow_missing, ignore_extra=ignore_extra, cast_dtype=cast_dtype
         )
-        from .loading import load_parameters, plain_name, read_arrays, renamed
+        from hybrid_lab.gluon.files.loading import load_parameters, plain_name, read_arrays, renamed
 
         targets: dict[str, list[tuple[str, Parameter]]] = {}
         for path, parameter in self._collect_params_with_prefix().items():
@@ -455,7 +455,7 @@ class Block(AnyBlock):
 
         Raises UninitializedError where one has no values yet; `compile` gives values to all.
         """
-        from . import states
+        from hybrid_lab.gluon.files import states
 
         return states.arrays_of(self, learned_only=True)
 
@@ -464,20 +464,20 @@ class Block(AnyBlock):
 
         All or nothing: raises LoadMismatchError listing what is missing, extra or of another shape.
         """
-        from . import states
+        from hybrid_lab.gluon.files import states
 
         check_switches("Block.set_params", allow_missing=allow_missing)
         states.set_arrays(self, parameters, True, allow_missing)
 
     def get_states(self) -> dict[str, NDArray]:
         """All arrays that the Block computes with, by path: its parameters, and running statistics and constants."""
-        from . import states
+        from hybrid_lab.gluon.files import states
 
         return states.arrays_of(self, learned_only=False)
 
     def set_states(self, values: Mapping[str, object], allow_missing: bool = False) -> None:
         """As `set_params`, for all states."""
-        from . import states
+        from hybrid_lab.gluon.files import states
 
         check_switches("Block.set_states", allow_missing=allow_missing)
         states.set_arrays(self, values, False, allow_missing)
@@ -489,7 +489,7 @@ class Block(AnyBlock):
         """As `save`, with a dictionary of the user's own values (numbers, texts, lists, arrays). A name that ends with
         `.zip` writes SINGA's file instead: the states by SINGA's names, and arrays and numbers of the user's own.
         """
-        from . import states
+        from hybrid_lab.gluon.files import states
 
         if fspath(path).endswith(states.ZIP):
             if options:
@@ -515,8 +515,7 @@ class Block(AnyBlock):
         All or nothing: raises ArchiveError for a damaged file, LoadMismatchError for one of another model.
         """
         from hybrid_lab.formats.singa import is_singa
-
-        from . import states
+        from hybrid_lab.gluon.files import states
 
         states.check_graph_alg(graph_alg)
         contexts = [] if dev is None else states.usable(dev)
@@ -549,7 +548,7 @@ class Block(AnyBlock):
         sequential, graph_alg : accepted for SINGA's sake: a switch, and "sequence", its only algorithm
         Parameters that have values keep them. Raises SettingError for other settings.
         """
-        from . import states
+        from hybrid_lab.gluon.files import states
 
         for name, switch in (("is_train", is_train), ("use_graph", use_graph), ("sequential", sequential)):
             check_switch(name, switch, "compile")

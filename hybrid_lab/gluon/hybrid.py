@@ -475,7 +475,7 @@ class HybridBlock(Block):
     @_cached_graph.setter
     def _cached_graph(self, graph: object) -> None:
         from hybrid_lab.gluon.assigned import graph_of_symbols
-        from hybrid_lab.gluon.graphs_of_calls import predicting
+        from hybrid_lab.gluon.files.graphs_of_calls import predicting
 
         try:
             known = predicting(self)
@@ -722,8 +722,8 @@ class HybridBlock(Block):
         """
         check_switches("HybridBlock.export", remove_amp_cast=remove_amp_cast)
         from hybrid_lab.formats.mxnet import save_model
-        from hybrid_lab.gluon.graphs_of_calls import predicting
-        from hybrid_lab.gluon.observed_shapes import with_checks
+        from hybrid_lab.gluon.files.graphs_of_calls import predicting
+        from hybrid_lab.gluon.files.observed_shapes import with_checks
 
         neutral = predicting(self).without_unused()
         if remove_amp_cast:

@@ -213,7 +213,7 @@ class ParameterDict:
         check_switches(
             "ParameterDict.load", allow_missing=allow_missing, ignore_extra=ignore_extra, cast_dtype=cast_dtype
         )
-        from .loading import read_arrays
+        from hybrid_lab.gluon.files.loading import read_arrays
 
         arrays, path = read_arrays(filename), fspath(filename)
         self.load_dict(arrays, ctx, allow_missing, ignore_extra, restore_prefix, path, cast_dtype, dtype_source)
@@ -233,7 +233,7 @@ class ParameterDict:
         check_switches(
             "ParameterDict.load_dict", allow_missing=allow_missing, ignore_extra=ignore_extra, cast_dtype=cast_dtype
         )
-        from .loading import load_parameters, plain_name
+        from hybrid_lab.gluon.files.loading import load_parameters, plain_name
 
         targets = {name: [(name, parameter)] for name, parameter in self.items()}
         arrays = {

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 from hybrid_lab import initializer
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics import AttributeSpecError, HybridLabError, LoadMismatchError
+from hybrid_lab.gluon.files.loading import plain_name, read_arrays
 from hybrid_lab.graph.node import Value
 from hybrid_lab.hybridize.graphs import Graphs
 from hybrid_lab.hybridize.neutral import NeutralGraph
@@ -28,7 +29,6 @@ from hybrid_lab.system.logger import logger
 from hybrid_lab.system.progress import shows_work
 
 from .hybrid import HybridBlock
-from .loading import plain_name, read_arrays
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
 

@@ -18,10 +18,10 @@ from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.distributed import kvstore as kvstores
 from hybrid_lab.distributed.store import DistributedStore
 from hybrid_lab.engines import early_import
+from hybrid_lab.gluon.files import trainer_trial
 from hybrid_lab.ndarray import NDArray, changes, zeros
 from hybrid_lab.ndarray.tape import Leaf
 
-from . import trainer_trial
 from .own_store import OwnStore
 from .parameter import Parameter, merged_shape
 from .parameter_dict import ParameterDict

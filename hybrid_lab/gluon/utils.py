@@ -14,18 +14,18 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
-from hybrid_lab.ndarray import NDArray
-from hybrid_lab.ndarray.context import Context
-from hybrid_lab.ndarray.numpy_mode import in_mode
-from hybrid_lab.ops.framework.dtypes import is_narrow
-
-from .downloading import (  # noqa: F401 - libraries take the names with an underscore from here
+from hybrid_lab.gluon.files.downloading import (  # noqa: F401 - libraries take the names with an underscore from here
     DownloadError,
     _get_repo_file_url,
     _get_repo_url,
     check_sha1,
     download,
 )
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.context import Context
+from hybrid_lab.ndarray.numpy_mode import in_mode
+from hybrid_lab.ops.framework.dtypes import is_narrow
+
 from .hooks import HookHandle
 
 __all__ = [

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.graph.call_graphs import Source, Specialized
 from hybrid_lab.graph.dump import Stage, dump, is_dumping, run_pass
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value, input_node
@@ -32,7 +33,6 @@ from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.graph.passes.layout import layout
 from hybrid_lab.graph.passes.mixed_precision import mixed_precision
 from hybrid_lab.graph.passes.simplify import simplify
-from hybrid_lab.graph.specialized import Source, Specialized
 from hybrid_lab.ops.framework.precision import Precision
 from hybrid_lab.ops.framework.sizes import Guards, NeedsNumber, guards_of
 from hybrid_lab.ops.framework.types import Shape

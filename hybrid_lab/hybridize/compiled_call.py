@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hybrid_lab import engines
+from hybrid_lab.graph.call_graphs import Specialized
 from hybrid_lab.graph.graph import values_read
 from hybrid_lab.graph.passes.differentiate import leading_to, led_to
 from hybrid_lab.graph.specialize import specialize, specialize_call
-from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.hybridize.call_state import CallState
 from hybrid_lab.hybridize.compiled_entry import CompiledEntry
 from hybrid_lab.hybridize.head_sets import Heads, HeadSets

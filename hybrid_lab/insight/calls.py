@@ -15,10 +15,10 @@ from hybrid_lab.engines.memory import is_tensor, to_host
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.graph.call_graphs import Specialized
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.hybridize.calls import GraphCalls
 from hybrid_lab.hybridize.compiled_call import CompiledCall
 from hybrid_lab.hybridize.events import tool_runs

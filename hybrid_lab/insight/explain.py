@@ -18,9 +18,9 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.trainer import trainers
+from hybrid_lab.graph.call_graphs import Specialized
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.program_cache import Compilation
 from hybrid_lab.hybridize.structure import describe

@@ -18,8 +18,8 @@ from hybrid_lab.engines import tuned
 from hybrid_lab.engines.engine import Engine
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.ahead import arguments
+from hybrid_lab.graph.call_graphs import Specialized
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.insight import reference
 from hybrid_lab.insight.calls import inputs_from

@@ -8,7 +8,7 @@ from math import prod
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.loops.composed import ControlFlow
-from hybrid_lab.graph.loops.loop import Loop
+from hybrid_lab.graph.loops.steps import Loop
 from hybrid_lab.graph.node import Input, Node, Value
 
 _MOVES = frozenset({

@@ -47,7 +47,7 @@ def _has(owner: object, parts: list[str]) -> bool:
 
 
 def _is_namespace(owner: object) -> bool:
-    from hybrid_lab.ndarray.functions import OperatorNamespace
+    from hybrid_lab.ndarray.namespace import OperatorNamespace
 
     return isinstance(owner, OperatorNamespace) or type(owner).__name__ == "SymbolicRoom"
 

@@ -50,7 +50,7 @@ def _graph(symbol: object, shape: Mapping[str, Sequence[int]] | None) -> Graph:
     known: dict[str, Any] = {}
     if not isinstance(symbol, Symbol):
         from hybrid_lab.gluon import HybridBlock
-        from hybrid_lab.gluon.graphs_of_calls import predicting
+        from hybrid_lab.gluon.files.graphs_of_calls import predicting
 
         if not isinstance(symbol, HybridBlock):
             raise HybridLabError(

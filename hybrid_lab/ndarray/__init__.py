@@ -9,7 +9,7 @@ import importlib
 from typing import Any
 
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
-from hybrid_lab.ndarray import composed, creation, functions, indexing, ndarray, random
+from hybrid_lab.ndarray import composed, creation, indexing, namespace, ndarray, random
 from hybrid_lab.ndarray.composed import Custom, cast_storage, histogram, reset_arrays, split_v2
 from hybrid_lab.ndarray.context import Context, cpu, current_context, gpu, num_gpus
 from hybrid_lab.ndarray.creation import (
@@ -30,7 +30,7 @@ from hybrid_lab.ndarray.creation import (
     waitall,
     zeros,
 )
-from hybrid_lab.ndarray.functions import OperatorNamespace
+from hybrid_lab.ndarray.namespace import OperatorNamespace
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.storage import STORAGE_TYPES as _STORAGE_TYPE_STR_TO_ID  # noqa: F401  (MXNet's name of it)
 from hybrid_lab.ndarray.storage import load, load_frombuffer, save
@@ -107,11 +107,11 @@ def __getattr__(name: str) -> Any:
     if name in ("np", "npx"):
         return numpy_room(name, False)
     if name == "__all__":  # for `from hybrid_lab.ndarray import *`; it loads all records
-        globals()[name] = names = [*own_names, *sorted({*functions.function_names()} - {*own_names})]
+        globals()[name] = names = [*own_names, *sorted({*namespace.function_names()} - {*own_names})]
         return names
     if name == "sparse":
         return importlib.import_module("hybrid_lab.ndarray.sparse")
-    function = functions.find_function(name)
+    function = namespace.find_function(name)
     if function is None:
         raise _unknown_name("nd", name, __dir__())
     globals()[name] = function
@@ -119,4 +119,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *functions.function_names(), "np", "npx", "sparse"})
+    return sorted({*globals(), *namespace.function_names(), "np", "npx", "sparse"})

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.ndarray import creation as creation
-from hybrid_lab.ndarray import functions as functions
+from hybrid_lab.ndarray import namespace as functions
 from hybrid_lab.ndarray import ndarray as ndarray
 from hybrid_lab.ndarray import random as random
 from hybrid_lab.ndarray import sparse as sparse

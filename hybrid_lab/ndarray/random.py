@@ -13,8 +13,8 @@ from numpy.typing import DTypeLike
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.distributions import Distributions, ShapeLike, shape_of
-from hybrid_lab.ndarray.functions import find_function
 from hybrid_lab.ndarray.invoke import invoke
+from hybrid_lab.ndarray.namespace import find_function
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.framework.dtypes import dtype_of

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ndarray import functions
+from hybrid_lab.ndarray import namespace
 from hybrid_lab.ndarray.ndarray import NDArray
 
 Arrays: TypeAlias = Sequence[NDArray]
@@ -94,7 +94,7 @@ def _each(function: str, size: int, out: Arrays | None, **lists: Sequence[object
 
 
 def _update(name: str, out: object, *inputs: object, **attributes: object) -> NDArray:
-    function = functions.find_function(name)
+    function = namespace.find_function(name)
     assert function is not None
     made: NDArray = function(*inputs, out=out, **attributes)
     return made

@@ -16,7 +16,7 @@ from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.composed import zipfian
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.distributions import Distributions, ShapeLike, shape_of
-from hybrid_lab.ndarray.functions import OperatorNamespace
+from hybrid_lab.ndarray.namespace import OperatorNamespace
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ops.arrays.slicing import split_v2_operator
 from hybrid_lab.ops.framework.operator import Operator, find, get

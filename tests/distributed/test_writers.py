@@ -28,7 +28,7 @@ WRITERS = {
     "formats/mxnet/symbol_json.py": "symbol.save, checkpoints of Modules and of an Estimator",
     "formats/safetensors.py": "save_parameters",
     "formats/singa.py": "save_states of SINGA",
-    "gluon/downloading.py": "downloads",
+    "gluon/files/downloading.py": "downloads",
     "distributed/kvstore/kvstore.py": "save_optimizer_states, Trainer.save_states",
     "lab/saving/history.py": "before a save of the lab",
     "lab/training/kept_runs.py": "runs",

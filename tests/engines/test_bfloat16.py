@@ -77,7 +77,7 @@ def test_products_take_bfloat16_and_add_up_in_float32(target, instruction, monke
     """Forward of a dense layer, its softmax and conversions, for chips that are not here: products on matrix units."""
     use_triton(monkeypatch)
     from hybrid_lab.engines.triton.build.compiling import compile_all
-    from hybrid_lab.engines.triton.plan.plans import kernels_of
+    from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 
     builder = Builder()
     x, w, b = (

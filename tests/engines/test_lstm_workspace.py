@@ -12,8 +12,8 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import SeparateTraining, Training
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import Builder, Expr, make_node
+from hybrid_lab.graph.call_graphs import Specialized
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.ops.framework.operator import get as operator
 from tests.graph.building import evaluate, graph_of, uniform
 

@@ -17,8 +17,8 @@ from hybrid_lab import engines
 from hybrid_lab.engines import Engine
 from hybrid_lab.graph import Builder, Graph, input_node
 from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.call_graphs import Specialized
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.ops.framework.operator import get
 from tests import quick
 from tests.engines.graph_cases import RNG, Case, gradients_eagerly, run_eagerly, shrink

@@ -15,9 +15,9 @@ from hybrid_lab.engines.planned.arena import POOL_LIMIT, Arena, ArenaPool, host_
 from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.gluon import nn
 from hybrid_lab.graph import Graph
+from hybrid_lab.graph.call_graphs import Specialized
 from hybrid_lab.graph.memory.joint_plan import JointPlan
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.hybridize import compiled_call
 from tests.engines.random_graphs import random_case
 from tests.engines.test_random_graphs import RNG

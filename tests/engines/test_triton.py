@@ -16,7 +16,7 @@ from hybrid_lab import autograd, engines, gluon
 from hybrid_lab.diagnostics import EngineError, EngineUnavailable
 from hybrid_lab.engines import libraries
 from hybrid_lab.engines.triton.build.compiling import compile_all
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.run import availability, kernel
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.graph.builder import make_node

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.triton.build.compiling import compile_all
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.run import kernel
 from hybrid_lab.engines.triton.write.special import attention as attention_kernels
 from hybrid_lab.graph.graph import Graph

@@ -10,7 +10,7 @@ import hybrid_lab as mx
 from benchmarks import traffic
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.triton.build.compiling import compile_all
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.gluon import ahead
 from tests.engines.test_triton import interpreter  # noqa: F401
 from tests.engines.test_triton_attention import Attention, Interleaved, small_tiles  # noqa: F401

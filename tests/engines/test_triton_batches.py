@@ -8,8 +8,8 @@ pytest.importorskip("torch")
 
 import hybrid_lab as mx
 from hybrid_lab.engines.triton.build.compiling import divisible
-from hybrid_lab.engines.triton.plan import plans
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan import other_batches
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.run.steps import KernelOperator
 from hybrid_lab.gluon import nn
 from hybrid_lab.graph.specialize import specialize_call
@@ -88,4 +88,4 @@ def test_kernels_with_arguments_are_those_of_all_later_batches(monkeypatch):
         operators = net._graph_calls.compilations[-1].program.forward.graph.operators
         ((kernel,),) = [node.op.kernels for node in operators if isinstance(node.op, KernelOperator)]
         texts.append(kernel.source.code)
-    assert len(set(texts)) == 3 == len(set(texts[:3])) == plans.LITERAL + 1
+    assert len(set(texts)) == 3 == len(set(texts[:3])) == other_batches.LITERAL + 1

@@ -10,11 +10,11 @@ from benchmarks import traffic
 from hybrid_lab import engines
 from hybrid_lab.engines.triton.plan import prices
 from hybrid_lab.engines.triton.plan.fusion import fuse
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.write.body import Refused
+from hybrid_lab.engines.triton.write.choose import write_kernels
 from hybrid_lab.engines.triton.write.core import reduction
-from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.ahead import graphs_of
 from hybrid_lab.graph.graph import Graph

@@ -7,7 +7,7 @@ pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 from hybrid_lab import engines
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.run import kernel
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph

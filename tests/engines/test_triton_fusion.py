@@ -10,7 +10,7 @@ from hybrid_lab.engines.triton.plan.fusion import Fusion, fuse
 from hybrid_lab.engines.triton.plan.groups import views_for_each_reader
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.write.body import Refused
-from hybrid_lab.engines.triton.write.write import write_kernels
+from hybrid_lab.engines.triton.write.choose import write_kernels
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.passes.partition import contract
 from tests.graph.building import Group, graph_of, program

@@ -15,13 +15,13 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines.triton.build.compiling import request_of
 from hybrid_lab.engines.triton.build.targets import target_of
 from hybrid_lab.engines.triton.kernels import launches_of
-from hybrid_lab.engines.triton.plan import plans
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan import other_batches
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.plan.training import with_less_saved
 from hybrid_lab.engines.triton.run.steps import KernelOperator
 from hybrid_lab.engines.triton.write import source as sources_room
+from hybrid_lab.engines.triton.write.choose import write_kernels
 from hybrid_lab.engines.triton.write.reuse import Writing, choice, shown, writing
-from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.specialize import specialize, specialize_call
@@ -38,14 +38,14 @@ from tests.triton_device import use_triton
 @pytest.fixture
 def exact(monkeypatch):
     """Kernels are those that would be written without a plan: no tile choice is repeated."""
-    monkeypatch.setattr(plans, "NEAR", 0)
+    monkeypatch.setattr(other_batches, "NEAR", 0)
 
 
 @pytest.fixture
 def fusings(monkeypatch):
     """The graphs that are fused from now on."""
-    found, inner = [], plans.fuse
-    monkeypatch.setattr(plans, "fuse", lambda graph, *rest: found.append(graph) or inner(graph, *rest))
+    found, inner = [], other_batches.fuse
+    monkeypatch.setattr(other_batches, "fuse", lambda graph, *rest: found.append(graph) or inner(graph, *rest))
     return found
 
 
@@ -269,8 +269,10 @@ def test_another_batch_is_not_fused(name, fusings):
 
 
 def test_equal_groups_are_written_once(monkeypatch, exact):
-    written, inner = [], plans.write_kernels
-    monkeypatch.setattr(plans, "write_kernels", lambda *given, **rest: written.append(given) or inner(*given, **rest))
+    written, inner = [], other_batches.write_kernels
+    monkeypatch.setattr(
+        other_batches, "write_kernels", lambda *given, **rest: written.append(given) or inner(*given, **rest)
+    )
 
     def chain(F, x):
         for _ in range(3):
@@ -474,8 +476,10 @@ def test_random_graphs_at_other_sizes(first, monkeypatch):
     """
     use_triton(monkeypatch)
     others, with_arguments = 0, []
-    inner = plans._with_arguments
-    monkeypatch.setattr(plans, "_with_arguments", lambda *given: with_arguments.append(given[0]) or inner(*given))
+    inner = other_batches._with_arguments
+    monkeypatch.setattr(
+        other_batches, "_with_arguments", lambda *given: with_arguments.append(given[0]) or inner(*given)
+    )
     for seed in range(first, first + 16):
         case, num_data = with_data_first(random_case(seed))
         specializations = {}
@@ -485,10 +489,10 @@ def test_random_graphs_at_other_sizes(first, monkeypatch):
                 "specialize",
                 lambda *call, num_data=num_data, known=specializations: specialize_call(known, *call, num_data),
             )
-            patch.setattr(plans, "LITERAL", 1)
+            patch.setattr(other_batches, "LITERAL", 1)
             if seed % 2:
                 use_small_tiles(patch, loops=seed % 4 == 1, split=seed % 3 == 0)
-                patch.setattr(plans, "_multiplies", lambda kernels: False)
+                patch.setattr(other_batches, "_multiplies", lambda kernels: False)
                 patch.setattr(Writing, "varies", lambda self, size: bool(self.earlier))
             runs = 0
             for shapes in other_shapes([a.shape for a in case.arrays], num_data, np.random.RandomState(seed)):

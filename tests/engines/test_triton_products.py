@@ -6,7 +6,7 @@ pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 import hybrid_lab as mx
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.run import kernel
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.core import product

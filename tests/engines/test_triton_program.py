@@ -169,7 +169,7 @@ def test_orders_stay_on_the_device(copied, name, attributes):
 
 
 def test_what_torch_computes_stays_on_the_device(copied, monkeypatch):
-    monkeypatch.setattr("hybrid_lab.engines.triton.plan.plans.refusal", lambda node: "a test")
+    monkeypatch.setattr("hybrid_lab.engines.triton.plan.other_batches.refusal", lambda node: "a test")
     arrays, expected, executable = both(lambda F, x: F.exp(x) + F.transpose(x), (4, 4))
     assert executable.report.operators == {"triton": 1, "torch": 2, "numpy": 0}
     assert not executable.report.host_copies

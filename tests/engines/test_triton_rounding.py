@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 import hybrid_lab as mx
 from hybrid_lab import autograd, optimizer
 from hybrid_lab.engines.triton.build.compiling import compile_all
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.plan.training import with_less_saved
 from hybrid_lab.engines.triton.run.update import DeviceUpdate
 from hybrid_lab.engines.triton.write.exact import exact

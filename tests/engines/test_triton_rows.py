@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 
 from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.engines.triton.build.compiling import divisible
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.run import kernel
 from hybrid_lab.engines.triton.write.core import parts, reduction
 from hybrid_lab.graph.builder import make_node

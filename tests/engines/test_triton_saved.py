@@ -14,10 +14,10 @@ from hybrid_lab.engines.triton.run import availability  # noqa: E402
 from hybrid_lab.engines.triton.run.view_step import ViewStep  # noqa: E402
 from hybrid_lab.gluon import nn  # noqa: E402
 from hybrid_lab.graph.builder import make_node  # noqa: E402
+from hybrid_lab.graph.call_graphs import Split  # noqa: E402
 from hybrid_lab.graph.graph import Graph  # noqa: E402
 from hybrid_lab.graph.node import input_node  # noqa: E402
 from hybrid_lab.graph.specialize import specialize_call  # noqa: E402
-from hybrid_lab.graph.specialized import Split  # noqa: E402
 from hybrid_lab.ops.framework.operator import get as operator  # noqa: E402
 from tests.triton_device import use_triton  # noqa: E402
 

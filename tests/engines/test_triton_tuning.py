@@ -20,7 +20,7 @@ from hybrid_lab.engines.triton import choices, tuning
 from hybrid_lab.engines.triton.build import compiling
 from hybrid_lab.engines.triton.choices import TILES, VENDOR, Choice
 from hybrid_lab.engines.triton.kernels import kernels_of_graphs
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.vendor import VendorKernel, flag_of, vendor_form, with_flag
 from hybrid_lab.engines.triton.write import tiles

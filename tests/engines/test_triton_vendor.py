@@ -23,7 +23,7 @@ from hybrid_lab.diagnostics.errors import SettingError, Unmappable
 from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.triton.plan import by_vendor as by_vendor_rule
 from hybrid_lab.engines.triton.plan.by_vendor import VendorRule, rule_here
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.run.calls import CALLS, CachedView, StridedView, view_of
 from hybrid_lab.engines.triton.run.vendor import flag_of
 from hybrid_lab.gluon import nn, rnn

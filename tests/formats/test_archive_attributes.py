@@ -15,7 +15,7 @@ from hybrid_lab import autograd, gluon, lr_scheduler, metric, nd
 from hybrid_lab.diagnostics import ArchiveError, LoadMismatchError
 from hybrid_lab.formats.archive import attributes
 from hybrid_lab.gluon import nn
-from hybrid_lab.gluon.registering import load_layers
+from hybrid_lab.gluon.files.registering import load_layers
 
 Sizes = namedtuple("Sizes", "height width")
 

@@ -9,7 +9,7 @@ import pytest
 
 from hybrid_lab import test_utils
 from hybrid_lab.diagnostics.errors import SettingError
-from hybrid_lab.gluon import downloading
+from hybrid_lab.gluon.files import downloading
 from hybrid_lab.gluon.model_zoo import model_store
 from hybrid_lab.gluon.utils import DownloadError, check_sha1, download
 

@@ -10,7 +10,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.gluon import nn, rnn
-from hybrid_lab.gluon.registering import load_layers
+from hybrid_lab.gluon.files.registering import load_layers
 from hybrid_lab.mxnet.contrib.io import DataLoaderIter
 
 load_layers()

@@ -9,7 +9,7 @@ import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.diagnostics import LoadMismatchError
 from hybrid_lab.gluon import nn
-from hybrid_lab.gluon.loading import prefixes_of
+from hybrid_lab.gluon.files.loading import prefixes_of
 from hybrid_lab.gluon.name_maps import NameMap
 
 

@@ -6,7 +6,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.gluon import nn
-from hybrid_lab.gluon.saved import last_file
+from hybrid_lab.gluon.files.saved import last_file
 from hybrid_lab.lab.training.current import runs
 from tests.lab.conftest import inputs, make_net
 
@@ -112,7 +112,7 @@ def test_a_model_that_is_gone_is_forgotten(net):
     key = id(net)
     del net
     gc.collect()
-    from hybrid_lab.gluon import saved
+    from hybrid_lab.gluon.files import saved
 
     assert key not in saved._last or saved._last[key][0]() is not None
 

@@ -277,7 +277,7 @@ def test_models_without_a_plain_name_have_plain_files(page, namespace, tmp_path)
 
 
 def test_after_an_undo_the_model_has_no_last_save(page, namespace):
-    from hybrid_lab.gluon.saved import last_file
+    from hybrid_lab.gluon.files.saved import last_file
 
     net = namespace["net"] = make_net()
     page.ok("undo", model="m1", undo=save(page)["undo"])

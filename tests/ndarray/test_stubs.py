@@ -28,7 +28,7 @@ def test_every_public_function_has_a_signature():
     written = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     written |= {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
     written |= {alias.asname for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    from hybrid_lab.ndarray.functions import function_names
+    from hybrid_lab.ndarray.namespace import function_names
 
     assert set(function_names()) <= written
     softmax = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "softmax")

@@ -91,7 +91,7 @@ def test_hybrid_equals_eager_and_gradients_are_derivatives(declared):
 def test_kernels_agree_with_numpy(declared, monkeypatch):
     use_triton(monkeypatch)
     from hybrid_lab import engines
-    from hybrid_lab.engines.triton.plan.plans import kernels_of
+    from hybrid_lab.engines.triton.plan.other_batches import kernels_of
     from hybrid_lab.graph.builder import make_node
     from hybrid_lab.graph.graph import Graph
     from hybrid_lab.graph.node import input_node

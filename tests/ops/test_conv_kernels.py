@@ -7,7 +7,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab.ops import F
-from hybrid_lab.ops.kernels import blas, conv_kernels
+from hybrid_lab.ops.kernels import blas, convolution
 
 torch = pytest.importorskip("torch")
 
@@ -41,7 +41,7 @@ def cut(request, monkeypatch):
             pytest.skip("NumPy's BLAS has no thread control")
         monkeypatch.setattr(blas, "workers", lambda products: 3)
     if "units" in request.param:
-        monkeypatch.setattr(conv_kernels, "PIECE", 200)
+        monkeypatch.setattr(convolution, "PIECE", 200)
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)

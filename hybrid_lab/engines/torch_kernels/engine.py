@@ -17,12 +17,12 @@ from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.torch_kernels.program import TorchProgram
 from hybrid_lab.engines.torch_kernels.registry import entry_of, refusal
 from hybrid_lab.engines.torch_kernels.workspace import WorkspaceTraining, rewritten
+from hybrid_lab.graph.call_graphs import Split
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.passes.decompose import lower_random
 from hybrid_lab.graph.passes.partition import Region, partition
 from hybrid_lab.graph.passes.simplify import simplify
-from hybrid_lab.graph.specialized import Split
 from hybrid_lab.system.threads import thread_count
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hybrid_lab.graph.node import Node
     from hybrid_lab.ops.framework.operator import Operator
-    from hybrid_lab.ops.kernels.conv_kernels import Geometry
+    from hybrid_lab.ops.kernels.convolution import Geometry
     from hybrid_lab.ops.layers.affine import ChannelAffine
     from hybrid_lab.ops.layers.conv import ConvDataGrad, Convolution, ConvWeightGrad
     from hybrid_lab.ops.layers.fused_gradient import BatchNormGrad, LayerNormGrad, LogSoftmaxGrad, SoftmaxGrad

@@ -17,7 +17,7 @@ from hybrid_lab.engines.regions import refuse
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton import tuning
 from hybrid_lab.engines.triton.plan.by_vendor import rule_here
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.plan.training import with_less_saved
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.addresses import promise_only_what_holds
@@ -30,10 +30,10 @@ from hybrid_lab.engines.triton.run.steps import KernelOperator, on_torch, step_o
 from hybrid_lab.engines.triton.run.vendor import VendorKernel
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.source import KernelSource
+from hybrid_lab.graph.call_graphs import Split
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.passes.partition import contract
-from hybrid_lab.graph.specialized import Split
 from hybrid_lab.system.logger import logger
 
 

@@ -21,11 +21,11 @@ from hybrid_lab.engines.triton.build.targets import CHIPS, name_of, target_of
 from hybrid_lab.engines.triton.plan import traffic
 from hybrid_lab.engines.triton.plan.by_vendor import VendorRule
 from hybrid_lab.engines.triton.plan.fusion import Fusion
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.write.choose import write_kernels
 from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
 from hybrid_lab.engines.triton.write.source import KernelSource
-from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.passes.partition import Region

@@ -24,15 +24,15 @@ from hybrid_lab.engines.triton import choices
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.choices import RULE, TILES, VENDOR, Choice
 from hybrid_lab.engines.triton.plan.by_vendor import rule_here
-from hybrid_lab.engines.triton.plan.plans import kernels_of, values_of
+from hybrid_lab.engines.triton.plan.other_batches import kernels_of, values_of
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.capture import same_bits
 from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.run.vendor import VendorKernel, by_vendor, vendor_form
 from hybrid_lab.engines.triton.write import tiles
+from hybrid_lab.engines.triton.write.choose import write_kernels
 from hybrid_lab.engines.triton.write.kinds import is_product
 from hybrid_lab.engines.triton.write.source import KernelSource, power_of_two
-from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Value
 from hybrid_lab.graph.passes.partition import Region

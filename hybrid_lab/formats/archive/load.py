@@ -12,8 +12,8 @@ from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.files.saved import note_file
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.saved import note_file
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.structure import describe, plain

@@ -12,11 +12,11 @@ from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchErr
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access, budget
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.files.registering import load_layers
+from hybrid_lab.gluon.files.saved import note_file
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import registry
 from hybrid_lab.gluon.parameter import Constant, Parameter
-from hybrid_lab.gluon.registering import load_layers
-from hybrid_lab.gluon.saved import note_file
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.ndarray import NDArray

@@ -17,8 +17,8 @@ from hybrid_lab.diagnostics.file_errors import writing
 from hybrid_lab.diagnostics.formatting import check_choice, count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.files.saved import note_file
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.saved import note_file
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.ndarray.numpy_mode import is_np_shape

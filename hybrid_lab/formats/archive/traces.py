@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import access
-from hybrid_lab.gluon.graphs_of_calls import trace, trace_calls
+from hybrid_lab.gluon.files.graphs_of_calls import trace, trace_calls
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.hybridize.known_calls import KnownCall
 from hybrid_lab.hybridize.neutral import NeutralGraph, Observation

@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from hybrid_lab.diagnostics import InputError
-from hybrid_lab.gluon.downloading import check_sha1
+from hybrid_lab.gluon.files.downloading import check_sha1
 
 from .classifier import ROOT, weights_file
 

@@ -10,7 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.loops.body import Body
 from hybrid_lab.graph.loops.composed import KEY, ControlFlow, as_key, check_equal, from_key, seed_of
-from hybrid_lab.graph.loops.loop import Loop
+from hybrid_lab.graph.loops.steps import Loop
 from hybrid_lab.ops.framework.memory import into
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hybrid_lab.graph.call_graphs import Split
 from hybrid_lab.graph.memory.packing import pack, peak
 from hybrid_lab.graph.memory.plan import MemoryPlan
 from hybrid_lab.graph.node import Value
-from hybrid_lab.graph.specialized import Split
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ dot(x, transpose(w) * exp(g)) + g     becomes     v = transpose(w) * exp(g)     
 
 from __future__ import annotations
 
+from hybrid_lab.graph.call_graphs import Specialized
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
-from hybrid_lab.graph.specialized import Specialized
 
 #: Inputs that keep their values from one call to the next, unless somebody writes to them.
 STEADY_ROLES = ("param", "aux")

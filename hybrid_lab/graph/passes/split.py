@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
+from hybrid_lab.graph.call_graphs import Source, Split
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.graph.passes.differentiate import depends_on
 from hybrid_lab.graph.passes.flow import INFINITE, FlowNetwork
-from hybrid_lab.graph.specialized import Source, Split
 from hybrid_lab.ops.framework.pointwise import Elementwise
 from hybrid_lab.ops.framework.sizes import Binding
 

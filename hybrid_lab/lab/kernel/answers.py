@@ -15,8 +15,8 @@ import numpy as np
 from hybrid_lab.diagnostics.formatting import visible
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.files.saved import Versions, last_file
 from hybrid_lab.gluon.parameter import Parameter
-from hybrid_lab.gluon.saved import Versions, last_file
 from hybrid_lab.insight import last_nan
 from hybrid_lab.insight.states import blocks_below, hybrid_blocks
 from hybrid_lab.lab.messages.answers import AnswersReply, ChangeAnswer, NanAnswer

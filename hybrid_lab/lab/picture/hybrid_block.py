@@ -8,7 +8,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.graphs_of_calls import trace
+from hybrid_lab.gluon.files.graphs_of_calls import trace
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.hybridize.failures import Failure, failure_of
 from hybrid_lab.hybridize.neutral import NeutralGraph, trace_block

@@ -13,7 +13,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.formats.archive import Container, ledger
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.saved import forget_file, state_with
+from hybrid_lab.gluon.files.saved import forget_file, state_with
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.saving import history
 from hybrid_lab.lab.saving.snapshot import Snapshot

@@ -20,7 +20,7 @@ from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.formatting import count, visible
 from hybrid_lab.distributed.worker_group import joined_workers
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.saved import save_listeners
+from hybrid_lab.gluon.files.saved import save_listeners
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.lab.training.curves import exact_curves
 from hybrid_lab.lab.training.kept_runs import PATIENCE, Archive, KeptRun, RunsFile, RunsFileError, alive

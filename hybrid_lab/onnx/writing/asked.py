@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
 from hybrid_lab.gluon import access
-from hybrid_lab.gluon.graphs_of_calls import why_unknown
+from hybrid_lab.gluon.files.graphs_of_calls import why_unknown
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.hybridize.structure import LEAF, Spec, flatten
 from hybrid_lab.ndarray import NDArray, array

@@ -19,8 +19,8 @@ from hybrid_lab.formats.archive.traces import called_on, passing
 from hybrid_lab.formats.kinds import check_path
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.files.observed_shapes import with_checks
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.observed_shapes import with_checks
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.trainer import Trainer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hybrid_lab.ops.framework.kernel import Contraction
 from hybrid_lab.ops.framework.protocols import Elements, Index, Place
-from hybrid_lab.ops.kernels.conv_kernels import Geometry
+from hybrid_lab.ops.kernels.convolution import Geometry
 
 
 def convolution(

@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Place, Tensor
-from hybrid_lab.ops.kernels.conv_kernels import Geometry
+from hybrid_lab.ops.kernels.convolution import Geometry
 from hybrid_lab.ops.kernels.windows import MOST_PLACES, added
 
 

@@ -26,8 +26,8 @@ from hybrid_lab.ops.framework import (
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
-from hybrid_lab.ops.kernels import conv_kernels, conv_products, depthwise
-from hybrid_lab.ops.kernels.conv_kernels import Geometry
+from hybrid_lab.ops.kernels import conv_products, convolution, depthwise
+from hybrid_lab.ops.kernels.convolution import Geometry
 from hybrid_lab.ops.kernels.depthwise import is_depthwise
 from hybrid_lab.ops.layers.channels import LAYOUTS, WithLayout, first_shape, last_shape, partial_first, partial_last
 
@@ -289,7 +289,7 @@ class Convolution(Forward, Convolving, name="Convolution"):
         if self.channels_last:
             return self.run_with_channels_first((data, weight, bias), out, scratch)
         target = contiguous(out, self.output_shape(data.shape), data.dtype)
-        return into(conv_kernels.forward(data, weight, bias, self.geometry, target, scratch), out)
+        return into(convolution.forward(data, weight, bias, self.geometry, target, scratch), out)
 
     def _contraction(self, *shapes: tuple[int, ...]) -> Contraction | None:
         data = shapes[0]
@@ -323,7 +323,7 @@ class ConvDataGrad(DataGradient, Convolving, name="_conv_data_grad"):
         self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
     ) -> Array:
         target = contiguous(out, data.shape, dy.dtype)
-        return into(conv_kernels.data_gradient(dy, weight, self.geometry, target, scratch), out)
+        return into(convolution.data_gradient(dy, weight, self.geometry, target, scratch), out)
 
     def _contraction(self, *shapes: tuple[int, ...]) -> Contraction | None:
         dy, data, _ = shapes
@@ -353,7 +353,7 @@ class ConvWeightGrad(WeightGradient, Convolving, name="_conv_weight_grad"):
         self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
     ) -> Array:
         target = contiguous(out, weight.shape, dy.dtype)
-        return into(conv_kernels.weight_gradient(dy, data, self.geometry, target, scratch), out)
+        return into(convolution.weight_gradient(dy, data, self.geometry, target, scratch), out)
 
     def lower(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor) -> Tensor:
         if self.num_group == 1:

@@ -12,8 +12,8 @@ from hybrid_lab.ops.framework import Contraction, Product, contiguous, gradient_
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
-from hybrid_lab.ops.kernels import conv_kernels, conv_products
-from hybrid_lab.ops.kernels.conv_kernels import Geometry
+from hybrid_lab.ops.kernels import conv_products, convolution
+from hybrid_lab.ops.kernels.convolution import Geometry
 from hybrid_lab.ops.layers.channels import first_shape, last_shape
 from hybrid_lab.ops.layers.conv import ConvWeightGrad, DataGradient, Forward, Spatial, WeightGradient, onnx_attributes
 
@@ -127,7 +127,7 @@ class Deconvolution(Forward, _Deconvolving, name="Deconvolution"):
             return self.run_with_channels_first((data, weight, bias), out, scratch)
         geometry, _, output = self.sizes(data.shape[2:])
         target = contiguous(out, (data.shape[0], self.num_filter, *output), data.dtype)
-        conv_kernels.data_gradient(data, weight, geometry, target, scratch)
+        convolution.data_gradient(data, weight, geometry, target, scratch)
         if bias is not None:
             target += bias.reshape(-1, *(1,) * len(output))
         return into(target, out)
@@ -162,7 +162,7 @@ class DeconvDataGrad(DataGradient, _Deconvolving, name="_deconv_data_grad"):
     ) -> Array:
         geometry = self.sizes(data.shape[2:]).geometry
         target = contiguous(out, data.shape, dy.dtype)
-        return into(conv_kernels.forward(dy, weight, None, geometry, target, scratch), out)
+        return into(convolution.forward(dy, weight, None, geometry, target, scratch), out)
 
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction:
@@ -186,7 +186,7 @@ class DeconvWeightGrad(WeightGradient, _Deconvolving, name="_deconv_weight_grad"
     ) -> Array:
         geometry = self.sizes(data.shape[2:]).geometry
         target = contiguous(out, weight.shape, dy.dtype)
-        return into(conv_kernels.weight_gradient(data, dy, geometry, target, scratch), out)
+        return into(convolution.weight_gradient(data, dy, geometry, target, scratch), out)
 
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction:

@@ -13,7 +13,7 @@ from hybrid_lab.ops.framework import Adjoint, Element, Operator, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
-from hybrid_lab.ops.kernels.conv_kernels import Geometry
+from hybrid_lab.ops.kernels.convolution import Geometry
 from hybrid_lab.ops.layers.channels import LAYOUTS
 from hybrid_lab.ops.layers.conv import check_axes, geometry_of, left_over, onnx_attributes
 

@@ -19,7 +19,7 @@ from hybrid_lab.ops.elementwise.quantize import STEPS, check_ranges, largest
 from hybrid_lab.ops.framework import Signature, all_into, filled, ints, sample
 from hybrid_lab.ops.framework.protocols import Scratch
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
-from hybrid_lab.ops.kernels import conv_kernels
+from hybrid_lab.ops.kernels import convolution
 from hybrid_lab.ops.layers.conv import Convolving
 from hybrid_lab.ops.layers.pool import Pooled, Pooling
 
@@ -169,7 +169,7 @@ class QuantizedConvolution(Convolving, name="_sg_mkldnn_conv"):
         """The exact sums of products of the data and of the scaled weights, which are rounded to int8."""
         exact = np.empty(self.output_shape(data.shape), np.float64)  # whole numbers below 2^53
         whole = rounded(weight, "int8").astype(np.float64)
-        conv_kernels.forward(data.astype(np.float64), whole, None, self.geometry, exact, scratch)
+        convolution.forward(data.astype(np.float64), whole, None, self.geometry, exact, scratch)
         return exact
 
     def numpy(self, *inputs: Array, out: Outs = None, scratch: Scratch = np.empty) -> Array | Arrays:

@@ -1,4 +1,4 @@
-"""Update rules that follow the gradient itself: SGD, NAG, signSGD, Signum, FTRL and FTML. See update."""
+"""Update rules that follow the gradient itself: SGD, NAG, signSGD, Signum, FTRL and FTML. See rule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.ops.framework import is_scalar, sample
 from hybrid_lab.ops.framework.attributes import Scalar
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
-from hybrid_lab.ops.updates.update import (
+from hybrid_lab.ops.updates.rule import (
     Descent,
     Mixed,
     Update,

@@ -10,7 +10,7 @@ from hybrid_lab.ops.framework.attributes import Scalar
 from hybrid_lab.ops.framework.namespace import F as raw
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
-from hybrid_lab.ops.updates.update import Descent, updating
+from hybrid_lab.ops.updates.rule import Descent, updating
 
 
 class GroupAdaGradUpdate(Descent, name="_contrib_group_adagrad_update", aliases=("contrib_group_adagrad_update",)):

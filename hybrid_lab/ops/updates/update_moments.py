@@ -1,4 +1,4 @@
-"""Update rules with running moments of the gradient: the Adam, AdaGrad, RMSProp and LAMB families. See update."""
+"""Update rules with running moments of the gradient: the Adam, AdaGrad, RMSProp and LAMB families. See rule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hybrid_lab.ops.framework import ints, is_scalar, sample
 from hybrid_lab.ops.framework.attributes import Scalar
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
 from hybrid_lab.ops.framework.types import Shape, Shapes
-from hybrid_lab.ops.updates.update import (
+from hybrid_lab.ops.updates.rule import (
     Descent,
     Mixed,
     Update,

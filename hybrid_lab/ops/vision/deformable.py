@@ -15,7 +15,7 @@ from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.lowering import differentiate_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes
-from hybrid_lab.ops.kernels.conv_kernels import Geometry
+from hybrid_lab.ops.kernels.convolution import Geometry
 from hybrid_lab.ops.kernels.pixels import Terms, channels_last, gather, scatter
 from hybrid_lab.ops.layers.conv import check_axes, geometry_of
 

@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.engines.triton.plan.saved import forward_value, with_saved
+from hybrid_lab.graph.call_graphs import Split
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
-from hybrid_lab.graph.specialized import Split
 from hybrid_lab.ops.framework.dtypes import NARROW
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.signature import Signature

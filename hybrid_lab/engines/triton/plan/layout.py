@@ -21,9 +21,9 @@ import numpy as np
 from hybrid_lab.engines.triton.plan.saved import forward_value, with_saved
 from hybrid_lab.engines.triton.write.kinds import element_of, is_pointwise, is_reduction
 from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.call_graphs import Split
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
-from hybrid_lab.graph.specialized import Split
 from hybrid_lab.ops.framework.kernel import Element
 from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.run import run_kernel

@@ -28,8 +28,8 @@ from hybrid_lab.engines.triton.write.kinds import combine, contraction_of, is_po
 from hybrid_lab.engines.triton.write.special.attention import LINEAR, MOST_WIDTH, Attention, attention_at
 from hybrid_lab.engines.triton.write.special.attention_grad import MOST_EXACT, chained_products
 from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.call_graphs import Split
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
-from hybrid_lab.graph.specialized import Split
 from hybrid_lab.graph.symbolic import stand_in
 from hybrid_lab.ops.framework.dtypes import NARROW
 from hybrid_lab.ops.framework.operator import get

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from hybrid_lab.graph.call_graphs import Source, Split
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
-from hybrid_lab.graph.specialized import Source, Split
 
 #: The order in which a backward takes its inputs.
 _ORDER = ("input", "output", "saved", "head")

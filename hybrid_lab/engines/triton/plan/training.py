@@ -9,7 +9,7 @@ from hybrid_lab.engines.triton.plan.recompute import without_weights
 from hybrid_lab.engines.triton.plan.recurrent import with_vendor_layers
 from hybrid_lab.engines.triton.plan.saved import without_views
 from hybrid_lab.engines.triton.support import lowered
-from hybrid_lab.graph.specialized import Split
+from hybrid_lab.graph.call_graphs import Split
 from hybrid_lab.ops.framework.sizes import NeedsNumber
 
 

@@ -23,7 +23,7 @@ from hybrid_lab.engines.triton.run import attention, recurrent
 from hybrid_lab.engines.triton.run.availability import has_cudnn
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.framework.run import run_kernel
-from hybrid_lab.ops.kernels.conv_kernels import Geometry
+from hybrid_lab.ops.kernels.convolution import Geometry
 from hybrid_lab.ops.layers.conv import left_over
 
 if TYPE_CHECKING:

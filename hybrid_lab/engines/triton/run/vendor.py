@@ -21,10 +21,10 @@ from hybrid_lab.engines.triton.plan.by_vendor import views_before
 from hybrid_lab.engines.triton.plan.recurrent import layers_of
 from hybrid_lab.engines.triton.run.calls import StridedView, VendorCall, call_of, is_convolution, rounded, view_of
 from hybrid_lab.engines.triton.write.body import Refused
+from hybrid_lab.engines.triton.write.choose import write_kernels
 from hybrid_lab.engines.triton.write.core.product import operators_before
 from hybrid_lab.engines.triton.write.kinds import is_product
 from hybrid_lab.engines.triton.write.source import KernelSource
-from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.passes.partition import Region
 

@@ -1,7 +1,8 @@
 """Reuse of binaries by other batches: tile choices are repeated, and sizes that vary become arguments.
 
 The kernels of every batch are written anew. A binary is found by the text of its kernel. If a batch has the same
-texts as an earlier batch, nothing is compiled for it. Two mechanisms keep the texts equal; plan/plans.py drives both:
+texts as an earlier batch, nothing is compiled for it. Two mechanisms keep the texts equal; `plan/other_batches.py`
+drives both:
 
 - A `choice` is a function of a writer whose every possible result is correct for all arguments: how large tiles are,
   whether sums are split. Its results (`Outcomes`) are recorded, and repeated when the sizes are near: a better tile

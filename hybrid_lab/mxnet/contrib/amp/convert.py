@@ -10,8 +10,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.gluon import HybridBlock, SymbolBlock, access
-from hybrid_lab.gluon.graphs_of_calls import predicting
-from hybrid_lab.gluon.loading import load_parameters
+from hybrid_lab.gluon.files.graphs_of_calls import predicting
+from hybrid_lab.gluon.files.loading import load_parameters
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.passes.mixed_precision import mixed_precision

@@ -9,11 +9,10 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError
+from hybrid_lab.gluon import budget
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.nn import registry
 from hybrid_lab.system.provided import Provided
-
-from . import budget
-from .block import Block
-from .nn import registry
 
 archive_arguments: Provided[[str | PathLike[str], str], tuple[dict[str, Any], int]] = Provided("archive_arguments")
 

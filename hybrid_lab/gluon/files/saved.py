@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import access
+from hybrid_lab.gluon import access
 
 if TYPE_CHECKING:
-    from .block import Block
-    from .parameter import Parameter
+    from hybrid_lab.gluon.block import Block
+    from hybrid_lab.gluon.parameter import Parameter
 
 How = Literal["saved", "loaded"]
 

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError
+from hybrid_lab.gluon.files.loading import load_parameters
+from hybrid_lab.gluon.parameter import Parameter, _contexts
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context, resolve
 
-from .loading import load_parameters
-from .parameter import Parameter, _contexts
-
 if TYPE_CHECKING:
-    from .block import Block
+    from hybrid_lab.gluon.block import Block
 
 ZIP = ".zip"
 """The ending of names of files that are written as SINGA's."""

@@ -1,0 +1,1 @@
+"""What saves and loads in gluon: parameters, states, registered classes, downloads."""
