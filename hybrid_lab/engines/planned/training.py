@@ -12,11 +12,11 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Executable, ForwardState, Ready, Training
 from hybrid_lab.engines.planned.arena import Arena, Frame
 from hybrid_lab.engines.planned.program import Writer
+from hybrid_lab.graph.call_graphs import Source, Split
 from hybrid_lab.graph.dump import dump, is_dumping
 from hybrid_lab.graph.memory.joint_plan import plan_jointly
 from hybrid_lab.graph.memory.plan import MemoryPlan
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.graph.specialized import Source, Split
 
 
 class Begin(Writer):

@@ -18,9 +18,9 @@ from hybrid_lab.engines.engine import ForwardState, Ready, Training
 from hybrid_lab.engines.torch_kernels.fused import Item
 from hybrid_lab.engines.torch_kernels.recurrent import LayerBackward, backward_of_layers, lstm_only, split_weights
 from hybrid_lab.engines.torch_kernels.registry import Kernel, entry, shape_of
+from hybrid_lab.graph.call_graphs import Split
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.graph.specialized import Split
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.rnn.rnn import RNN, RNNGrad

@@ -10,6 +10,7 @@ import numpy as np
 
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.write.body import Refused
+from hybrid_lab.engines.triton.write.choose import write_kernels
 from hybrid_lab.engines.triton.write.kinds import (
     collects,
     element_of,
@@ -19,7 +20,6 @@ from hybrid_lab.engines.triton.write.kinds import (
     is_reduction,
 )
 from hybrid_lab.engines.triton.write.syntax import TYPES
-from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.passes.decompose import decompose, lower_random

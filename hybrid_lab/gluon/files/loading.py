@@ -12,11 +12,10 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, LoadMismatchError
 from hybrid_lab.diagnostics.formatting import check_choice, count
+from hybrid_lab.gluon.name_maps import NameMap, name_map
+from hybrid_lab.gluon.parameter import Parameter, _contexts, merged_shape
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
-
-from .name_maps import NameMap, name_map
-from .parameter import Parameter, _contexts, merged_shape
 
 Targets = Mapping[str, Sequence[tuple[str, Parameter]]]
 """For each name a file may use: the names it stands for in the model, with their parameters."""

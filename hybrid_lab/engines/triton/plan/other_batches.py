@@ -25,10 +25,10 @@ from hybrid_lab.engines.triton.plan.groups import Kernels, Write, views_for_each
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.support import lowered, misfit_of_sizes, refusal
 from hybrid_lab.engines.triton.write.body import Refused
+from hybrid_lab.engines.triton.write.choose import write_kernels
 from hybrid_lab.engines.triton.write.reuse import Outcomes, Writing
 from hybrid_lab.engines.triton.write.source import Comments, KernelSource
 from hybrid_lab.engines.triton.write.syntax import Remark, label
-from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
