@@ -85,7 +85,7 @@ def entries() -> dict[str, list[tuple[str, Any]]]:
             for name in getattr(module, "__all__", None) or dir(module)
             if not name.startswith("_")
         }
-        # Of two names of one object, that of its definition comes first.
+        # If an object has two names, the name of its definition comes first.
         for name, value in sorted(named.items(), key=lambda each: getattr(each[1], "__name__", "") != each[0]):
             if not callable(value) or isinstance(value, types.ModuleType) or f"{path}.{name}" in taken:
                 continue
@@ -117,7 +117,7 @@ def example(name: str, value: Any) -> str | None:
 
 
 def without_example() -> Iterator[str]:
-    """Run the examples of all callables that are not operators; gives the names of those that have none."""
+    """Run the examples of all callables except operators; returns the names of the callables without an example."""
     for space, named in entries().items():
         for name, value in named:
             if is_error(value) or example(f"{space}.{name}", value) is not None:

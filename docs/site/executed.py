@@ -50,7 +50,7 @@ def session(code: str, scope: dict[str, Any] | None = None) -> str:
 
 
 def attempt(code: str) -> str | None:
-    """The session of code that may need what it does not make: a network, data, a trainer. None where it does."""
+    """The session of code, or None if the code needs variables that it does not make: a network, data, a trainer."""
     try:
         return session(code)
     except (ExampleError, SyntaxError):

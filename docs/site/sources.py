@@ -1,7 +1,7 @@
 """Which file of the repository is which page of the site, and links between them.
 
-The documents stay where they are, readable on GitHub. The site has copies of them, whose links lead to pages of the
-site where the target is one, to the file in the repository where its address is known, and are plain text otherwise.
+The documents stay where they are, readable on GitHub. The site has copies of them. Their links lead to pages of the
+site if the target is a page, else to the file in the repository if its address is known, and are plain text otherwise.
 """
 
 from __future__ import annotations
