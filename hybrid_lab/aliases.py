@@ -298,7 +298,7 @@ class Aliases:
 
 
 def _spec_of(current: str) -> ModuleSpec | None:
-    """The spec of a module, None where there is none. The module is not loaded, what is around it is."""
+    """The spec of a module, None if there is none. The module is not loaded, what is around it is."""
     import importlib.util  # 2 ms, and in most processes nobody imports by an older name
 
     try:

@@ -121,7 +121,7 @@ def mark_variables(
 ) -> None:
     """Attach existing arrays as the gradients of `variables`, as `attach_grad()` does with new ones.
 
-    grad_reqs : "write", "add" or "null", one for all or one each. Raises ShapeError where shapes or dtypes differ.
+    grad_reqs : "write", "add" or "null", one for all or one each. Raises ShapeError if shapes or dtypes differ.
     """
     if isinstance(variables, NDArray):
         variables, gradients = [variables], [gradients]  # type: ignore[list-item]

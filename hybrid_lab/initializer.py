@@ -503,7 +503,7 @@ class Mixed:
         net.initialize(mx.init.Mixed([".*bias", ".*"], [mx.init.One(), mx.init.Zero()]))
         net.weight.data()
 
-    Raises ValueError where none fits.
+    Raises ValueError if none fits.
     """
 
     def __init__(self, patterns: Sequence[str], initializers: Sequence[Any]) -> None:

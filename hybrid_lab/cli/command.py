@@ -24,7 +24,7 @@ class CommandError(Exception):
 
 
 def archive_file(path: Path) -> Path:
-    """The archive that a user means by `path`; `.hlab` may be left out. Raises FileError where there is no file."""
+    """The archive that a user means by `path`; `.hlab` may be left out. Raises FileError if there is no file."""
     from hybrid_lab.formats.archive.layout import existing_path
 
     return Path(existing_path(path))

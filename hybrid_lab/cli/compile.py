@@ -96,7 +96,7 @@ def run_compile(arguments: Namespace) -> int:
 
 
 def _blocks(root: Block, arguments: Namespace) -> Iterator[tuple[str, HybridBlock]]:
-    """The outermost blocks with a graph. Raises CommandError where there is none."""
+    """The outermost blocks with a graph. Raises CommandError if there is none."""
     from hybrid_lab.gluon import HybridBlock, access
 
     blocks: list[tuple[str, HybridBlock]] = []

@@ -364,7 +364,7 @@ def _compared(target: Path, name: str, wanted: Sequence[Any], run: Any, path: st
         with np.errstate(invalid="ignore"):
             equal = (one == other) | (np.isnan(one) & np.isnan(other))
             difference = np.where(equal, 0.0, np.abs(one - other) / scale)
-        largest = float(np.maximum(largest, np.max(difference, initial=0.0)))  # NaN where one of both is NaN
+        largest = float(np.maximum(largest, np.max(difference, initial=0.0)))  # NaN if one of both is NaN
     narrow = any(array.dtype.itemsize == 2 for array in wanted)
     if not largest <= (0.02 if narrow else CLOSE):
         raise CommandError(

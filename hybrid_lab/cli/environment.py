@@ -26,7 +26,7 @@ from .command import Commands, has_module, install_hint, version_of
 
 @dataclass(frozen=True)
 class Item:
-    """One line of the report. found : text, or None where it is missing; get : how to get it; needed : for what."""
+    """One line of the report. found : text, or None if it is missing; get : how to get it; needed : for what."""
 
     name: str
     found: str | None

@@ -217,7 +217,7 @@ class MXIndexedRecordIO(MXRecordIO):
         super().__init__(uri, flag)
 
     def open(self) -> None:
-        """Open both files. Raises RecordError where a line of the index is none."""
+        """Open both files. Raises RecordError if a line of the index is none."""
         if self.flag == "w":
             check_writable(self.idx_path)  # before the file of records is emptied
         super().open()

@@ -137,8 +137,8 @@ class AutogradError(HybridLabError, RuntimeError):
 class NonFiniteError(HybridLabError, FloatingPointError):
     """NaN or an infinity, in a model that `mx.watch_nan` watches.
 
-    block : path of the Block in the model, "" for the model itself; None where no Block of it is concerned
-    operator : name of the operator that made the value, "" where no operator did
+    block : path of the Block in the model, "" for the model itself; None if no Block of it is concerned
+    operator : name of the operator that made the value, "" if no operator did
     part : "forward" or "backward"; location : the line that called the operator, or None
     inputs : what the operator read, in words: shapes, ranges, zeros, NaN
     """

@@ -231,7 +231,7 @@ def _cell_of_a_magic(frame: FrameType) -> FrameType:
 def capture(skip_package: bool = True) -> Location | None:
     """The place of the caller: the nearest frame outside this package, or simply the calling frame.
 
-    Returns None where there is no such frame.
+    Returns None if there is no such frame.
     """
     frame: FrameType | None = sys._getframe(1)
     if skip_package:

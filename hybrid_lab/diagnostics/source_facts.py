@@ -46,7 +46,7 @@ class SourceFacts:
 
 
 def source_facts(code: str, frame: FrameType, is_it: Question, is_tensor: Question) -> SourceFacts | None:
-    """The words of the user for what rule `code` refused in `frame`; None where the source is not at hand or says
+    """The words of the user for what rule `code` refused in `frame`; None if the source is not at hand or says
     something else.
 
     is_it(value) : whether a value is the refused value; is_tensor(value) : whether it is a tensor or contains tensors.

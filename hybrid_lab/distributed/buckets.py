@@ -173,7 +173,7 @@ class Buckets:
         return self._count != changes.count
 
     def order(self, gradient: NDArray) -> int | None:
-        """When the first backward pass made a gradient, as a number among all; None where it did not."""
+        """When the first backward pass made a gradient, as a number among all; None if it did not."""
         return self._arrived.get(id(gradient))
 
     def stored(self, leaf: Leaf) -> None:

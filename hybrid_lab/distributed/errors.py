@@ -14,7 +14,7 @@ class WorkersError(HybridLabError, RuntimeError):
 class WorkerLostError(WorkersError):
     """A worker ended or its machine is gone, so that the others cannot go on.
 
-    ranks, hosts : the lost workers and their machines; empty where it is not known which ended
+    ranks, hosts : the lost workers and their machines; empty if it is not known which ended
     """
 
     def __init__(self, message: str, ranks: Sequence[int] = (), hosts: Sequence[str] = ()) -> None:

@@ -103,7 +103,7 @@ LAUNCHERS = (
 def worker_identity(environment: Mapping[str, str]) -> WorkerIdentity | None:
     """The identity of the process with this environment; None if no launcher started it.
 
-    Raises WorkersError for variables that contradict each other or are not numbers, and where the address of rank 0 is
+    Raises WorkersError for variables that contradict each other or are not numbers, and if the address of rank 0 is
     not told.
     """
     for launcher in LAUNCHERS:

@@ -144,7 +144,7 @@ def written(array: NDArray) -> None:
 def create(kind: str) -> DistributedStore | None:
     """A store of several workers by MXNet's name; None for "nccl" in one process, which sums over its own devices.
 
-    Raises KVStoreError for names that need servers, WorkersError where no launcher started this process.
+    Raises KVStoreError for names that need servers, WorkersError if no launcher started this process.
     """
     if kind == "nccl" and group() is None and worker_identity(os.environ) is None:
         return None

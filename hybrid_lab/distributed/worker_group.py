@@ -224,7 +224,7 @@ class Group:
 
     def rejoin(self) -> None:
         """Join the same workers again after an interrupted exchange, at the new MASTER_PORT. All workers call it.
-        Raises WorkersError where not all come in time.
+        Raises WorkersError if not all come in time.
         """
         self._leave()
         port = int(os.environ["MASTER_PORT"])

@@ -48,7 +48,7 @@ class Executable:
 
     def pack(self, inputs: Sequence[np.ndarray], token: Hashable = None) -> None:
         """The caller promises that the arrays of the inputs with the roles in `CONSTANT_ROLES` keep their values until
-        `unpack()`: the executable may bake them in. Never for training. Does nothing where an engine has no use for it.
+        `unpack()`: the executable may bake them in. Never for training. Does nothing if an engine has no use for it.
 
         inputs : one array per graph input, as in a call
         token : equal tokens promise equal values of these inputs, in any executable; None promises nothing
@@ -175,7 +175,7 @@ class Engine(ABC):
 
     @staticmethod
     def missing() -> str | None:
-        """What is not installed or not usable here, in words and with the next step; None where all is there."""
+        """What is not installed or not usable here, in words and with the next step; None if all is there."""
         return None
 
     def where(self) -> str:

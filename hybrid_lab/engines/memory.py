@@ -84,7 +84,7 @@ def shared(array: np.ndarray) -> torch.Tensor:
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype, device: Any) -> Any:
-    """Memory on the device. dtype : torch's. Raises EngineError where there is not enough."""
+    """Memory on the device. dtype : torch's. Raises EngineError if there is not enough."""
     import torch
 
     try:

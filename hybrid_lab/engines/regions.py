@@ -53,7 +53,7 @@ def contracted(
 
 
 def refuse(refused: Mapping[Node, str], what: str) -> None:
-    """Raise EngineError where there are operators that would run on another engine, each with its reason and place.
+    """Raise EngineError if there are operators that would run on another engine, each with its reason and place.
 
     what : "3 of 12 operators cannot run in torch"
     """

@@ -54,7 +54,7 @@ class Store:
         """Folder -> the latest time of use among its entries, in nanoseconds, when this process last looked."""
 
     def folder(self) -> Path | None:
-        """The folder of the entries; it may not exist yet. None where nothing is kept on disk: HYBRID_LAB_CACHE is
+        """The folder of the entries; it may not exist yet. None if nothing is kept on disk: HYBRID_LAB_CACHE is
         empty, there is no home, or others may write to the folder, which a warning says once.
         """
         root = self.root or root_folder()
@@ -68,7 +68,7 @@ class Store:
         return root / self.kind
 
     def get(self, key: str) -> bytes | None:
-        """The content of an entry; None where there is none."""
+        """The content of an entry; None if there is none."""
         folder, name = self.folder(), self._name(key)
         data = None if folder is None else _read(folder / name)
         if data is None:
@@ -82,7 +82,7 @@ class Store:
         return self.put_file(name, _head(name, content) + b"\n" + content)
 
     def get_json(self, key: str) -> Any:
-        """The value that `put_json` was given; None where there is none."""
+        """The value that `put_json` was given; None if there is none."""
         content = self.get(key)
         return None if content is None else json.loads(content)
 
@@ -110,7 +110,7 @@ class Store:
         return True
 
     def _mark_newest(self, path: Path) -> None:
-        """Let a new entry be the one used last also where the clock was set back since other entries were used."""
+        """Let a new entry be the one used last also if the clock was set back since other entries were used."""
         newest = self._newest.get(path.parent, 0)
         if newest >= time.time_ns():
             self._newest[path.parent] = newest + 1_000_000
@@ -157,7 +157,7 @@ class Store:
 
 def root_folder() -> Path | None:
     """The folder of all kinds, whether it is trusted or not: $HYBRID_LAB_CACHE, else hybrid_lab in the platform's cache
-    folder of this user. None where nothing is kept on disk.
+    folder of this user. None if nothing is kept on disk.
 
     A relative HYBRID_LAB_CACHE counts from the working folder of the first call that finds it so, wherever the process
     goes later.
@@ -235,7 +235,7 @@ def _head(name: str, content: bytes) -> bytes:
 
 
 def _read(path: Path) -> bytes | None:
-    """A file's content, which counts as used now; None where there is no such file, or others may have written it."""
+    """A file's content, which counts as used now; None if there is no such file, or others may have written it."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:

@@ -76,7 +76,7 @@ def write_target(path: str | os.PathLike[str]) -> tuple[str, os.stat_result | No
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise a FileError where no file can be written at `path`, before one is opened, which would empty it."""
+    """Raise a FileError if no file can be written at `path`, before one is opened, which would empty it."""
     with writing(path):
         folder = os.path.dirname(write_target(path)[0])
         if not os.path.isdir(folder):

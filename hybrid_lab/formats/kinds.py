@@ -14,7 +14,7 @@ _LOOKED_AT = 1 << 16
 
 
 def other_kind(data: bytes | Source, wanted: str) -> str | None:
-    """`"a .params file; net.load_parameters(file) reads it"`, or None where the bytes are of no known kind, or wanted.
+    """`"a .params file; net.load_parameters(file) reads it"`, or None if the bytes are of no known kind, or wanted.
 
     data : the file's bytes, or the first of them
     wanted : the expected kind, one of these names: ".hlab", ".params", "states", "JSON" or ".onnx"

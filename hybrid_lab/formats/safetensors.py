@@ -57,7 +57,7 @@ FOREIGN = {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "C64"}
 
 @cache
 def tag_of(dtype: np.dtype) -> str | None:
-    """The format's name of an element type, in any byte order; None where it has none."""
+    """The format's name of an element type, in any byte order; None if it has none."""
     return NAMES.get(dtype.newbyteorder("<")) or (BF16 if dtype.name == BFLOAT16 else None)
 
 
@@ -75,7 +75,7 @@ class SafetensorsFile:
     """A safetensors file whose header was read; tensors are read when asked for, and then compared with their digests.
 
     infos : dict of name -> TensorInfo, in the file's order. metadata : dict of str -> str. header : the bytes before
-    the tensors. digests : name -> SHA-256 of the tensor, where it is known
+    the tensors. digests : name -> SHA-256 of the tensor, if it is known
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class SafetensorsFile:
         return self.read(name)[0]
 
     def read(self, name: str) -> tuple[np.ndarray, memoryview]:
-        """The tensor and its bytes in the file. Raises ArchiveError where they do not match their digest."""
+        """The tensor and its bytes in the file. Raises ArchiveError if they do not match their digest."""
         info = self.infos[name]
         array = np.empty(info.shape, info.dtype)
         raw = _bytes(array)

@@ -196,7 +196,7 @@ class _Reader:
         return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
 
     def kinds(self, attributes: object, arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
-        """Name -> MODEL or AUX. Raises ArchiveError where the two members disagree."""
+        """Name -> MODEL or AUX. Raises ArchiveError if the two members disagree."""
         if not isinstance(attributes, dict) or attributes.keys() != arrays.keys():
             raise self.error("damaged file: the two members list different tensors", ATTRIBUTES)
         kinds = {}

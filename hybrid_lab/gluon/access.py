@@ -143,7 +143,7 @@ def arrays(parameter: Parameter) -> list[NDArray] | None:
 
 
 def written_gradient(parameter: Parameter) -> NDArray | None:
-    """The gradient on the first context; None where no backward has written it since it was made or set to zero."""
+    """The gradient on the first context; None if no backward has written it since it was made or set to zero."""
     link = parameter._data[0].tape_link if parameter._data else None
     return link.grad if type(link) is Leaf and link.written else None
 

@@ -150,7 +150,7 @@ def _untouched(shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
 
 
 def update_graphs(parameters: Sequence[Parameter]) -> dict[str, Graph]:
-    """The step of an optimizer for all values of these parameters, one graph for each dtype; {} where it has none."""
+    """The step of an optimizer for all values of these parameters, one graph for each dtype; {} if it has none."""
     from hybrid_lab import optimizer as optimizers
     from hybrid_lab.optimizer.fused import update_graph
 

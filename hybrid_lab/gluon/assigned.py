@@ -20,7 +20,7 @@ _DATA = re.compile(r"data(\d*)")
 
 
 def as_symbols(neutral: NeutralGraph | None) -> tuple[Any, ...]:
-    """MXNet's form of a graph: (Symbols of the inputs, Symbol of the outputs); () where there is none."""
+    """MXNet's form of a graph: (Symbols of the inputs, Symbol of the outputs); () if there is none."""
     if neutral is None:
         return ()
     inputs = [Symbol((value,)) for value in neutral.graph.inputs[: neutral.num_data]]

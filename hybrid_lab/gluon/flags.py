@@ -25,7 +25,7 @@ MXNET_FLAGS = (*MXNET_SWITCHES, *MXNET_NUMBERS, "backend", "backend_opts")
 
 
 def check_active(active: object) -> None:
-    """Raise SettingError where the first argument of hybridize() belongs to another parameter: 'numpy', mx.gpu(0)."""
+    """Raise SettingError if the first argument of hybridize() belongs to another parameter: 'numpy', mx.gpu(0)."""
     if active is None or isinstance(active, (int, np.bool_)):
         return
     meant = {str: f"; an engine is given as hybridize(engine={active!r})", Context: "; give a device as device=..."}

@@ -21,7 +21,7 @@ def join(*parts: Block | Trainer) -> Iterator[None]:
     parts : Trainers, or Blocks whose parameters Trainers update
     Layers that exchange numbers in the forward pass, such as SyncBatchNorm, need the same number of batches: let the
     DistributedSampler fill up the last one, as it does.
-    Raises SettingError where no Trainer of several workers is found.
+    Raises SettingError if no Trainer of several workers is found.
     """
     found: list[tuple[WorkerGradients, Trainer]] = []
     for part in parts:

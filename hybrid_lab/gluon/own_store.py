@@ -15,7 +15,7 @@ class OwnStore:
     """Sums gradients by the store's `pushpull`, under the numbers of the parameters; `broadcast` comes first.
 
     updates : whether the store updates the parameters, by the Trainer's optimizer
-    Raises SettingError where it should, but is not capable of it.
+    Raises SettingError if it should, but is not capable of it.
     """
 
     def __init__(

@@ -185,7 +185,7 @@ class Parameter(AnyParameter):
     def shape(self) -> Shape | None:
         """The shape, 0 for a dimension that is not known yet; None if not even their number is.
 
-        Assigning completes unknown dimensions. Raises ShapeError where a known one would change.
+        Assigning completes unknown dimensions. Raises ShapeError if a known one would change.
         """
         return None if self._shape is None else _shown(self._shape)
 
@@ -459,7 +459,7 @@ class Parameter(AnyParameter):
     def grad(self, ctx: Context | None = None) -> NDArray:
         """The gradient on one context, an NDArray of the values' shape and dtype.
 
-        Raises HybridLabError where grad_req is 'null', UninitializedError before `initialize()`.
+        Raises HybridLabError if grad_req is 'null', UninitializedError before `initialize()`.
         """
         self._check_has_grad()
         return self._on(self._grad, ctx)
@@ -643,7 +643,7 @@ def _shown(shape: tuple[int | None, ...]) -> Shape:
 
 
 def merged_shape(known: tuple[int | None, ...] | None, wanted: tuple[int | None, ...]) -> tuple[int | None, ...] | None:
-    """Both shapes in one, or None where they contradict each other."""
+    """Both shapes in one, or None if they contradict each other."""
     if known is None or known == wanted:
         return wanted
     if len(known) != len(wanted) or any(

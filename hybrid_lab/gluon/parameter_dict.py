@@ -116,7 +116,7 @@ class ParameterDict:
         return parameter
 
     def update(self, other: ParameterDict | Mapping[str, Parameter]) -> None:
-        """Take over all parameters of `other`. Raises ValueError where a name stands for two different parameters. If a
+        """Take over all parameters of `other`. Raises ValueError if a name stands for two different parameters. If a
         file gave one of two equal names, the later parameter gets a number behind its name instead.
         """
         added: dict[str, Parameter] = {}
@@ -183,7 +183,7 @@ class ParameterDict:
     def save(self, filename: str | PathLike[str], strip_prefix: str = "") -> None:
         """Write a `.params` file, or a `.safetensors` one, with the parameters' names, less `strip_prefix`.
 
-        Raises ValueError where a name does not start with it.
+        Raises ValueError if a name does not start with it.
         """
         from hybrid_lab.formats.arrays import write_arrays
 

@@ -112,7 +112,7 @@ class StepBoundary:
                 work.run()
 
     def _take(self, wanted: _Work | None = None) -> _Work | None:
-        """Remove `wanted`, or the first work, from the queue; None where another thread has taken it."""
+        """Remove `wanted`, or the first work, from the queue; None if another thread has taken it."""
         with self.lock:
             if wanted is None:
                 return self._waiting.popleft() if self._waiting else None

@@ -247,7 +247,7 @@ def data_inputs(outputs: Symbol, saved: Sequence[str] = ()) -> list[str]:
 def _one_variable_a_name(whole: Symbol) -> Symbol:
     """The Symbol with one variable for each name: as in MXNet, variables of one name have one value.
 
-    Raises HybridLabError where two of them have different shapes or dtypes.
+    Raises HybridLabError if two of them have different shapes or dtypes.
     """
     alike: dict[str, list[Value]] = {}
     for value in whole.graph().inputs:

@@ -71,7 +71,7 @@ class Trainer:
         A store of your own (see KVStoreBase), or its registered name, sums them itself
     update_on_kvstore : whether such a store updates the parameters; None leaves that to what it is capable of
     compression_params : given to such a store
-    Raises WorkersError where 'dist_sync' finds no other workers, WorkersDifferError where they have other parameters.
+    Raises WorkersError where 'dist_sync' finds no other workers, WorkersDifferError if they have other parameters.
     """
 
     #: The constructor makes the store. MXNet makes it later, which its tutorial on learning rates asks for.
@@ -167,7 +167,7 @@ class Trainer:
         return self._optimizer.learning_rate
 
     def set_learning_rate(self, lr: float) -> None:
-        """Set the learning rate. Raises ScheduledRateError where the optimizer has an lr_scheduler."""
+        """Set the learning rate. Raises ScheduledRateError if the optimizer has an lr_scheduler."""
         self._optimizer.set_learning_rate(lr)
 
     @property

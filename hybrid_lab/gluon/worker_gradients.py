@@ -29,7 +29,7 @@ class WorkerGradients:
     """Gives all workers rank 0's values, then sums their gradients in each step.
 
     The optimizer runs in each worker, on the same sums, so that the parameters stay equal.
-    Raises WorkersDifferError where the workers have different parameters.
+    Raises WorkersDifferError if the workers have different parameters.
     """
 
     updates = False
@@ -139,7 +139,7 @@ class WorkerGradients:
         self._buckets.sum()
 
     def _in_one_order(self, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
-        """Gradients in the order in which rank 0's first backward pass made them. Raises WorkersDifferError where the
+        """Gradients in the order in which rank 0's first backward pass made them. Raises WorkersDifferError if the
         workers have other gradients.
         """
         names = {id(array): parameter.name for parameter in self._params for array in parameter._grad or ()}

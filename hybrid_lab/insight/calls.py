@@ -239,7 +239,7 @@ def inputs_from(sources: Iterable[tuple[str, int]], **arrays: Sequence[object]) 
 
 
 def compile_call(call: OutermostCall, training: bool, recording: bool) -> Compiled:
-    """Compile a call as hybridize() does. Raises HybridizeError where the code cannot become a graph.
+    """Compile a call as hybridize() does. Raises HybridizeError if the code cannot become a graph.
 
     Existing traces are used, as in a call; the Block's own programs, flags and counts do not change.
     """
@@ -304,7 +304,7 @@ def _run(
 
 
 def gradients(outputs: Sequence[NDArray], heads: Sequence[np.ndarray], sources: Sequence[NDArray]) -> list[Any]:
-    """The gradient of each source as an array, None where no output depends on it."""
+    """The gradient of each source as an array, None if no output depends on it."""
     pairs = [(output, head) for output, head in zip(outputs, heads, strict=True) if tape.link(output) is not None]
     if not pairs:
         return [None] * len(sources)

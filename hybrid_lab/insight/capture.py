@@ -320,7 +320,7 @@ def chosen(net: Block, names: Sequence[str | Block]) -> dict[str, Block]:
 
 
 def tapped(array: NDArray) -> tape.Leaf | None:
-    """A leaf that gets the gradient of a recorded array in the next backward; None where the array has no history."""
+    """A leaf that gets the gradient of a recorded array in the next backward; None if the array has no history."""
     link = tape.link(array)
     if link is None or isinstance(link, tape.Leaf) or not is_floating(array.host_view.dtype):
         return link if isinstance(link, tape.Leaf) else None

@@ -161,7 +161,7 @@ class _Checker:
         return Check(node, runs_on, apart, alone, allowed, fine, unlike=odd)
 
     def again(self, node: Node, hybrid: Values, change: int) -> tuple[Any, Any] | None:
-        """All outputs in float64 and in their dtypes; None where a kernel does not take float64."""
+        """All outputs in float64 and in their dtypes; None if a kernel does not take float64."""
         try:
             operands = [changed(item, change) for item in operands_of(node, hybrid)]
             exact = run_node(node, [in_float64(item) for item in operands], self.rng)
@@ -229,7 +229,7 @@ class _Checker:
 
 
 def _first_true(test: Callable[[int], bool], count: int) -> int | None:
-    """The smallest number in 1..count that passes, for a test that stays true once it is; None where none does."""
+    """The smallest number in 1..count that passes, for a test that stays true once it is; None if none does."""
     low, high = 1, count
     while low < high:
         middle = (low + high) // 2
@@ -243,7 +243,7 @@ def _first_true(test: Callable[[int], bool], count: int) -> int | None:
 def expose(
     engine: Engine, region: Region, values: Sequence[Value], operands: Sequence[Any], rng: tuple[int, int]
 ) -> Values | None:
-    """Values inside a region as the engine computes them; None where it cannot compile them as outputs."""
+    """Values inside a region as the engine computes them; None if it cannot compile them as outputs."""
     if not values:
         return {}
     try:
@@ -262,7 +262,7 @@ def always(engine: Engine) -> Engine:
 
 
 def alone(engine: Engine, node: Node) -> tuple[Graph, Executable] | None:
-    """One operator compiled by itself; None where the engine cannot."""
+    """One operator compiled by itself; None if the engine cannot."""
     inputs = tuple(dict.fromkeys(v for v in node.values_in if not isinstance(v.node.op, Constant)))
     try:
         graph = extract(inputs, node.outputs[: node.op.signature.visible], None, node.op.name)

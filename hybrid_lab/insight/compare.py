@@ -253,7 +253,7 @@ def compare(net: Block, *inputs: object, train: bool | None = None) -> Compariso
     not be hybridized. Tolerances are relative to the largest value: 1e-5 forward and 1e-4 for gradients in float32;
     whole numbers, booleans and random masks must be equal bit for bit.
 
-    Raises HybridLabError without a HybridBlock or inputs; HybridizeError where the code cannot become a graph.
+    Raises HybridLabError without a HybridBlock or inputs; HybridizeError if the code cannot become a graph.
     """
     calls = outer_calls(net, inputs)
     modes = [(False, False), (True, True)] if train is None else [(train, train)]
@@ -340,7 +340,7 @@ def _value_rows(compiled: Compiled, hybrid: tuple[Any, Any], eager: tuple[Any, A
 
 
 def _run_again(compiled: Compiled, arrays: Sequence[object]) -> list[Any] | None:
-    """Outputs, then gradients, of the traced graph run eagerly on these arrays; None where a kernel refuses them."""
+    """Outputs, then gradients, of the traced graph run eagerly on these arrays; None if a kernel refuses them."""
     inputs = [NDArray.wrap(np.array(array)) for array in arrays]
     for index in compiled.special.wrt:
         inputs[index].attach_grad()

@@ -170,7 +170,7 @@ def compile_for(net: HybridBlock, *targets: str, inputs: object = None, train: b
     train : forward, backward and update instead of a prediction
 
     The net need not be hybridized. Raises EngineError for an unknown target and EngineUnavailable without Triton,
-    HybridLabError without inputs, HybridizeError where the code cannot become a graph.
+    HybridLabError without inputs, HybridizeError if the code cannot become a graph.
     """
     from hybrid_lab.gluon.ahead import graphs_of
 

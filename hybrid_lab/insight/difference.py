@@ -35,8 +35,8 @@ _CODE = "font-family:var(--jp-code-font-family,ui-monospace,monospace)"
 class TensorDifference:
     """One parameter, or one array of a graph, that differs.
 
-    first, second : dtype and shape, "" where it is missing; values : how many numbers it has
-    changed : how many of them differ, bit for bit; largest : the largest absolute difference, None where there is no
+    first, second : dtype and shape, "" if it is missing; values : how many numbers it has
+    changed : how many of them differ, bit for bit; largest : the largest absolute difference, None if there is no
     finite one; scale : the largest absolute value before
     first_name : its name in the first model, if different
     exchanged : the parameter that had these numbers in the first model, if Blocks changed places
@@ -80,7 +80,7 @@ class BlockDifference:
     kind : "same" where the Block is alike but not its operators or tensors; class_name : "Dense", "Dense -> Conv2D"
     changes : what changed in the Block itself, one text each
     operators : of its graph, those that changed with some equal ones around them
-    move : how its place differs; first_path, second_path : its place in each model, None where it is missing
+    move : how its place differs; first_path, second_path : its place in each model, None if it is missing
     exchange : in words, which Block of equal structure changed places with it, as the numbers say
     """
 
@@ -302,7 +302,7 @@ def _operator_html(row: OperatorDifference) -> str:
 
 
 def diff_tensors(name: str, first: np.ndarray | None, second: np.ndarray | None) -> TensorDifference | None:
-    """What differs between two arrays, of which one may be missing; None where they are equal bit for bit."""
+    """What differs between two arrays, of which one may be missing; None if they are equal bit for bit."""
     old, new = _type(first), _type(second)
     values = max(0 if first is None else first.size, 0 if second is None else second.size)
     if first is None or second is None:

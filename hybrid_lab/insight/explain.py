@@ -175,7 +175,7 @@ class Explanation(InsightReport):
         return [f"{block.name}: {program.reason}" for block in self.blocks for program in block.programs[1:]]
 
     def graph(self, path: str = "") -> str:
-        """The first graph of the Block at `path` as a program a person can read; "" where it has none."""
+        """The first graph of the Block at `path` as a program a person can read; "" if it has none."""
         for row in self.blocks:
             if row.path == path and row.graphs:
                 return row.graphs[0].text
@@ -194,7 +194,7 @@ class Explanation(InsightReport):
         return self.recipes[path, number % len(rows)]()
 
     def plan(self, path: str = "", number: int = -1) -> str:
-        """The memory plan of a program of the Block at `path`; "" where it has none."""
+        """The memory plan of a program of the Block at `path`; "" if it has none."""
         rows = self._programs(path)
         return rows[number].plan if -len(rows) <= number < len(rows) else ""
 

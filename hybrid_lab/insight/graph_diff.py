@@ -27,11 +27,11 @@ class OperatorDifference:
 
     kind : "added" is in the second graph only, "removed" in the first only
     block : path of its Block in the second model; in the first, of an operator whose Block is there only
-    first, second : the operator as text, "" where it is missing
+    first, second : the operator as text, "" if it is missing
     changes : what changed, one text each: "num_hidden: 8 became 16"
-    first_place, second_place : its number among the operators of its Block in each graph, from 0; None where missing
+    first_place, second_place : its number among the operators of its Block in each graph, from 0; None if missing
     line : where it stands in the user's code, "" if unknown
-    first_block : path of its Block in the first model, "" where it is missing there
+    first_block : path of its Block in the first model, "" if it is missing there
     """
 
     kind: Kind
@@ -525,7 +525,7 @@ def _line(node: Node) -> str:
 
 
 def _types(node: Node) -> list[str]:
-    """The type of each output, "" where it is not known."""
+    """The type of each output, "" if it is not known."""
     known = [value.shape is not None and value.dtype is not None for value in node.outputs]
     return [format_type(value.shape, value.dtype) if is_known else "" for value, is_known in zip(node.outputs, known)]
 

@@ -58,7 +58,7 @@ class BlockSummary:
     same_as : the path at which this Block stands too, and is counted; else None
     calls : how often it is called in one call of the model
     outputs : their types, `f32[8,64,112,112]`, equal ones once; shapes : the same as (shape, dtype name)
-    parameters, trainable : numbers in its parameters, each parameter once; None while a shape is unknown; 0 where the
+    parameters, trainable : numbers in its parameters, each parameter once; None while a shape is unknown; 0 if the
         Block is counted at another path
     multiply_adds, flop : of one call of the model, the backward included where training was asked for
     activations : bytes of the arrays that its operators compute; views take none

@@ -30,7 +30,7 @@ _PATIENCE = 0.1
 
 
 def operator_time(op: Operator, types: Types, scalars: Scalars, training: bool) -> float | None:
-    """Median seconds of an operator; None where it cannot run on random numbers.
+    """Median seconds of an operator; None if it cannot run on random numbers.
 
     types : (shape, dtype) of each array that it reads
     """
@@ -48,7 +48,7 @@ def operator_time(op: Operator, types: Types, scalars: Scalars, training: bool) 
 
 
 def operator_values(op: Operator, types: Types, scalars: Scalars, training: bool) -> list[np.ndarray] | None:
-    """What an operator returns; None where it cannot run on random numbers. types : as in `operator_time`"""
+    """What an operator returns; None if it cannot run on random numbers. types : as in `operator_time`"""
 
     def outputs(run: Callable[[], Any]) -> list[np.ndarray]:
         returned = run()

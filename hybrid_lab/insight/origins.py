@@ -122,7 +122,7 @@ def first_miscompiled(compiled: Compiled, heads: Sequence[object] | None) -> tup
 def _missing(
     graph: Graph, values: Values, executable: Executable, inputs: Sequence[object], rng: tuple[int, int]
 ) -> Node | None:
-    """The first operator of a graph whose value the compiled graph does not have; None where the results agree."""
+    """The first operator of a graph whose value the compiled graph does not have; None if the results agree."""
     compiled_values = all_values(executable.graph, inputs, rng)
     results = [compiled_values[value] for value in executable.graph.outputs]
     pairs = zip((values[value] for value in graph.outputs), results, strict=False)

@@ -130,7 +130,7 @@ def profile(net: Block, *inputs: object, train: bool = False, runs: int = 20) ->
 
     The net need not be hybridized, and nothing of it changes: neither parameters, states and gradients nor the random
     numbers to come. What its code prints is shown once, not at every run. Raises HybridLabError for what is no Block,
-    without a HybridBlock or inputs; HybridizeError where the code cannot become a graph.
+    without a HybridBlock or inputs; HybridizeError if the code cannot become a graph.
     """
     check_switches("profile", train=train)
     if not isinstance(net, Block):

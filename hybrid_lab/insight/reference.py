@@ -58,7 +58,7 @@ def difference(value: object, wanted: object) -> float:
 
 def unlike(value: object, wanted: object) -> str:
     """Why the difference of hybrid from eager is infinite, in words: `NaN in eager at 8 places, a number in hybrid`;
-    "" where it is not.
+    "" if it is not.
     """
     value, wanted = np.asarray(value), np.asarray(wanted)
     if value.shape != wanted.shape or value.dtype != wanted.dtype:

@@ -68,7 +68,7 @@ class _Search:
             pending.append(([*rows, end][row], end, [*columns, other_end][column], other_end))
 
     def _longest(self, first: list[int], second: list[int]) -> list[tuple[int, int]] | None:
-        """The pairs of a longest common subsequence; None where it takes too many steps to find it."""
+        """The pairs of a longest common subsequence; None if it takes too many steps to find it."""
         most = max(self._left // 2, SMALL)
         common = (Counter(first) & Counter(second)).total()
         if (len(first) + len(second) - 2 * common) ** 2 > 4 * most:  # so many edits there are at least

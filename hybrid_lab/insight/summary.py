@@ -36,7 +36,7 @@ class Summary:
 
     size : values in the array; looked : values that were read, fewer than `size` for a sample
     zeros, nans, infinities : how many of the values read are zero, NaN, infinite
-    minimum, maximum, mean, std : of the finite values read; None where there is none
+    minimum, maximum, mean, std : of the finite values read; None if there is none
     bins : how many finite values lie in each of equal parts of the range from `minimum` to `maximum`
     """
 
@@ -60,7 +60,7 @@ class Summary:
 
     @property
     def sample(self) -> str:
-        """`262,144 of 10,000,000 values`, or "" where all were read."""
+        """`262,144 of 10,000,000 values`, or "" if all were read."""
         return f"{self.looked:,} of {self.size:,} values" if self.looked < self.size else ""
 
     @property

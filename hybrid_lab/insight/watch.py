@@ -170,7 +170,7 @@ class Watch:
         )
 
     def _given(self, call: _WatchedCall) -> NonFiniteError | None:
-        """The error for a call that got a bad input, or has a bad parameter; None where it did not."""
+        """The error for a call that got a bad input, or has a bad parameter; None if it did not."""
         for number, leaf in enumerate(call.leaves()):
             if self.is_bad(leaf):
                 return NonFiniteError(
@@ -302,7 +302,7 @@ class _WatchedCall:
         return _arrays(self.args)
 
     def graph(self) -> NeutralGraph | None:
-        """The graph that the call ran; None where it ran the code."""
+        """The graph that the call ran; None if it ran the code."""
         block = self.block
         if not isinstance(block, HybridBlock) or not (access.runs_graphs(block) or access.graphs(block).pinned):
             return None

@@ -101,7 +101,7 @@ _ANCESTORS = 32
 
 @dataclass(eq=False)
 class SourceClass:
-    """A class of the source. bases : classes of the source, dotted names, or None where nothing is known."""
+    """A class of the source. bases : classes of the source, dotted names, or None if nothing is known."""
 
     name: str
     node: ast.ClassDef

@@ -120,7 +120,7 @@ REDUCTIONS = {
     "min_axis",
 }  # fmt: skip
 
-# The result has an axis of length 1 where the first tensor has one, perhaps in another place.
+# The result has an axis of length 1 if the first tensor has one, perhaps in another place.
 REARRANGING = {"transpose", "swapaxes", "slice_axis", "slice"}
 
 LIKE_SECOND = {"broadcast_like", "reshape_like"}

@@ -59,7 +59,7 @@ def suppressions(source: Source) -> OfSource:
 
 
 def silence(finding: Finding, comments: Comments) -> Finding | None:
-    """The finding without the calls that a comment silences; None where one silences the finding itself.
+    """The finding without the calls that a comment silences; None if one silences the finding itself.
 
     The comments remember what they were used for.
     """

@@ -241,7 +241,7 @@ class EvalMetric:
 def over_workers(metrics: Sequence[EvalMetric]) -> list[tuple[Any, Any]]:
     """(name, value) of each metric for all workers together: one exchange, whose every worker must take part.
 
-    Raises WorkersDifferError where the workers have other metrics.
+    Raises WorkersDifferError if the workers have other metrics.
     """
     plain = [each for metric in metrics for each in _plain(metric)]
     kinds = [f"{each.name} ({type(each).__name__})" for each in plain]

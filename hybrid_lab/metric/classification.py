@@ -163,7 +163,7 @@ class MCC(_TwoClasses):
 @register
 class PCC(PlainMetric):
     """The correlation of predicted and true classes, any number of them, over all samples (Gorodkin 2004); with two
-    classes MCC. nan where all predictions or all labels are of one class.
+    classes MCC. nan if all predictions or all labels are of one class.
 
     preds : (batch, classes), or class numbers shaped as the labels
     """

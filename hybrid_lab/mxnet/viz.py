@@ -147,7 +147,7 @@ def plot_graph(
     depth : how many levels of frames are open; by default as many as Graphviz can lay out
     save_format : of the file that `.render()` writes
 
-    Raises HybridLabError where there is no graph yet, with the reason.
+    Raises HybridLabError if there is no graph yet, with the reason.
     """
     from graphviz import Source
 

@@ -18,12 +18,12 @@ _MESSAGE = (
 
 
 class Advice:
-    """The last finder of modules: asked for `mxnet` only where no other one has it, neither compat nor a real MXNet."""
+    """The last finder of modules: asked for `mxnet` only if no other one has it, neither compat nor a real MXNet."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """None. Raises ModuleNotFoundError where an import statement wants `mxnet`.
+        """None. Raises ModuleNotFoundError if an import statement wants `mxnet`.
 
         `importlib.util.find_spec("mxnet")`, by which libraries ask whether it is there, gives None as ever.
         """

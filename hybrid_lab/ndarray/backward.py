@@ -60,7 +60,7 @@ class _Gradients:
             slots[index] = gradient
         elif (target, index) in self._owned and present is slots[index]:
             present += gradient
-        else:  # also where the sum so far was copied to the device of the new gradient
+        else:  # also if the sum so far was copied to the device of the new gradient
             # The gradient of a bool is a bool, as NumPy's sums of bools are, but not those of NDArrays.
             bools = type(present) is NDArray and present.host_view.dtype == bool
             slots[index] = present = present | gradient if bools else _sum(present, gradient)
@@ -68,7 +68,7 @@ class _Gradients:
                 self._owned.add((target, index))
 
     def at(self, target: Any) -> list[Any] | None:
-        """One gradient (or None) per output of a node, or the one of a leaf; None where nothing arrived."""
+        """One gradient (or None) per output of a node, or the one of a leaf; None if nothing arrived."""
         return self.arrived.get(target)
 
     def drop(self, target: object) -> None:
@@ -261,7 +261,7 @@ def run_backward(
 class _Early:
     """Stores the gradient of a leaf in the middle of a backward pass, when no further step adds to it.
 
-    It does so only where no further step reads the memory of the leaf's `grad`.
+    It does so only if no further step reads the memory of the leaf's `grad`.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -409,7 +409,7 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
 def _alone(node: Node) -> bool:
     """A whole backward pass by `Entry.finish_alone`: for a head that is the only output of the only recorded step.
 
-    Returns False, with nothing done, in any other case, and where the entry has no such method.
+    Returns False, with nothing done, in any other case, and if the entry has no such method.
     """
     entry, links = node.entry, node.links
     if entry is None or node.outputs != 1 or Output in map(type, links):

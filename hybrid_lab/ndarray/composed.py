@@ -44,7 +44,7 @@ def histogram(a: Any, bins: Any = 10, range: tuple[float, float] | None = None) 
 
 
 def reset_arrays(*data: Any, num_arrays: int | None = None) -> None:
-    """Write zeros into all arrays. num_arrays, where given, is their number. Raises AttributeSpecError otherwise."""
+    """Write zeros into all arrays. num_arrays, if given, is their number. Raises AttributeSpecError otherwise."""
     arrays = data[0] if len(data) == 1 and isinstance(data[0], (list, tuple)) else data
     if num_arrays is not None and num_arrays != len(arrays):
         raise AttributeSpecError(f"reset_arrays: num_arrays={num_arrays}; {len(arrays)} were given")

@@ -264,7 +264,7 @@ def from_dlpack(source: Any) -> NDArray:
     `x.to_dlpack_for_read()` of an array on the CPU gives.
 
     Memory on a GPU is not copied, and belongs to both then; the array is on the context of that GPU. Other values are
-    copied. Raises EngineUnavailable where that GPU cannot be used.
+    copied. Raises EngineUnavailable if that GPU cannot be used.
     """
     if isinstance(source, NDArray):
         return array(source, dtype=source.dtype)

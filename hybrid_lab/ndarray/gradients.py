@@ -121,7 +121,7 @@ class GradientProgram:
         ]
 
     def run(self, values: Sequence[Any], apply: Apply) -> list[Any]:
-        """One gradient per input of the operator (None where there is none or none was asked for).
+        """One gradient per input of the operator (None if there is none or none was asked for).
 
         values : the inputs, outputs and output gradients; stand-ins of the right shape will do for slots not in `reads`
         """

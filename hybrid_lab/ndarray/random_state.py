@@ -149,7 +149,7 @@ state = RandomState()
 
 
 def check_place(state: Mapping[str, Any]) -> None:
-    """Raise ValueError where a saved state of NumPy points behind its numbers: NumPy would read memory there."""
+    """Raise ValueError if a saved state of NumPy points behind its numbers: NumPy would read memory there."""
     inner = state["state"]
     place, filled = inner.get("pos", 0), state.get("buffer_pos", 0)
     if type(place) is not int or not 0 <= place <= 624 or type(filled) is not int or not 0 <= filled <= 4:

@@ -153,7 +153,7 @@ class Entry:
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """Gradients of the inputs as NumPy arrays, None for none.
 
-        douts : one NumPy array per output, None where no gradient arrives (never all None); must not be written to
+        douts : one NumPy array per output, None if no gradient arrives (never all None); must not be written to
         needed : per input, whether its gradient is wanted
         """
         raise NotImplementedError
@@ -178,7 +178,7 @@ class Entry:
         return frozenset()
 
     def finish_alone(self) -> Sequence[Any] | None:
-        """`finish` for ones as the gradient of the only output; None where the entry has no shorter way to do it."""
+        """`finish` for ones as the gradient of the only output; None if the entry has no shorter way to do it."""
         return None
 
     def backward_recorded(self, douts: list[object], needed: tuple[bool, ...]) -> Sequence[Any]:
@@ -199,7 +199,7 @@ class Entry:
         return False
 
     def check(self) -> None:
-        """Raise AutogradError where a value that the gradient needs was written to since it was recorded."""
+        """Raise AutogradError if a value that the gradient needs was written to since it was recorded."""
 
     def release(self) -> None:
         """Drop what was saved; backward is not called again."""
@@ -234,7 +234,7 @@ def note(
 ) -> Node | None:
     """Record a step: `outputs` (NDArrays) came from `inputs` (NDArrays, or anything else for constants).
 
-    Returns the node, or None where no input is on the tape. `links`, if given, are the inputs' links, taken before an
+    Returns the node, or None if no input is on the tape. `links`, if given, are the inputs' links, taken before an
     output was written.
     """
     if links is None:

@@ -116,7 +116,7 @@ def insert(arr: ArrayLike, obj: Place, values: ArrayLike, axis: int | None = Non
 
 @FUNCTIONS.add
 def diag(v: ArrayLike, k: int = 0) -> Tensor:
-    """The diagonal of a matrix, empty where it has no diagonal k, or a matrix with a vector as its diagonal."""
+    """The diagonal of a matrix, empty if it has no diagonal k, or a matrix with a vector as its diagonal."""
     v = as_tensor(v)
     rank = known_rank(v)
     if rank not in (1, 2):

@@ -180,7 +180,7 @@ FUNCTIONS["deg2rad"], FUNCTIONS["rad2deg"] = FUNCTIONS["radians"], FUNCTIONS["de
 
 @FUNCTIONS.add
 def logical_not(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
-    """True where x is 0."""
+    """True if x is 0."""
     refuse_options("logical_not", options)
     return write(out, _of_numbers("logical_not", x) if not is_tensor(x) else cast(R.logical_not(_counted(x)), BOOL))
 
@@ -243,13 +243,13 @@ def ldexp(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
 
 @FUNCTIONS.add
 def isneginf(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
-    """True where x is -infinity."""
+    """True if x is -infinity."""
     return write(out, _of_numbers("isneginf", x) if not is_tensor(x) else FUNCTIONS["equal"](x, -np.inf))
 
 
 @FUNCTIONS.add
 def isposinf(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
-    """True where x is infinity."""
+    """True if x is infinity."""
     return write(out, _of_numbers("isposinf", x) if not is_tensor(x) else FUNCTIONS["equal"](x, np.inf))
 
 

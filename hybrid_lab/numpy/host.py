@@ -92,7 +92,7 @@ def arrays_in(item: Any) -> list[Any]:
 
 
 def run_on_host(name: str, function: Callable[..., object], args: Sequence[object], keywords: dict[str, Any]) -> Any:
-    """NumPy's function on the numbers of the arrays. Raises AutogradError where a gradient would be lost."""
+    """NumPy's function on the numbers of the arrays. Raises AutogradError if a gradient would be lost."""
     found = arrays_in((args, keywords))
     nd_calls.refuse_numbers(f"np.{name}", found)
     out = keywords.pop("out", None)

@@ -65,13 +65,13 @@ def _real(values: Any) -> np.ndarray:
 
 
 def eig(a: ArrayLike) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and eigenvectors (columns) of square matrices. Raises ValueError where they are not real."""
+    """Eigenvalues and eigenvectors (columns) of square matrices. Raises ValueError if they are not real."""
     made = run_on_host("linalg.eig", lambda x: tuple(map(_real, np.linalg.eig(x))), (_floating(a),), {})
     return made[0], made[1]
 
 
 def eigvals(a: ArrayLike) -> Tensor:
-    """Eigenvalues of square matrices. Raises ValueError where they are not real."""
+    """Eigenvalues of square matrices. Raises ValueError if they are not real."""
     return run_on_host("linalg.eigvals", lambda x: _real(np.linalg.eigvals(x)), (_floating(a),), {})
 
 

@@ -163,7 +163,7 @@ def has_no_axes(item: Tensor) -> bool:
 
 
 def known_rank(item: ArrayLike) -> int:
-    """The number of axes. Raises AttributeSpecError where it is not known."""
+    """The number of axes. Raises AttributeSpecError if it is not known."""
     rank = rank_of(item)
     if rank is None:
         raise AttributeSpecError(f"the number of axes of {item!r} is not known; call it in a Block")
@@ -171,7 +171,7 @@ def known_rank(item: ArrayLike) -> int:
 
 
 def shape_of(item: Any) -> tuple[int, ...]:
-    """The shape. Raises AttributeSpecError where it is not known."""
+    """The shape. Raises AttributeSpecError if it is not known."""
     if isinstance(item, Symbol):
         known = _known(item, "shape")
         if known is None:
@@ -204,7 +204,7 @@ def common(*items: object, floating: bool = False) -> np.dtype | None:
     """The dtype of a result of these tensors and Python numbers, by NumPy's rules with two exceptions: whole numbers
     never widen floating dtypes (int64 and float32 give float32), and whole numbers that become floating become float32.
 
-    floating : the result must be floating; returns None where a dtype is not known
+    floating : the result must be floating; returns None if a dtype is not known
     """
     found: np.dtype | None = None
     number = 0

@@ -149,14 +149,14 @@ FUNCTIONS["argmax"], FUNCTIONS["argmin"] = _place_of("argmax"), _place_of("argmi
 
 @FUNCTIONS.add
 def all(a: ArrayLike, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Tensor:
-    """True where no element along `axis` is 0."""
+    """True if no element along `axis` is 0."""
     zeros = R.Cast(R.broadcast_equal(_counted(as_tensor(a)), 0), dtype="int64")
     return write(out, cast(R.broadcast_equal(reduce("sum", zeros, axis, keepdims), 0), BOOL))
 
 
 @FUNCTIONS.add
 def any(a: ArrayLike, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Tensor:
-    """True where some element along `axis` is not 0."""
+    """True if some element along `axis` is not 0."""
     others = R.Cast(R.broadcast_not_equal(_counted(as_tensor(a)), 0), dtype="int64")
     return write(out, cast(R.broadcast_not_equal(reduce("sum", others, axis, keepdims), 0), BOOL))
 

@@ -83,7 +83,7 @@ class NormalForm:
 
 
 def normal_form(neutral: NeutralGraph, names: Sequence[str]) -> NormalForm | None:
-    """The network in the form that is written; None where a file cannot tell it. names : of the graph's inputs"""
+    """The network in the form that is written; None if a file cannot tell it. names : of the graph's inputs"""
     if neutral.bound:
         return None
     unread = _unread_scales(neutral)

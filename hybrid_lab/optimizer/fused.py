@@ -222,7 +222,7 @@ class _DeviceSteps:
 
     @classmethod
     def of(cls, arrays: _Arrays, device: object) -> _DeviceSteps | None:
-        """The launches for these arrays; None where an update cannot be written as one kernel."""
+        """The launches for these arrays; None if an update cannot be written as one kernel."""
         from hybrid_lab.engines.triton.run.update import DeviceStep
 
         device_steps, group_of = cls(arrays.partition), arrays.partition[0]
@@ -356,7 +356,7 @@ class FusedUpdate:
         return True
 
     def _on_device(self, arrays: _Arrays, numbers: list[list[float]], device: object) -> bool:
-        """The step where weights, gradients and states live on a device; False where it is not one kernel there."""
+        """The step where weights, gradients and states live on a device; False if it is not one kernel there."""
         from hybrid_lab.engines.triton.run.availability import torch_device
 
         if device != torch_device():

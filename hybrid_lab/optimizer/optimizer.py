@@ -144,7 +144,7 @@ class Optimizer:
         return self.lr if self.lr_scheduler is None else self.lr_scheduler(self.num_update)
 
     def set_learning_rate(self, lr: float) -> None:
-        """Set the rate. Raises ScheduledRateError where a scheduler decides it."""
+        """Set the rate. Raises ScheduledRateError if a scheduler decides it."""
         if self.lr_scheduler is not None:
             raise ScheduledRateError(
                 "the learning rate follows the lr_scheduler; change optimizer.lr_scheduler, or make the Trainer "

@@ -57,7 +57,7 @@ def _is_parameter(value: Value) -> bool:
 
 
 def known_type(trace: tracing.Trace, value: Value) -> tuple[Any, Any] | None:
-    """Shape and dtype of a Value, or None where they are not known yet."""
+    """Shape and dtype of a Value, or None if they are not known yet."""
     known = trace.types.get(value)
     if known is None and is_complete(value.shape):
         return value.shape, value.dtype or np.dtype("float32")

@@ -137,10 +137,10 @@ def _named(item: object) -> str:
 
 
 class Progress:
-    """title : "compiling for gfx942"; total : kernels, or other units. Draws nothing where standard error is a file or
+    """title : "compiling for gfx942"; total : kernels, or other units. Draws nothing if standard error is a file or
     a pipe, and leaves nothing when it is closed.
 
-    patience : seconds before the bar is drawn; 0 where the first step alone may take many
+    patience : seconds before the bar is drawn; 0 if the first step alone may take many
     """
 
     def __init__(self, title: str, total: int, unit: str = "kernels", patience: float = PATIENCE):

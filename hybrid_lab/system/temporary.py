@@ -63,7 +63,7 @@ def replacement(target: str, create: Callable[[str], BinaryIO]) -> Iterator[Bina
 
 
 def lock(descriptor: int) -> bool:
-    """Hold the lock until `descriptor` is closed. False where the file was just removed as stale: make another."""
+    """Hold the lock until `descriptor` is closed. False if the file was just removed as stale: make another."""
     if fcntl is None:
         return True
     try:
@@ -87,7 +87,7 @@ def remove_stale(folder: str, target: str | None = None) -> None:
 
 
 def _remove_if_stale(path: str) -> None:
-    """Raises OSError where it cannot be removed, or a live writer holds it."""
+    """Raises OSError if it cannot be removed, or a live writer holds it."""
     mode = os.lstat(path).st_mode
     if fcntl is None:
         os.unlink(path)

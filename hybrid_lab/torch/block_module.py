@@ -192,7 +192,7 @@ class _ModuleCall:
         return self.results
 
     def gradients(self, heads: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
-        """Gradients of inputs and parameters for those of the results; None where none is wanted."""
+        """Gradients of inputs and parameters for those of the results; None if none is wanted."""
         variables = [*self.inputs, *(access.arrays(item)[0] for item in self.parameters)]  # type: ignore[index]
         wanted = [array for array, need in zip(variables, needed, strict=True) if need]
         pairs = [

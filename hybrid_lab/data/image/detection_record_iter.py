@@ -154,7 +154,7 @@ class DetectionAugmenting:
         return image, objects
 
     def _objects_in(self, box: tuple[float, ...], objects: np.ndarray, sampler: dict[str, float]) -> np.ndarray | None:
-        """The objects of a part of the image; None where it does not keep to the sampler's limits, or has none."""
+        """The objects of a part of the image; None if it does not keep to the sampler's limits, or has none."""
         if len(objects) == 0:
             return objects
         x, y, width, height = box

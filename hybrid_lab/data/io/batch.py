@@ -39,7 +39,7 @@ class DataDesc(_NameAndShape):
 
     @staticmethod
     def get_batch_axis(layout: str | None) -> int:
-        """The axis of the batch in a layout; 0 without a layout, -1 where it has none."""
+        """The axis of the batch in a layout; 0 without a layout, -1 if it has none."""
         return 0 if layout is None else layout.find("N")
 
     @staticmethod

@@ -116,7 +116,7 @@ class PrefetchingIter(_OverBatches):
         return int((self._before[0] or {}).get("epoch", 0))
 
     def get_state(self) -> dict[str, Any]:
-        """Its position, as data, without the batch read ahead. Raises HybridLabError where an iterator cannot tell."""
+        """Its position, as data, without the batch read ahead. Raises HybridLabError if an iterator cannot tell."""
         for each, state in zip(self.iters, self._before, strict=True):
             if state is None:
                 _state_of(each)  # raises
@@ -180,7 +180,7 @@ class PrefetchingIter(_OverBatches):
         self._read()
 
     def iter_next(self) -> bool:
-        """Go to the next batch. Raises ValueError where the iterators differ in length or padding."""
+        """Go to the next batch. Raises ValueError if the iterators differ in length or padding."""
         batches = [each.result() for each in self._ahead]
         ready = [batch for batch in batches if batch is not None]
         if not ready:

@@ -124,7 +124,7 @@ class CSVIter(_FileIter):
 class TableError(HybridLabError, ValueError):
     """A file that holds something else than the rows of numbers that were asked for.
 
-    path : the file; line : the number of the first line that is wrong, from 1; None where no single line is
+    path : the file; line : the number of the first line that is wrong, from 1; None if no single line is
     """
 
     def __init__(self, problem: str, path: str, line: int | None = None) -> None:

@@ -109,7 +109,7 @@ def write_blockwise(graph: Graph) -> Blockwise:
 
     What depends on "number" inputs and scalars alone is computed once a call, in float64, and then rounded to the
     dtype; everything else runs block by block, new values written over old ones as soon as nobody reads them any more.
-    Raises EngineError where an operator is not pointwise.
+    Raises EngineError if an operator is not pointwise.
     """
     return _Writer(graph).finish()
 

@@ -135,7 +135,7 @@ def _workspace_gradient(torch: ModuleType, node: Node, operator: WorkspaceGradie
 
 @cache
 def _workspace(steps: int, batch: int, width: int, hidden: int) -> int:
-    """How many float32 numbers the workspace of one layer takes; 0 where torch has no such kernel."""
+    """How many float32 numbers the workspace of one layer takes; 0 if torch has no such kernel."""
     import torch
 
     if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.aten, "mkldnn_rnn_layer_backward")):
@@ -227,8 +227,8 @@ def _pairs(split: Split) -> Iterator[_Pair]:
 class Rewritten:
     """The two graphs of a recorded call with oneDNN's LSTMs, as `split`.
 
-    inputs : their places among the inputs of the backward as it was; None where there they are not
-    kept : index of each original saved value among the new saved values; None where it is gone
+    inputs : their places among the inputs of the backward as it was; None if there they are not
+    kept : index of each original saved value among the new saved values; None if it is gone
     """
 
     def __init__(self, pairs: Sequence[_Pair], split: Split):

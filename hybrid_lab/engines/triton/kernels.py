@@ -72,7 +72,7 @@ class FusedKernel:
     source : the generated text; blocks : elements of a tile along each axis; programs : along each axis of the launch
     bytes_moved : what it reads and writes (see traffic.py); flops : operations, roughly: one for an element of a
         pointwise operator, two for each product
-    target : what `ttir`, `asm` and `resources` are of: this machine's GPU, or None where there is none. `on("gfx942")`
+    target : what `ttir`, `asm` and `resources` are of: this machine's GPU, or None if there is none. `on("gfx942")`
         is the same kernel compiled for another one
     """
 
@@ -112,7 +112,7 @@ class FusedKernel:
 
     @functools.cached_property
     def binary(self) -> Binary | None:
-        """The compiled kernel; None without a target. Raises EngineError where it does not compile."""
+        """The compiled kernel; None without a target. Raises EngineError if it does not compile."""
         if self.target is None:
             return None
         return compiling.compile_all([self.generated], self.target)[0]
@@ -140,7 +140,7 @@ class FusedKernel:
 
     @functools.cached_property
     def time(self) -> float | None:
-        """Seconds of a launch on this machine's GPU, the median of 20; None where there is none, or it is another, and
+        """Seconds of a launch on this machine's GPU, the median of 20; None if there is none, or it is another, and
         for an update, whose tables are of weights.
         """
         other = self.target is None or self.target != target_here()
@@ -228,7 +228,7 @@ def kernels_of_graphs(
 
 
 def _update(graph: Graph, part: str) -> FusedKernel | None:
-    """The launch that makes an optimizer's step for all weights; None where there is none."""
+    """The launch that makes an optimizer's step for all weights; None if there is none."""
     from hybrid_lab.engines.triton.run.update import DeviceUpdate
 
     try:
@@ -291,7 +291,7 @@ def moved_by_step(op: KernelOperator) -> int:
 def compiled_for(kernels: Sequence[FusedKernel], target: str) -> list[FusedKernel]:
     """The kernels compiled for a target, all at once; a kernel that does not compile has the reason in its `problem`.
 
-    Raises EngineError for an unknown target, EngineUnavailable where Triton is missing.
+    Raises EngineError for an unknown target, EngineUnavailable if Triton is missing.
     """
     failed: dict[int, str] = {}
     binaries = compiling.compile_all([kernel.generated for kernel in kernels], target, failed)

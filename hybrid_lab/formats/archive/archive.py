@@ -130,7 +130,7 @@ class Archive:
         parameters: Mapping[str, Parameter] | None = None,
         trainer_of: Callable[[Any, Mapping[str, Parameter]], Any] = objects.trainer_of,
     ) -> dict[str, Any]:
-        """The user's own values; empty where none were saved.
+        """The user's own values; empty if none were saved.
 
         blocks, parameters : of the model that is loaded, by their ids in the archive, for values that refer to them
         trainer_of : as in values.Decoder

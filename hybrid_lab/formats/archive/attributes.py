@@ -214,7 +214,7 @@ def _equals(value: object, data: object, decoder: Decoder, encoder: Encoder) -> 
 
 
 def restoring(match: Match, tensors: Mapping[str, np.ndarray], choice: str, path: str | None) -> Restoring:
-    """Decide which attributes of an archive a load sets. Raises ArchiveError where one is damaged.
+    """Decide which attributes of an archive a load sets. Raises ArchiveError if one is damaged.
 
     choice : "state" restores what the model's forward does not read, "file" everything, "code" nothing
     """

@@ -251,7 +251,7 @@ class _Matcher:
         return pairs[::-1]
 
     def _closeness(self, first: _BlockNode, second: _BlockNode) -> float | None:
-        """1 where the numbers of two alike Blocks are equal, less the more they differ; None where there are none."""
+        """1 if the numbers of two alike Blocks are equal, less the more they differ; None if there are none."""
         key = id(first), id(second)
         if key not in self._close:
             one, two = self._sample(0, first), self._sample(1, second)

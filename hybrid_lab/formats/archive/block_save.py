@@ -34,7 +34,7 @@ _FIELDS = {"orig_name", "in_format", "out_format", "inputs", "symbol", "hybridiz
 
 
 def prefix_of(path: str | PathLike[str] | None) -> str | None:
-    """The prefix of MXNet's pair that a path names: `net`, or `net-model.json`; None where there is no such pair."""
+    """The prefix of MXNet's pair that a path names: `net`, or `net-model.json`; None if there is no such pair."""
     if path is None:
         return None
     prefix = fspath(path).removesuffix(TREE).removesuffix(PARAMETERS)

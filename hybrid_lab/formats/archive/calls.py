@@ -89,7 +89,7 @@ class CallsData:
 
 
 def describe(tree: Tree) -> dict[str, Any] | None:
-    """The member's JSON for the Blocks of a live model; None where no plain Block of it was called."""
+    """The member's JSON for the Blocks of a live model; None if no plain Block of it was called."""
     writer = _Writer(tree)
     last = {}
     for number, block in enumerate(tree.live_blocks):
@@ -111,7 +111,7 @@ class _Writer:
         self._left = _MOST
 
     def add(self, record: Record, depth: int) -> int | None:
-        """The record's number; None where it is inside of itself, too deep, or one too many."""
+        """The record's number; None if it is inside of itself, too deep, or one too many."""
         number = self._numbers.get(id(record))
         if number is None:
             if len(record.items) > self._left or depth > _DEPTH:

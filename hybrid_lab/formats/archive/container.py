@@ -286,7 +286,7 @@ class Container:
 
 
 def why_no_archive(path: str | PathLike[str]) -> str | None:
-    """Why the file at `path` is no archive, in words; None where it is one.
+    """Why the file at `path` is no archive, in words; None if it is one.
 
     Read are the zip headers and the manifest, which must match the root digest. Members may be damaged.
     """

@@ -193,7 +193,7 @@ class _Comparing:
             self.notes.append(f"{prefixes}, as {old_name or 'none'} and {new_name or 'none'}")
 
     def _same_block(self, side: int, path: str) -> str | None:
-        """The first place of the Block at a path, None where this is the first."""
+        """The first place of the Block at a path, None if this is the first."""
         first = self.places[side][path].path
         return None if first == path else first
 

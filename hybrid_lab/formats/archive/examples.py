@@ -54,7 +54,7 @@ class Examples:
         self.results: dict[int, list[np.ndarray]] = {}
 
     def collect(self, members: Mapping[str, NeutralGraph]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Tensors `<member>:in0`, `<member>:out0`, and per member the types of its inputs where they are known."""
+        """Tensors `<member>:in0`, `<member>:out0`, and per member the types of its inputs if they are known."""
         tensors: dict[str, np.ndarray] = {}
         types: dict[str, Any] = {}
         nested = [neutral for neutral in members.values() if neutral.origin is not None]
@@ -141,7 +141,7 @@ def _numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def check(saved: SavedGraph, values: Mapping[str, np.ndarray], tensors: Mapping[str, np.ndarray]) -> str | None:
-    """Compute a saved graph's example again; what differs, in words, or None (also where there is no example).
+    """Compute a saved graph's example again; what differs, in words, or None (also if there is no example).
 
     values : parameter id -> array; tensors : the examples
     """
@@ -170,7 +170,7 @@ def check(saved: SavedGraph, values: Mapping[str, np.ndarray], tensors: Mapping[
 
 
 def _too_large(graph: Graph, arrays: Sequence[np.ndarray]) -> str | None:
-    """Why an example cannot be meant to run, which a number in a damaged file may cause; None where it can.
+    """Why an example cannot be meant to run, which a number in a damaged file may cause; None if it can.
 
     It is known from the shapes, before anything is computed. Where no shapes follow without the numbers, it may run.
     """

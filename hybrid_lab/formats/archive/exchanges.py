@@ -126,7 +126,7 @@ def _is_in(path: str, around: str) -> bool:
 
 
 def _sample(model: Model, keys: Mapping[str, str]) -> object:
-    """Some numbers of each parameter; None where one has no values."""
+    """Some numbers of each parameter; None if one has no values."""
     found = []
     for key in keys.values():
         array = model.values(key)

@@ -175,7 +175,7 @@ class Folder:
                 self._parameters[key].grad_req = "null"
 
     def _place(self, stem: str, is_path: bool) -> str | None:
-        """The path of the Block whose file has this name; None where the model has none.
+        """The path of the Block whose file has this name; None if the model has none.
 
         is_path : whether the name is a path for certain, because this package wrote the file
         """

@@ -74,7 +74,7 @@ class SavedGraph:
 
     graph : inputs are the data tensors, then a variable per entry of `parameters`
     parameters : ids in the tree
-    types : (shape, dtype name) of each data tensor, where known
+    types : (shape, dtype name) of each data tensor, if known
     nested : whether it was recorded inside an outer graph's trace
     named : whether there are named tuples among its arguments
     unused : results that no output needs, of operators that update states

@@ -55,7 +55,7 @@ def histogram_tensors(parameters: Mapping[str, Parameter], values: Mapping[str, 
 
 
 def live_histograms(parameter: Parameter) -> ParameterHistograms | None:
-    """The same of a live parameter as it is now; None where it has no values yet."""
+    """The same of a live parameter as it is now; None if it has no values yet."""
     arrays = access.arrays(parameter)
     if not arrays:
         return None
@@ -74,7 +74,7 @@ class SavedHistograms:
     """The records of one archive, read without its weights.
 
     names : the ids of the parameters with values, sorted; is_recorded : whether the archive has the member
-    Raises ArchiveError where the archive, or the member, is damaged, FileError.
+    Raises ArchiveError if the archive, or the member, is damaged, FileError.
     """
 
     def __init__(self, container: Container) -> None:
@@ -114,7 +114,7 @@ class SavedHistograms:
         return name in self._rows
 
     def of(self, name: str) -> ParameterHistograms | None:
-        """The record of a parameter; None where the save has no values of it. Raises ArchiveError if it is damaged."""
+        """The record of a parameter; None if the save has no values of it. Raises ArchiveError if it is damaged."""
         row = self._rows.get(name)
         if row is None:
             return None

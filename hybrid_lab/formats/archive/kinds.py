@@ -48,7 +48,7 @@ def is_unicode(text: str) -> bool:
 
 
 def of(value: object) -> Kind | None:
-    """The kind of a value; None where it has none here."""
+    """The kind of a value; None if it has none here."""
     kind = _BY_TYPE.get(type(value))
     if kind is not None:
         return kind
@@ -106,7 +106,7 @@ def name_of_class(kind: type) -> tuple[str, str]:
 
 
 def live_class(base: type, module: str, name: str, fits: Callable[[Any], bool] = bool) -> Any:
-    """The class of this name among the live subclasses of a base; None where there is none, and for one whose objects
+    """The class of this name among the live subclasses of a base; None if there is none, and for one whose objects
     run code when they are freed. No module is imported and no attribute read by a name of the file.
     """
     module = current_name(module)

@@ -116,7 +116,7 @@ def archive_path(path: str | PathLike[str] | None, name: str) -> str:
 def existing_path(path: str | PathLike[str] | None, name: str = "") -> str:
     """The file to read: the one that a save to `path` writes; if only a file named `path` itself exists, that file.
 
-    Raises SettingError for what names no file, FileError where neither exists.
+    Raises SettingError for what names no file, FileError if neither exists.
     """
     if path is not None and not _names_file(path) and os.path.isdir(path):
         raise read_error(errno.EISDIR, path)

@@ -25,7 +25,7 @@ _last: dict[str, str] = {}
 
 
 def version(path: str | PathLike[str]) -> str:
-    """A text that changes with every save of the file; "" where there is none."""
+    """A text that changes with every save of the file; "" if there is none."""
     try:
         state = os.stat(path)
     except FileNotFoundError:

@@ -34,7 +34,7 @@ _BASES: dict[str, type] = {
 
 
 def of(value: object) -> Kind | None:
-    """The kind of a value; None where it has none here, as a dense NDArray."""
+    """The kind of a value; None if it has none here, as a dense NDArray."""
     if isinstance(value, NDArray):
         return _NP if value.is_np else _SPARSE if value.stype != "default" else None
     if isinstance(value, Context):

@@ -193,7 +193,7 @@ def archive_arguments(path: str | PathLike[str], class_name: str) -> tuple[dict[
     """The constructor's arguments of an archive's outermost Block but for its children, none of SINGA's states; and how
     many Blocks and parameters it may make with them.
 
-    Raises HybridLabError where the Block is of another class than `class_name`, ArchiveError for a damaged file.
+    Raises HybridLabError if the Block is of another class than `class_name`, ArchiveError for a damaged file.
     """
     file = layout.existing_path(path)
     if is_singa(file):
@@ -228,7 +228,7 @@ class _Builder:
         """The ids of blocks that wait for a child which is an argument of their constructor."""
 
     def build_root(self) -> Block:
-        """The outermost block. Raises ArchiveError where a layer's arguments ask for more than the tree lists."""
+        """The outermost block. Raises ArchiveError if a layer's arguments ask for more than the tree lists."""
         try:
             with budget.at_most(_most(self.archive.tree)):
                 return self.build(0)
@@ -283,7 +283,7 @@ class _Builder:
         return HybridStub(record.prefix, record.class_ or "HybridBlock", reason)
 
     def _arguments(self, record: BlockRecord) -> dict[str, Any] | None:
-        """The constructor's arguments, with the children that are among them; None where one has no code of its own.
+        """The constructor's arguments, with the children that are among them; None if one has no code of its own.
 
         Raises HybridLabError if the Block has no child of that name, or if the child contains the Block.
         """

@@ -92,7 +92,7 @@ class Side(Protocol):
 
     @property
     def attribute_tensors(self) -> Mapping[str, np.ndarray] | None:
-        """The arrays among the attributes of Blocks; None where nothing is known of attributes."""
+        """The arrays among the attributes of Blocks; None if nothing is known of attributes."""
 
     def graphs(self, path: str, other: list[SideGraph]) -> list[SideGraph]:
         """The graphs of the Block that stands first at `path`. other : the other side's graphs, for whose inputs to
@@ -101,11 +101,11 @@ class Side(Protocol):
         ...
 
     def array(self, key: str) -> np.ndarray | None:
-        """The values of a parameter by its id, None where it has none."""
+        """The values of a parameter by its id, None if it has none."""
         ...
 
     def digest(self, key: str) -> str | None:
-        """The SHA-256 of these values, where it is known without reading them."""
+        """The SHA-256 of these values, if it is known without reading them."""
         ...
 
 

@@ -34,7 +34,7 @@ DEPTH_LIMIT = 200
 class ParameterRecord:
     """One Parameter, once, however many blocks share it.
 
-    shape : None inside for unknown sizes, or None where not even their number is known
+    shape : None inside for unknown sizes, or None if not even their number is known
     state : "deferred": initialize() was called, and the shape is open
     init : MXNet's text for its initializer, or None
     pending : of a deferred one, the text of the initializer that initialize() was given, None for the default
@@ -63,7 +63,7 @@ class BlockRecord:
     children : (attribute name, block id) in order; parameters : attribute name -> parameter id;
     loose : the same for parameters in block.params that are no attribute, by name without prefix
     layer : name of the registered layer and `config` its constructor's arguments, or None
-    forward : digest of a plain Block's forward, which an archive does not hold; None where it has no source
+    forward : digest of a plain Block's forward, which an archive does not hold; None if it has no source
     graphs : names of its graph members
     attributes : members of the Python object that are data, by name, as `values` writes them
     """
@@ -210,7 +210,7 @@ def _describe_parameter(parameter: Parameter, identity: str) -> ParameterRecord:
 
 
 def _as_text(init: object) -> str | None:
-    """MXNet's text for an initializer; None where it has none."""
+    """MXNet's text for an initializer; None if it has none."""
     return init if isinstance(init, str) else dumps() if callable(dumps := getattr(init, "dumps", None)) else None
 
 
@@ -270,7 +270,7 @@ _NO_TOKENS = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING}
 
 
 def forward_digest(cls: type) -> str | None:
-    """SHA-256 of a class's forward, blind to comments and spacing; None where there is no source."""
+    """SHA-256 of a class's forward, blind to comments and spacing; None if there is no source."""
     try:
         source = textwrap.dedent(inspect.getsource(cls.forward))  # type: ignore[attr-defined]
         tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))

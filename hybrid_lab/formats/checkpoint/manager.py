@@ -258,8 +258,8 @@ class Manager:
         """Continue from the newest checkpoint, or from that of a step: model, trainer, loader and random numbers are as
         they were when it was saved. The loader's next iteration gives the batches that were left.
 
-        Returns the checkpoint; None where the folder has none. Without `step` a damaged file is left out with a
-        warning, unless all are damaged. Raises ArchiveError for a damaged file, HybridLabError where there is no such
+        Returns the checkpoint; None if the folder has none. Without `step` a damaged file is left out with a
+        warning, unless all are damaged. Raises ArchiveError for a damaged file, HybridLabError if there is no such
         step, LoadMismatchError for a checkpoint of another model; nothing changes then.
         """
         if step is not None:
@@ -371,7 +371,7 @@ def _states(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_names(what: str, own: Mapping[str, object], saved: object, path: str) -> None:
-    """Raise HybridLabError where a part of the Manager is not in the checkpoint."""
+    """Raise HybridLabError if a part of the Manager is not in the checkpoint."""
     missing = [name for name in own if not isinstance(saved, Mapping) or name not in saved]
     if missing:
         named = f" {missing[0]!r}" if missing[0] else ""

@@ -74,7 +74,7 @@ class _Part:
 
 
 class UnreadInput(Unmappable, AssertionError):
-    """An input of a loop that its body does not read; MXNet raises an AssertionError where the loop is made."""
+    """An input of a loop that its body does not read; MXNet raises an AssertionError if the loop is made."""
 
 
 def _unread(node: Node, what: str) -> Exception:

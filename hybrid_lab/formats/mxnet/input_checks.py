@@ -19,7 +19,7 @@ KEY = "hybrid_lab_checked_inputs"
 
 
 def noted(graph: Graph) -> dict[str, list[str]]:
-    """The attribute that tells the checks of a graph's own inputs; {} where there are none.
+    """The attribute that tells the checks of a graph's own inputs; {} if there are none.
 
     Logs a warning: MXNet computes for other sizes, too, and other numbers than the network does then.
     """

@@ -115,7 +115,7 @@ class _Cursor:
 
 
 def _flag_of(dtype: np.dtype) -> int | None:
-    """The type flag to write, or None where MXNet could not read it."""
+    """The type flag to write, or None if MXNet could not read it."""
     return BFLOAT16_FLAG if dtype.name == BFLOAT16 else WRITABLE.get(dtype.newbyteorder("<"))
 
 
@@ -290,7 +290,7 @@ def _sparse_chunks(parts: SparseParts) -> Iterator[bytes | memoryview]:
 
 
 def _unstorable(array: Entry, np_shape: bool) -> str | None:
-    """Why an array has no form in a file; None where it has one."""
+    """Why an array has no form in a file; None if it has one."""
     if isinstance(array, SparseParts):
         if np_shape:
             return "the np-shape form cannot store a sparse array; save it in a file of its own"

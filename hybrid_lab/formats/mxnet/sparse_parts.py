@@ -24,7 +24,7 @@ class SparseParts:
     indptr: np.ndarray | None
 
     def problem(self) -> str | None:
-        """Why the parts are no array of the shape; None where they are."""
+        """Why the parts are no array of the shape; None if they are."""
         return self.wrong_shapes() or self.wrong_indices() or self.repeated()
 
     def wrong_shapes(self) -> str | None:

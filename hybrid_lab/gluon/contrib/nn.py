@@ -92,7 +92,7 @@ class SyncBatchNorm(BatchNorm):
 
     num_devices : as in MXNet how many devices take part; all workers do, whatever is given
     x : (n, channels, ...) -> the same; n may differ from worker to worker
-    Raises WorkersError where a graph for one process was traced before the workers joined.
+    Raises WorkersError if a graph for one process was traced before the workers joined.
     """
 
     def __init__(self, in_channels: int = 0, num_devices: int | None = None, **keywords: Unpack[BlockOptions]) -> None:

@@ -110,7 +110,7 @@ class DataLoader:
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration deliver the batches that were still to come where `get_state` was called.
 
-        Raises HybridLabError where the data set or the sampler is another one; the loader is as before then.
+        Raises HybridLabError if the data set or the sampler is another one; the loader is as before then.
         """
         samples = state.get("samples")
         if type(samples) is not int or samples != len(self._dataset):

@@ -86,7 +86,7 @@ class ArrayDataset(Dataset):
         len(data)
         data[1]
 
-    Raises ValueError where the lengths differ.
+    Raises ValueError if the lengths differ.
     """
 
     def __init__(self, *args: Any) -> None:

@@ -48,7 +48,7 @@ def download(
     overwrite : download although the file is there; it is downloaded in any case if it has another SHA-1
     sha1_hash : of the whole file, in hexadecimal digits
     retries : how often to try again; verify_ssl : check the certificate of the server
-    The file appears when it is complete and has the right SHA-1. Raises DownloadError otherwise, and FileError where it
+    The file appears when it is complete and has the right SHA-1. Raises DownloadError otherwise, and FileError if it
     cannot be written.
     """
     check_switches("download", overwrite=overwrite, verify_ssl=verify_ssl)

@@ -111,6 +111,6 @@ def forget_file(net: Block) -> None:
 
 
 def last_file(net: Block) -> FileState | None:
-    """The file that the model was last saved to or loaded from, as a whole; None where there was none."""
+    """The file that the model was last saved to or loaded from, as a whole; None if there was none."""
     reference, state = _last.get(id(net), (None, None))
     return state if reference is not None and reference() is net else None

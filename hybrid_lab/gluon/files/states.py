@@ -56,7 +56,7 @@ def parameters_of(block: Block, learned_only: bool) -> dict[str, Parameter]:
 
 
 def arrays_of(block: Block, learned_only: bool) -> dict[str, NDArray]:
-    """Their arrays, which are the Block's own. Raises UninitializedError where one has no values yet."""
+    """Their arrays, which are the Block's own. Raises UninitializedError if one has no values yet."""
     return {path: parameter.data() for path, parameter in parameters_of(block, learned_only).items()}
 
 

@@ -15,7 +15,7 @@ _model_sha1: dict[str, str] = {}
 
 
 def short_hash(name: str) -> str:
-    """The first eight digits of the SHA-1 of a network's file. Raises InputError where it is not known."""
+    """The first eight digits of the SHA-1 of a network's file. Raises InputError if it is not known."""
     if name not in _model_sha1:
         raise InputError(f"the SHA-1 of the weights of {name!r} is not known")
     return _model_sha1[name][:8]

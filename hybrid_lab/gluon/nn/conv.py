@@ -20,7 +20,7 @@ Size = int | Sequence[int]
 
 
 def window(size: Size, dims: int, name: str) -> tuple[int, ...]:
-    """One number per spatial dimension; NumPy's numbers too. Raises ShapeError where their count is another."""
+    """One number per spatial dimension; NumPy's numbers too. Raises ShapeError if their count is another."""
     sizes = (size,) * dims if isinstance(size, (int, Integral)) else tuple(size)
     if len(sizes) != dims:
         raise ShapeError(f"{name} must be a number or {dims} numbers, not {size}")
@@ -32,7 +32,7 @@ LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 def checked_layout(block: HybridBlock, layout: str | None, layouts: Sequence[str]) -> str:
-    """The layout, or the first one where it is None. Raises ValueError where it is none of `layouts`."""
+    """The layout, or the first one where it is None. Raises ValueError if it is none of `layouts`."""
     if layout is None:
         return layouts[0]
     if layout not in layouts:

@@ -105,7 +105,7 @@ def build(name: str | type, config: Mapping[str, object], prefix: str | None = N
 
 
 def check_arguments(cls: type, config: Mapping[str, object]) -> None:
-    """Raise HybridLabError where a constructor does not have the arguments that a file names."""
+    """Raise HybridLabError if a constructor does not have the arguments that a file names."""
     allowed = _arguments_of(cls)
     unknown = [argument for argument in config if argument not in allowed]
     if unknown:

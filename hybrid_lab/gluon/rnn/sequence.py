@@ -44,7 +44,7 @@ def axes_of(layout: str) -> tuple[int, int]:
 
 
 def steps_of(length: int, inputs: Any, layout: str) -> list[Any]:
-    """A sequence as the list of its steps. Raises ShapeError where it has another number of steps."""
+    """A sequence as the list of its steps. Raises ShapeError if it has another number of steps."""
     axis, _ = axes_of(layout)
     if is_tensor(inputs):
         if isinstance(inputs, NDArray) and inputs.ndim <= axis:
@@ -108,7 +108,7 @@ def zeros_for(x: object, shape: Sequence[int], batch: int, axis: int, name: str 
     sum_name, swap_name, like_name, one_name = (
         None if name is None else f"{name}_{part}" for part in ("batch", "swapped", "zeros", "one")
     )
-    # A sum has one element for each of the batch even where a sequence has no steps. Only its shape is read.
+    # A sum has one element for each of the batch even if a sequence has no steps. Only its shape is read.
     batch_alone = F.sum(x, axis=batch, exclude=True, keepdims=True, name=sum_name)
     if batch != axis:
         batch_alone = F.SwapAxis(batch_alone, dim1=batch, dim2=axis, name=swap_name)

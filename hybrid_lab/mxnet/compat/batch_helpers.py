@@ -112,7 +112,7 @@ def _parse_data_desc(
 def _init_data(data: Arrays | None, allow_empty: bool, default_name: str) -> list[tuple[str, NDArray]]:
     """Names and arrays of a data iterator, in the order of the names. data : an array, a list or a dict of arrays
 
-    Raises SettingError where there are none, unless `allow_empty`.
+    Raises SettingError if there are none, unless `allow_empty`.
     """
     empty = data is None or (isinstance(data, (list, tuple)) and not data)
     if empty and not allow_empty:

@@ -211,7 +211,7 @@ _near_names = NearNames()
 def install() -> None:
     """Make `import mxnet` this package. A second call does nothing.
 
-    Raises CompatError where the real MXNet is imported already.
+    Raises CompatError if the real MXNet is imported already.
     """
     if _aliases in sys.meta_path:
         return

@@ -129,7 +129,7 @@ def _unread(source: Source) -> str | None:
 
 def prepared_text(text: str) -> str | None:
     """The text of a script or notebook with the line that makes `import mxnet` this package before its first import of
-    mxnet; None where there is no such import, the line is there already, or no line can stand there. Nothing else of
+    mxnet; None if there is no such import, the line is there already, or no line can stand there. Nothing else of
     the text changes.
     """
     document = read_notebook(text)

@@ -52,7 +52,7 @@ def _format_sequence(
     inputs : a tensor in `in_layout` (default: `layout`), or a list of steps
     merge : True gives a tensor, False a list of steps, None leaves it as it is
     returns : the sequence, the axis of time, `mx.nd` or `mx.sym`, and the size of the batch (0 for Symbols)
-    Raises ShapeError where the sequence has another length.
+    Raises ShapeError if the sequence has another length.
     """
     axis, batch_axis = axes_of(layout)
     given_axis = axis if in_layout is None else axes_of(in_layout)[0]

@@ -179,7 +179,7 @@ def _zeros(shape: Shape, dtype: DTypeLike, ctx: Context, stype: str | None = Non
 
 
 def _outputs(symbol: Symbol, args: Sequence[NDArray], states: Sequence[NDArray], ctx: Context) -> list[NDArray]:
-    """Arrays for the outputs. Raises ShapeError or DTypeError where arrays do not fit the Symbol."""
+    """Arrays for the outputs. Raises ShapeError or DTypeError if arrays do not fit the Symbol."""
     graph = symbol.graph()
     known, arguments, auxiliary = graph.states, iter(args), iter(states)
     arrays = {value: next(auxiliary if value in known else arguments) for value in graph.inputs}
@@ -218,7 +218,7 @@ def _requests(grad_req: GradReq, names: Sequence[str]) -> list[str]:
 
 
 def _in_order(what: str, given: Arrays, names: Sequence[str]) -> list[NDArray | None]:
-    """The arrays in the order of `names`, None where there is none. Raises BindError or SettingError."""
+    """The arrays in the order of `names`, None if there is none. Raises BindError or SettingError."""
     if isinstance(given, Mapping):
         arrays: list[NDArray | None] = [given.get(name) for name in names]
     elif isinstance(given, (list, tuple)):

@@ -88,12 +88,12 @@ class Executor:
 
     @cached_property
     def arg_dict(self) -> dict[str, NDArray]:
-        """The arrays of the arguments by name. Raises BindError where two have one name."""
+        """The arrays of the arguments by name. Raises BindError if two have one name."""
         return _by_name(self.symbol.list_arguments(), self.arg_arrays)
 
     @cached_property
     def grad_dict(self) -> dict[str, NDArray | None]:
-        """The arrays of the gradients by the names of their arguments, None where there is none."""
+        """The arrays of the gradients by the names of their arguments, None if there is none."""
         return _by_name(self.symbol.list_arguments(), self.grad_arrays)
 
     @cached_property

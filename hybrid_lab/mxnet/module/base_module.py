@@ -71,7 +71,7 @@ class BaseModule:
         return []
 
     def _require(self, call: str, *, params: bool = True, optimizer: bool = False) -> None:
-        """Raise ModuleStateError where the Module is not bound, or has no parameters or optimizer."""
+        """Raise ModuleStateError if the Module is not bound, or has no parameters or optimizer."""
         if not self.binded:
             raise ModuleStateError(f"{call}: the Module is not bound; call bind(data_shapes, label_shapes) first")
         if params and not self.params_initialized:
@@ -258,7 +258,7 @@ class BaseModule:
 
         merge_batches : join the outputs of all batches; else a list of the outputs of each batch
         always_output_list : a list also of a single output
-        Raises SettingError for other data, ValueError where batches have different numbers of outputs.
+        Raises SettingError for other data, ValueError if batches have different numbers of outputs.
         """
         check_switches(
             "BaseModule.predict", merge_batches=merge_batches, reset=reset, always_output_list=always_output_list
@@ -410,7 +410,7 @@ class BaseModule:
         return []
 
     def set_states(self, states: Any = None, value: Any = None) -> None:
-        """Set inputs that stay from batch to batch. Raises ModuleStateError where there are none."""
+        """Set inputs that stay from batch to batch. Raises ModuleStateError if there are none."""
         if states or value:
             raise ModuleStateError(f"set_states: a {type(self).__name__} without state_names has no states")
 

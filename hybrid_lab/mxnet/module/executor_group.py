@@ -72,7 +72,7 @@ class DataParallelExecutorGroup:
     # -- shapes --------------------------------------------------------------------------------------------------
 
     def _divide(self, data_shapes: Descs, label_shapes: Descs | None) -> None:
-        """Take these shapes and the parts of a batch that each context gets. Raises BindError where sizes differ."""
+        """Take these shapes and the parts of a batch that each context gets. Raises BindError if sizes differ."""
         self.data_layouts = [DataDesc.get_batch_axis(each.layout) for each in data_shapes]
         self.label_layouts = [DataDesc.get_batch_axis(each.layout) for each in label_shapes or ()]
         sizes = {
@@ -240,7 +240,7 @@ class DataParallelExecutorGroup:
         return nd.slice_axis(array, axis=axis, begin=part.start, end=part.stop)
 
     def backward(self, out_grads: Any = None) -> None:
-        """Compute the gradients. Raises BindError where the group is not bound for training."""
+        """Compute the gradients. Raises BindError if the group is not bound for training."""
         if not self.for_training:
             raise BindError("backward: the Module is bound for predictions; bind it with for_training=True")
         given = [] if out_grads is None else [out_grads] if isinstance(out_grads, NDArray) else list(out_grads)
@@ -270,7 +270,7 @@ class DataParallelExecutorGroup:
         return _joined(outputs, self.output_layouts[begin:count]) if merge_multi_context else outputs
 
     def get_input_grads(self, merge_multi_context: bool = True) -> Merged:
-        """The gradients of the data, as `get_outputs`. Raises BindError where they are not computed."""
+        """The gradients of the data, as `get_outputs`. Raises BindError if they are not computed."""
         if self.input_grad_arrays is None:
             raise BindError("get_input_grads: bind the Module with inputs_need_grad=True")
         grads = self.input_grad_arrays
@@ -323,7 +323,7 @@ def descs(shapes: Sequence[Any]) -> list[DataDesc]:
 
 
 def parts(batch_size: int | None, workload: Sequence[float]) -> list[slice]:
-    """Slices of a batch in the proportions of `workload`. Raises BindError where one would be empty."""
+    """Slices of a batch in the proportions of `workload`. Raises BindError if one would be empty."""
     if batch_size is None:
         return [slice(index, index + 1) for index in range(len(workload))]
     total, edges, done = sum(workload), [0], 0.0

@@ -152,7 +152,7 @@ class Module(BaseModule):
             read_states(self._updater, fname)
 
     def updaters(self) -> list[optimizers.Updater]:
-        """The Updater with the optimizer's states. Raises KVStoreError where a store of the user's own has it."""
+        """The Updater with the optimizer's states. Raises KVStoreError if a store of the user's own has it."""
         if self._updater is not None:
             return [self._updater]
         if self._kvstore is None or not self._update_on_kvstore:

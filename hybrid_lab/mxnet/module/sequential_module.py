@@ -146,7 +146,7 @@ class SequentialModule(BaseModule):
         force_init: bool = False,
         allow_extra: bool = False,
     ) -> None:
-        """Give the parameters of all Modules their first values. Raises BindError where two have one name."""
+        """Give the parameters of all Modules their first values. Raises BindError if two have one name."""
         check_switches(
             "SequentialModule.init_params", allow_missing=allow_missing, force_init=force_init, allow_extra=allow_extra
         )

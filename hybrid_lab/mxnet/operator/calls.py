@@ -68,7 +68,7 @@ def custom_symbol(
 
 
 def custom_of_file(op_type: str, keywords: Mapping[str, str]) -> Custom:
-    """The operator of a node in a file. Raises HybridLabError where nothing is registered as `op_type`."""
+    """The operator of a node in a file. Raises HybridLabError if nothing is registered as `op_type`."""
     return Custom(CustomCode(op_type, dict(keywords)))
 
 

@@ -30,7 +30,7 @@ class CustomCode:
     """Implements `graph.custom.HostCode` with the CustomOpProp that is registered as `op_type`.
 
     keywords : the arguments of the CustomOpProp
-    Raises HybridLabError where nothing is registered under this name.
+    Raises HybridLabError if nothing is registered under this name.
     """
 
     def __init__(self, op_type: str, keywords: Mapping[str, str]) -> None:

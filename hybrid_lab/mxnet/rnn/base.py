@@ -161,7 +161,7 @@ class BaseRNNCell:
         """A copy of `args` in which each weight and bias of this cell is split into one array per gate:
         `lstm_i2h_weight` into `lstm_i2h_i_weight`, `lstm_i2h_f_weight` ...
 
-        args : arrays by name, as `Module.get_params()[0]`. Raises KeyError where one of the cell's is missing.
+        args : arrays by name, as `Module.get_params()[0]`. Raises KeyError if one of the cell's is missing.
         """
         unpacked = dict(args)
         for packed, gates in self._packed_names():
@@ -223,7 +223,7 @@ class BaseRNNCell:
 
 
 def given_steps(length: int, inputs: Any, layout: str) -> list[Any]:
-    """The steps of a sequence. Raises HybridLabError where there is no sequence, ShapeError for another length."""
+    """The steps of a sequence. Raises HybridLabError if there is no sequence, ShapeError for another length."""
     if inputs is None:
         raise HybridLabError("unroll needs inputs: a Symbol for the whole sequence, or a list of one for each step")
     return steps_of(length, inputs, layout)

@@ -62,7 +62,7 @@ class FusedRNNCell(BaseRNNCell):
 
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Weights:
         """A copy of `args` with each gate's weights and biases, `lstm_l0_i2h_i_weight` ..., instead of the packed
-        vector. Raises ShapeError where the vector has another size.
+        vector. Raises ShapeError if the vector has another size.
         """
         unpacked = dict(args)
         vector = unpacked.pop(str(self._parameter.name))

@@ -23,7 +23,7 @@ class CellOfCells(BaseRNNCell):
         self._cells = []
 
     def _take(self, cell: BaseRNNCell) -> None:
-        """Add a cell. Raises HybridLabError where both it and this cell were given `params`."""
+        """Add a cell. Raises HybridLabError if both it and this cell were given `params`."""
         if self._override_cell_params:
             if not cell._own_params:
                 raise HybridLabError(f"give params to the {type(self).__name__} or to its cells, not to both")

@@ -87,7 +87,7 @@ def same_array(array1: NDArray, array2: NDArray) -> bool:
 
 
 def checkShapes(a: np.ndarray | NDArray, b: np.ndarray | NDArray) -> None:
-    """Raise AssertionError where the shapes differ."""
+    """Raise AssertionError if the shapes differ."""
     if a.shape != b.shape:
         raise AssertionError(f"a.shape = {a.shape} and b.shape = {b.shape} are not equal")
 

@@ -27,7 +27,7 @@ def download(
 def get_mnist() -> dict[str, np.ndarray]:
     """The digits of MNIST: train_data, test_data (n, 1, 28, 28) of float32 in [0, 1], and train_label, test_label (n,)
     of int8. Read from `datasets/mnist` in the folder that the environment variable MXNET_HOME names, by default
-    `~/.mxnet`; raises DatasetFileError where they are not there.
+    `~/.mxnet`; raises DatasetFileError if they are not there.
     """
     found = {}
     for part, name in (("train", "train"), ("test", "t10k")):
@@ -62,7 +62,7 @@ def get_mnist_iterator(
 
 def get_cifar10() -> None:
     """See that CIFAR10's records are in `data/cifar` below the current folder: train.rec, test.rec, train.lst and
-    test.lst. Raises DatasetFileError where they are not; MXNet downloads them.
+    test.lst. Raises DatasetFileError if they are not; MXNet downloads them.
     """
     _require(*(f"data/cifar/{part}.{kind}" for kind in ("rec", "lst") for part in ("train", "test")))
 

@@ -67,7 +67,7 @@ def _array(values: np.ndarray | NDArray, ctx: Context, dtype: DTypeLike) -> NDAr
 
 
 def _arguments(sym: Bindable, location: Location, ctx: Context, dtype: DTypeLike) -> dict[str, NDArray]:
-    """The arguments by name. Raises ValueError where a mapping has other names than the Symbol."""
+    """The arguments by name. Raises ValueError if a mapping has other names than the Symbol."""
     names = sym.list_arguments()
     if isinstance(location, Mapping):
         if set(location) != set(names):
@@ -81,7 +81,7 @@ def _arguments(sym: Bindable, location: Location, ctx: Context, dtype: DTypeLike
 
 
 def _states(sym: Bindable, states: Location | None, ctx: Context, dtype: DTypeLike) -> dict[str, NDArray] | None:
-    """The auxiliary states by name. Raises ValueError where a mapping has other names than the Symbol."""
+    """The auxiliary states by name. Raises ValueError if a mapping has other names than the Symbol."""
     if states is None:
         return None
     names = sym.list_auxiliary_states()
@@ -161,7 +161,7 @@ def check_numeric_gradient(
     grad_stype_dict: Mapping[str, str] | None = None,
     dtype: DTypeLike = np.float32,
 ) -> None:
-    """Raise AssertionError where a Symbol's backward differs from a numeric gradient at `location`.
+    """Raise AssertionError if a Symbol's backward differs from a numeric gradient at `location`.
 
     The gradient is that of a random projection of the first output.
 
@@ -236,7 +236,7 @@ def check_symbolic_forward(
     equal_nan: bool = False,
     dtype: DTypeLike = np.float32,
 ) -> list[NDArray]:
-    """Raise AssertionError where the outputs in predict mode differ from those expected; returns the outputs.
+    """Raise AssertionError if the outputs in predict mode differ from those expected; returns the outputs.
 
     location, expected, aux_states : arrays in the Symbol's order, or by name
     dtype : of all inputs; "asnumpy" keeps that of each array
@@ -271,7 +271,7 @@ def check_symbolic_backward(
     equal_nan: bool = False,
     dtype: DTypeLike = np.float32,
 ) -> dict[str, NDArray]:
-    """Raise AssertionError where gradients differ from those expected; returns the gradients by argument.
+    """Raise AssertionError if gradients differ from those expected; returns the gradients by argument.
 
     out_grads : gradients of the outputs, in order or by name
     expected : gradients of the arguments, in order or by name
@@ -360,13 +360,13 @@ def check_consistency(
     use_uniform: bool = False,
     rand_type: DTypeLike = np.float64,
 ) -> Mapping[str, NDArray | None]:
-    """Raise AssertionError where a Symbol gives other outputs or gradients in another context or dtype.
+    """Raise AssertionError if a Symbol gives other outputs or gradients in another context or dtype.
 
     ctx_list : arguments of `simple_bind`: {'ctx': mx.cpu(), 'data': (2, 3), 'type_dict': {'data': 'float16'}}
     scale : standard deviation of random values, or of uniform ones (use_uniform) the half width
     arg_params, aux_params : values of arguments and states; default: random, and 0
     ground_truth : what to compare with; default: the run with the widest dtype
-    raise_on_err : print differences only where it is False
+    raise_on_err : print differences only if it is False
     """
     if len(ctx_list) < 2:
         raise ValueError("check_consistency needs at least two entries in ctx_list to compare")

@@ -69,7 +69,7 @@ def verify_generator(
     success_rate: float = 0.2,
     alpha: float = 0.05,
 ) -> list[float]:
-    """Raise AssertionError where less than a part `success_rate` of `nrepeat` chi-square tests has p > `alpha`."""
+    """Raise AssertionError if less than a part `success_rate` of `nrepeat` chi-square tests has p > `alpha`."""
     runs = [chi_square_check(generator, buckets, probs, nsamples) for _ in range(nrepeat)]
     values = [value for value, _, _ in runs]
     if sum(value > alpha for value in values) < nrepeat * success_rate:

@@ -40,7 +40,7 @@ class DummyIter(DataIter):
 
 
 def compare_ndarray_tuple(t1: States, t2: States, rtol: float | None = None, atol: float | None = None) -> None:
-    """Raise AssertionError where two states of optimizers differ. None agrees with everything."""
+    """Raise AssertionError if two states of optimizers differ. None agrees with everything."""
     if t1 is None or t2 is None:
         return
     if isinstance(t1, tuple):
@@ -62,7 +62,7 @@ def compare_optimizer(
     compare_states: bool = True,
     ntensors: int = 1,
 ) -> None:
-    """Raise AssertionError where one step of two optimizers differs.
+    """Raise AssertionError if one step of two optimizers differs.
 
     shape : of the weight; or a list of shapes, of which opt2 updates `ntensors` at once and opt1 one after the other
     w_stype, g_stype : the storage types of the weight and of the gradient of opt2; those of opt1 are dense
@@ -116,7 +116,7 @@ def check_gluon_hybridize_consistency(
     rtol: float = 1e-4,
     atol: float = 1e-4,
 ) -> None:
-    """Raise AssertionError where a Block gives other outputs or input gradients hybridized than eagerly.
+    """Raise AssertionError if a Block gives other outputs or input gradients hybridized than eagerly.
 
     net_builder : makes the Block; it is called with `prefix`
     numpy_func : of the same inputs as NumPy arrays, gives the expected output

@@ -152,7 +152,7 @@ class BaseSparseNDArray(NDArray):
         return [np.int64] * self._num_aux
 
     def check_format(self, full_check: bool = True) -> None:
-        """Raise ShapeError where the shapes of the parts do not fit the array's.
+        """Raise ShapeError if the shapes of the parts do not fit the array's.
 
         full_check : also raise ArrayIndexError for indices that are out of range, repeated or do not rise
         """

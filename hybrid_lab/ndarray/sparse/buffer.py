@@ -71,7 +71,7 @@ class SparseBuffer(Buffer):
         return self._view
 
     def dense_memory(self) -> np.ndarray:
-        """New memory for a dense copy. Raises DenseMemoryError where it does not fit."""
+        """New memory for a dense copy. Raises DenseMemoryError if it does not fit."""
         size = prod(self.shape) * self.data.dtype.itemsize
         try:
             if size <= _memory():
@@ -121,7 +121,7 @@ class SparseBuffer(Buffer):
         return SparseParts(self.shape, self.data, self.indices, self.indptr)
 
     def validate(self) -> None:
-        """Raise ArrayIndexError or ShapeError where the parts are no array of the shape, or a place is stored twice.
+        """Raise ArrayIndexError or ShapeError if the parts are no array of the shape, or a place is stored twice.
 
         Indices need not rise. Whoever reads the parts calls this first; the answer is kept until the next write.
         """

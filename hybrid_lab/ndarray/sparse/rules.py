@@ -1,7 +1,7 @@
 """The operators that keep the storage type of sparse arrays, or compute from their stored parts: operator -> rule.
 
 A rule is called as rule(op, inputs), after the operator's own checks of numbers, shapes and dtypes have passed. It
-returns the result, or NotImplemented where it does not cover these inputs; the operator then runs on dense copies. The
+returns the result, or NotImplemented if it does not cover these inputs; the operator then runs on dense copies. The
 storage types of results are those of MXNet 1.9.
 """
 
@@ -41,12 +41,12 @@ def _on_stored(op: Operator, inputs: Sequence[Any]) -> Any:
 
 
 def _clip(op: Any, inputs: Sequence[Any]) -> Any:
-    """Clipping keeps 0 where 0 is between the limits."""
+    """Clipping keeps 0 if 0 is between the limits."""
     return _on_stored(op, inputs) if op.a_min <= 0 <= op.a_max else NotImplemented
 
 
 def _quadratic(op: Any, inputs: Sequence[Any]) -> Any:
-    """a x^2 + b x + c is 0 for 0 where c is; MXNet has this for csr."""
+    """a x^2 + b x + c is 0 for 0 if c is; MXNet has this for csr."""
     return _on_stored(op, inputs) if op.c == 0 and inputs[0].stype == "csr" else NotImplemented
 
 

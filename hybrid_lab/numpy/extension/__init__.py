@@ -125,7 +125,7 @@ def reshape(a: ArrayLike, newshape: int | Sequence[int], reverse: bool = False, 
 
 
 def constraint_check(input: ArrayLike, msg: str = "Constraint violated!") -> Tensor:
-    """True where all elements hold. Raises ValueError with `msg` otherwise; not in graphs."""
+    """True if all elements hold. Raises ValueError with `msg` otherwise; not in graphs."""
     import numpy
 
     if not _run_on_host("constraint_check", numpy.all, (input,), {}).item():

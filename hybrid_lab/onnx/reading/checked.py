@@ -26,7 +26,7 @@ def declared_shapes(
     names: Sequence[str], shapes: Sequence[Sequence[Any]], dtypes: Sequence[np.dtype | None],
     conditions: Sequence[str] = (),
 ) -> DeclaredShapes:  # fmt: skip
-    """What inputs of these shapes, of which some sizes are open, declare. dtypes : None where any will do"""
+    """What inputs of these shapes, of which some sizes are open, declare. dtypes : None if any will do"""
     return DeclaredShapes(
         tuple([
             DeclaredInput(name, tuple(map(declared_size, shape)), None if dtype is None else name_of(dtype))

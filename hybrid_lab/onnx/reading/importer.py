@@ -240,7 +240,7 @@ class GraphImporter:
     def _call_schema(
         self, node: NodeProto, domain: str, opset: int, inputs: list[Item], attributes: Attributes
     ) -> Outputs | None:
-        """The outputs by the function that ONNX itself defines an operator by; None where there is none."""
+        """The outputs by the function that ONNX itself defines an operator by; None if there is none."""
         import onnx
 
         try:

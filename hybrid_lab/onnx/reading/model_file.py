@@ -30,7 +30,7 @@ _FOLDERS_UP = ("..", "")
 
 
 def require_onnx() -> ModuleType:
-    """The package onnx. Raises OnnxError where it is missing."""
+    """The package onnx. Raises OnnxError if it is missing."""
     try:
         import onnx
     except ModuleNotFoundError:
@@ -140,7 +140,7 @@ class OnnxFile:
         return None if self.path is None else Path(self.path).resolve().parent
 
     def array(self, tensor: TensorProto, owner: str) -> tuple[np.ndarray, str]:
-        """The elements of a TensorProto, and its element type. Raises OnnxError where they do not fit its shape."""
+        """The elements of a TensorProto, and its element type. Raises OnnxError if they do not fit its shape."""
         import onnx
 
         try:
@@ -264,7 +264,7 @@ def _first_repeated(names: Sequence[str]) -> str | None:
 
 
 def check_names(nodes: Sequence[NodeProto], known: set[str], where: str, outer: Iterable[str] = ()) -> None:
-    """Raise OnnxError where a name is given twice (ONNX's graphs are in SSA form)."""
+    """Raise OnnxError if a name is given twice (ONNX's graphs are in SSA form)."""
     seen = {*known, *outer}
     for node in nodes:
         for name in node.output:

@@ -57,7 +57,7 @@ def _is_known(item: object) -> bool:
 
 
 def written(parameter: Parameter, output: str) -> tuple[OnnxNode, dict[str, np.ndarray]] | None:
-    """A node that gives the parameter its first values, and its constants; None where they were loaded, or come from an
+    """A node that gives the parameter its first values, and its constants; None if they were loaded, or come from an
     initializer that ONNX has no operators for.
     """
     used = access.initializers(parameter)

@@ -117,7 +117,7 @@ class _Reader:
         return found
 
     def _check(self) -> None:
-        """Raise OnnxError where the network and the algorithm together are no sound graph."""
+        """Raise OnnxError if the network and the algorithm together are no sound graph."""
         own = {item.name for item in self.graph.initializer}
         known = {*own, *(item.name for item in self.graph.input)}
         computed = {name for node in self.graph.node for name in node.output}

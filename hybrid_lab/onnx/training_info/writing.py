@@ -305,7 +305,7 @@ class _Writing:
         return spec, [*outputs, *labels]
 
     def _own_operator(self, loss: HybridBlock, predictions: Sequence[str], labels: Sequence[Tensor]) -> str | None:
-        """The loss by ONNX's own operator, or None where it has none."""
+        """The loss by ONNX's own operator, or None if it has none."""
         g = self.emitter
         if type(loss) is not SoftmaxCrossEntropyLoss or len(predictions) != 1 or len(labels) != 1:
             return None

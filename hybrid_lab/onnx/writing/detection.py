@@ -76,7 +76,7 @@ def _detected_boxes(g: FileEmitter, op: AnyOperator, moves: str, anchors: str, d
 
 
 def _with_classes(g: FileEmitter, rows: str, kept: str, dtype: np.dtype) -> str:
-    """Rows whose class is -1 where they are not kept."""
+    """Rows whose class is -1 if they are not kept."""
     kind = g.Where(kept, g.Slice(rows, [0], [1], [2]), g.const(-1, dtype))
     return str(g.Concat(kind, g.Slice(rows, [1], [6], [2]), axis=2))
 

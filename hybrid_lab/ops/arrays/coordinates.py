@@ -26,7 +26,7 @@ def coordinates(elements: Elements, number: int, i: Place, shape: tuple[int, ...
 
 @contextmanager
 def inside(op: Operator) -> Iterator[None]:
-    """Raise ArrayIndexError where NumPy finds a coordinate outside the array."""
+    """Raise ArrayIndexError if NumPy finds a coordinate outside the array."""
     try:
         yield
     except IndexError as error:

@@ -25,7 +25,7 @@ class _Filled(_Created):
 
     _open : a 0 in the shape stands for a size that follows from the readers, as in MXNet's files
         (`graph.passes.infer.closed`)
-    _or_empty : it is 0 where nothing follows from them, as in an eager call of the same code
+    _or_empty : it is 0 if nothing follows from them, as in an eager call of the same code
     """
 
     shape: Shape

@@ -223,7 +223,7 @@ class NanProd(_WithoutNaN, name="nanprod"):
 
 
 def chosen(op: Operator, data: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """`shape`, the result of choosing elements of data. Raises ShapeError where there are none to choose from."""
+    """`shape`, the result of choosing elements of data. Raises ShapeError if there are none to choose from."""
     if 0 in data and 0 not in shape:
         raise ShapeError(f"{op.name}: {data} is empty, there is nothing to choose from")
     return shape

@@ -39,7 +39,7 @@ class _Sequence(Operator):
         return data, sequence_length
 
     def check_shapes(self, data: tuple[int, ...], sequence_length: tuple[int, ...] | None) -> None:
-        """Raise ShapeError where steps, batch or lengths are missing."""
+        """Raise ShapeError if steps, batch or lengths are missing."""
         if len(data) < 1 + max(self.axis, int(self.use_sequence_length)):
             raise ShapeError(f"{self.name}: data {data} has no steps and batch; (steps, batch, ...) is needed")
         if sequence_length is not None and sequence_length != (data[1 - self.axis],):

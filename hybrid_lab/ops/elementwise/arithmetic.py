@@ -47,7 +47,7 @@ def _divide(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
     dtype = (a if hasattr(a, "dtype") else b).dtype
     if dtype.kind == "f":
         return np.divide(a, b, out=out)
-    # C's division: towards zero. 0 where the divisor is 0, which would stop MXNet's process.
+    # C's division: towards zero. 0 if the divisor is 0, which would stop MXNet's process.
     a, b = np.asarray(a), np.asarray(b)
     if dtype == np.int64:
         return into(_whole_quotient(a, b), out)
@@ -57,7 +57,7 @@ def _divide(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
 
 
 def _whole_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The same of numbers that float64 has not: the quotient downwards, plus 1 where it is broken and negative."""
+    """The same of numbers that float64 has not: the quotient downwards, plus 1 if it is broken and negative."""
     divisor = np.where(b == 0, 1, b)
     quotient, rest = np.divmod(a, divisor)
     quotient += (rest != 0) & ((a < 0) != (divisor < 0))

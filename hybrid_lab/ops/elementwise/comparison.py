@@ -73,7 +73,7 @@ _relation("logical_xor", np.logical_xor, "^", "Xor", "exactly one is not 0")
 
 
 class LogicalNot(Unary, name="logical_not"):
-    """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
+    """1 if data is 0, else 0. data : any shape and dtype; returns : as data."""
 
     integers = True
     dtype_kinds = "fiub"

@@ -22,7 +22,7 @@ _SAMPLES = [
 
 
 class _Kind(Unary):
-    """Base: 1 where the test holds, else 0, in the dtype of data. Functions in MXNet, not operators of its files."""
+    """Base: 1 if the test holds, else 0, in the dtype of data. Functions in MXNet, not operators of its files."""
 
     mxnet = None
     samples = _SAMPLES
@@ -39,7 +39,7 @@ class _Kind(Unary):
 
 
 class IsNaN(_Kind, name="_contrib_isnan", aliases=("contrib_isnan",)):
-    """1 where data is NaN, else 0. data : numbers; returns : as data."""
+    """1 if data is NaN, else 0. data : numbers; returns : as data."""
 
     ufunc = staticmethod(np.isnan)
     triton = Pointwise("({0} != {0}).to(tl.float32)", jumps=True)
@@ -47,7 +47,7 @@ class IsNaN(_Kind, name="_contrib_isnan", aliases=("contrib_isnan",)):
 
 
 class IsInf(_Kind, name="_contrib_isinf", aliases=("contrib_isinf",)):
-    """1 where data is infinite, of either sign, else 0. data : numbers; returns : as data."""
+    """1 if data is infinite, of either sign, else 0. data : numbers; returns : as data."""
 
     ufunc = staticmethod(np.isinf)
     triton = Pointwise("(tl.abs({0}) == float('inf')).to(tl.float32)", jumps=True)
@@ -55,7 +55,7 @@ class IsInf(_Kind, name="_contrib_isinf", aliases=("contrib_isinf",)):
 
 
 class IsFinite(_Kind, name="_contrib_isfinite", aliases=("contrib_isfinite",)):
-    """1 where data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
+    """1 if data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
 
     ufunc = staticmethod(np.isfinite)
     triton = Pointwise("(tl.abs({0}) < float('inf')).to(tl.float32)", jumps=True)

@@ -232,7 +232,7 @@ class Requantize(_ToEightBits, name="_contrib_requantize"):
 
 
 def _smoothed(counts: np.ndarray) -> np.ndarray | None:
-    """A histogram as a distribution without zeros; None where nothing is in it."""
+    """A histogram as a distribution without zeros; None if nothing is in it."""
     zeros = counts == 0
     if zeros.all():
         return None

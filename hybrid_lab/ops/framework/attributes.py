@@ -132,7 +132,7 @@ _PARSERS: dict[object, Callable[[object], object]] = {
 
 
 def parser(annotation: Any) -> Callable[[Any], Any]:
-    """The function that turns a written value into the annotated type, raising ValueError where it cannot."""
+    """The function that turns a written value into the annotated type, raising ValueError if it cannot."""
     if annotation in _PARSERS:
         return _PARSERS[annotation]
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)

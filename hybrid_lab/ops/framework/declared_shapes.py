@@ -279,7 +279,7 @@ def _formula(text: str) -> Formula:
 
 
 def _computed(formula: Formula, symbols: Symbols) -> Any:
-    """The value, False where it divides by 0."""
+    """The value, False if it divides by 0."""
     try:
         return formula.value(symbols)
     except ArithmeticError:

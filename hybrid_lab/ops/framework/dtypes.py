@@ -30,7 +30,7 @@ NARROW = ("float16", BFLOAT16)
 
 @cache
 def bfloat16() -> np.dtype:
-    """NumPy's dtype of bfloat16. Raises DTypeError where ml_dtypes is missing."""
+    """NumPy's dtype of bfloat16. Raises DTypeError if ml_dtypes is missing."""
     try:
         import ml_dtypes
     except ImportError:
@@ -57,7 +57,7 @@ def name_of(dtype: np.dtype) -> str:
 
 def prepared(dtype: Any) -> Any:
     """The dtype as it was given, in a form that NumPy knows: loads ml_dtypes for bfloat16, and takes MXNet's dtype of
-    that name for it. Raises DTypeError where ml_dtypes is missing.
+    that name for it. Raises DTypeError if ml_dtypes is missing.
     """
     if isinstance(dtype, str):
         return bfloat16().name if dtype == BFLOAT16 else dtype

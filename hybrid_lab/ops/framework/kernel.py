@@ -103,7 +103,7 @@ class Contraction:
 class Product:
     """Sums of products, for kernels that work on tiles of them: matrix products and convolutions.
 
-    contraction : (op, shapes of the inputs ...) -> the contraction; None where the operator is none for these shapes
+    contraction : (op, shapes of the inputs ...) -> the contraction; None if the operator is none for these shapes
     otherwise : the operator's element for those shapes
     """
 

@@ -39,7 +39,7 @@ _REDUCTIONS = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "R
 
 
 class OnnxNode(NamedTuple):
-    """One ONNX node. inputs : value names, "" where an optional one is left out."""
+    """One ONNX node. inputs : value names, "" if an optional one is left out."""
 
     op_type: str
     inputs: tuple[str, ...]

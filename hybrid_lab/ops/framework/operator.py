@@ -290,7 +290,7 @@ class Operator:
     """Input -> attributes of the variable that stands for it where a Symbol is composed without it."""
 
     def check(self) -> None:
-        """Raise AttributeSpecError where attributes contradict one another. Runs once per instance."""
+        """Raise AttributeSpecError if attributes contradict one another. Runs once per instance."""
 
     def reads_values(self, index: int) -> bool:
         """Whether input number `index` is read for more than its shape and dtype.

@@ -98,7 +98,7 @@ class Binary(Elementwise):
 
 
 class Comparison(Binary):
-    """1 where the relation holds, else 0, in the dtype of the inputs (as MXNet)."""
+    """1 if the relation holds, else 0, in the dtype of the inputs (as MXNet)."""
 
     dtype_kinds = "fiub"
 
@@ -149,7 +149,7 @@ def unary(
     """A record for y[i] = f(x[i]).
 
     numpy : f(x, out=None), as NumPy's ufuncs
-    grad : (F, x, y, dy) -> dx, or None where there is none
+    grad : (F, x, y, dy) -> dx, or None if there is none
     triton : expression of a Pointwise kernel with {0}, or a kernel; whole, jumps : as of Pointwise
     onnx : the ONNX operator's name, (op, g, x) -> name, or None
     integers : whether `numpy` takes integer arrays and returns their dtype

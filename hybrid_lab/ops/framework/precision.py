@@ -71,7 +71,7 @@ class Precision:
         return f"mixed precision ({self.target.name} and float32)"
 
     def wanted(self, op: Operator, dtypes: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Per input the dtype to convert it to, or None where it stays; None where all do.
+        """Per input the dtype to convert it to, or None if it stays; None if all do.
 
         dtypes : of the inputs, None for a number
         """

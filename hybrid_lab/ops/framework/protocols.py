@@ -61,7 +61,7 @@ class Tensor(Protocol):
 
 #: An input that may be an immediate: a scalar of an update rule, an operand of a broadcast.
 Number: TypeAlias = Tensor | float
-#: The gradient of an input; None where it has none, or none is wanted.
+#: The gradient of an input; None if it has none, or none is wanted.
 Gradient: TypeAlias = Tensor | None
 #: The gradients of all inputs.
 Gradients: TypeAlias = tuple[Gradient, ...]

@@ -201,7 +201,7 @@ def run_gradient(
     op: Operator, F: Any, inputs: Sequence[Any], outputs: Sequence[Any], douts: Sequence[Any],
     wanted: Sequence[bool] | None = None,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """The gradient of every input as a tuple, None where there is none or none is wanted.
+    """The gradient of every input as a tuple, None if there is none or none is wanted.
 
     outputs : every output, also hidden outputs; douts : one per visible output, None if no gradient arrives
     wanted : one bool per input, None meaning all; saves eager work, a graph builder may leave it out

@@ -59,7 +59,7 @@ def _broadcast(shapes: tuple[Shape, ...]) -> Shape:
 
 
 def known_shape(shape: PartialShape) -> Shape | None:
-    """For `complete`: the shape, None where a part of it is unknown."""
+    """For `complete`: the shape, None if a part of it is unknown."""
     if shape is None:
         return None
     sizes = tuple([size for size in shape if size is not None])

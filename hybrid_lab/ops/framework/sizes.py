@@ -331,7 +331,7 @@ def shapes_key(shapes: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def guards_of(shapes: Sequence[Any]) -> Guards | None:
-    """The Guards of the first symbolic size in some shapes; None where all are numbers."""
+    """The Guards of the first symbolic size in some shapes; None if all are numbers."""
     return next((size.guards for shape in shapes for size in shape if type(size) is SymbolicSize), None)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hybrid_lab.ops.framework.attributes import Shape as Shape
 
-#: A shape in `complete`: None where nothing is known, None inside for an unknown dimension.
+#: A shape in `complete`: None if nothing is known, None inside for an unknown dimension.
 PartialShape: TypeAlias = tuple[int | None, ...] | None
 PartialSizes: TypeAlias = tuple[int | None, ...]
 PartialShapes: TypeAlias = tuple[PartialShape, ...]

@@ -130,7 +130,7 @@ def _window(x: np.ndarray, geometry: Geometry, rows: slice, slots: Slots) -> np.
 
 
 def _window_size(x: np.ndarray, geometry: Geometry, units: list[Unit]) -> int:
-    """Numbers that the largest _window takes, 0 where views do."""
+    """Numbers that the largest _window takes, 0 if views do."""
     images = max(map(_images, units), default=0)
     if not any(geometry.pad) and images == 1:
         return 0

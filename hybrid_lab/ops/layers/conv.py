@@ -93,7 +93,7 @@ class Spatial(WithLayout):
         return prod(self.applied(inputs[0], outputs[0])) * prod(inputs[1][1:])
 
     def weight_shape(self, channels: int | None) -> tuple[int | None, ...]:
-        """Shape of the weight for that many input channels, with None where they are not known. Raises ShapeError."""
+        """Shape of the weight for that many input channels, with None if they are not known. Raises ShapeError."""
         raise NotImplementedError
 
     def group_of(self, channels: int | None) -> int | None:
@@ -105,7 +105,7 @@ class Spatial(WithLayout):
         return channels // self.num_group
 
     def check_data(self, data: tuple[int, ...]) -> None:
-        """Raises ShapeError where data has another number of axes than the kernel asks for."""
+        """Raises ShapeError if data has another number of axes than the kernel asks for."""
         if len(data) != len(self.kernel) + 2:
             wanted = LAYOUTS[len(self.kernel)]
             raise ShapeError(
@@ -113,7 +113,7 @@ class Spatial(WithLayout):
             )
 
     def check_parameters(self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None) -> None:
-        """Raises ShapeError where weight or bias do not fit the data."""
+        """Raises ShapeError if weight or bias do not fit the data."""
         if data[1] == 0:
             raise ShapeError(f"{self.title}: data {data} has no channels")
         wanted = self.weight_shape(data[1])

@@ -169,7 +169,7 @@ class Paths:
 
 
 def _moved(values: np.ndarray, by: int) -> np.ndarray:
-    """values moved along the states, with log 0 where nothing comes from."""
+    """values moved along the states, with log 0 if nothing comes from."""
     result = np.full(values.shape, _NOTHING)
     if by > 0:
         result[:, by:] = values[:, :-by]

@@ -58,7 +58,7 @@ class Pooled(WithLayout):
         return {key: value for key, value in self.attributes.items() if key != "layout"}
 
     def checked_output(self, data: Shape, y: Shape) -> Shape:
-        """The shape of the pooling's output. Raises ShapeError where an input that must have it, y, does not."""
+        """The shape of the pooling's output. Raises ShapeError if an input that must have it, y, does not."""
         wanted = forward_shape("Pooling", data, **self.shared)
         if y != wanted:
             raise ShapeError(f"{self.name}: {y} is not {wanted}, the shape of the output for data {data}")

@@ -17,7 +17,7 @@ from hybrid_lab.ops.layers.pool import Pooled, Pooling, is_max
 
 
 class MaxPoolPlace(Pooled, name="_max_pool_place"):
-    """The number of the first maximum's place in each window, row by row; -1 where the maximum is NaN.
+    """The number of the first maximum's place in each window, row by row; -1 if the maximum is NaN.
 
     data : (n, c, *spatial); returns : (n, c, *output), int32
     """

@@ -20,7 +20,7 @@ _SYMMETRIC = np.array([[2.0, 0.5, -0.3], [0.5, 1.0, 0.2], [-0.3, 0.2, -1.5]], "f
 
 
 def _over_differences(F: Functions, values: Tensor) -> Tensor:
-    """1 / (values[j] - values[i]) at (i, j), 0 on the diagonal and where two are equal."""
+    """1 / (values[j] - values[i]) at (i, j), 0 on the diagonal and if two are equal."""
     apart = F.broadcast_sub(F.expand_dims(values, axis=-2), F.expand_dims(values, axis=-1))
     same = F.broadcast_equal(apart, 0.0)
     return F.where(same, 0.0, 1.0 / (apart + same))

@@ -21,7 +21,7 @@ _POSITIVES = _BATCH @ flip(_BATCH)
 
 
 def solved(name: str, function: Callable[..., Any], *arrays: np.ndarray) -> Any:
-    """function(*arrays) of np.linalg. Raises HybridLabError where the matrix is singular or not positive definite."""
+    """function(*arrays) of np.linalg. Raises HybridLabError if the matrix is singular or not positive definite."""
     try:
         return function(*arrays)
     except np.linalg.LinAlgError as error:

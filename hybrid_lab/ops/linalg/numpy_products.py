@@ -65,7 +65,7 @@ class NumpyDot(_Product, name="_np_dot"):
 
 
 def summed_axes(axes: tuple[tuple[int, ...], tuple[int, ...]] | int, left: Shape, right: Shape) -> list[list[int]]:
-    """The axes of both operands of tensordot that are summed over. Raises ShapeError where they do not fit.
+    """The axes of both operands of tensordot that are summed over. Raises ShapeError if they do not fit.
 
     axes : how many, the last of the first operand and the first of the second; or the axes of each
     """

@@ -68,7 +68,7 @@ class Sizes(NamedTuple):
 
 
 class Order(NamedTuple):
-    """The steps in the order in which a forward computes them. invalid : (T, N, 1) bool, or None where all count"""
+    """The steps in the order in which a forward computes them. invalid : (T, N, 1) bool, or None if all count"""
 
     steps: Sequence[int]
     invalid: Array | None

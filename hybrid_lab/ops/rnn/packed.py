@@ -53,7 +53,7 @@ class Packing(NamedTuple):
         return rows * (num_input + self.num_hidden + 2) + (self.num_layers - 1) * rows * above
 
     def num_input(self, size: int) -> int:
-        """The channels of the input, from the number of all parameters. Raises ShapeError where there are none."""
+        """The channels of the input, from the number of all parameters. Raises ShapeError if there are none."""
         rows = len(GATES[self.mode]) * self.num_hidden * len(self.directions)
         channels = (size - self.size(0)) // rows
         if channels < 1 or self.size(channels) != size:

@@ -89,7 +89,7 @@ class Recurrent(Operator):
         return (layers * directions, steps, batch, hidden * (KEPT[self.mode] if name == "gates" else 1))
 
     def read(self, inputs: Iterable[Any]) -> dict[str, Any]:
-        """The inputs of the forward by name, None where there is none."""
+        """The inputs of the forward by name, None if there is none."""
         given = dict(zip(self.roles, inputs, strict=False))
         return {"state_cell": None, "sequence_length": None, **given}
 

@@ -319,7 +319,7 @@ class MixedLAMBDirection(Mixed, LAMBDirection, name="mp_lamb_update_phase1"):
 
 
 class LAMBUpdate(Update, name="lamb_update_phase2"):
-    """The second half of LAMB: weight - lr * r * g with the ratio r = r1 / r2, or 1 where r1 or r2 is 0.
+    """The second half of LAMB: weight - lr * r * g with the ratio r = r1 / r2, or 1 if r1 or r2 is 0.
 
     g : the direction; r1, r2 : the norms of the weight and of the direction, arrays with one number; r1 is limited to
     [lower_bound, upper_bound], where a negative bound is none

@@ -41,7 +41,7 @@ def _check_anchors(op: Operator, anchors: Shape) -> int:
 
 
 def _overlaps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Intersection over union of boxes (n, 4) and (m, 4), corners: (n, m); 0 where the union is 0."""
+    """Intersection over union of boxes (n, 4) and (m, 4), corners: (n, m); 0 if the union is 0."""
     a, b = (corners(item, "corner") for item in (first[:, None], second[None]))
     width = np.maximum(np.minimum(a[2], b[2]) - np.maximum(a[0], b[0]), 0)
     height = np.maximum(np.minimum(a[3], b[3]) - np.maximum(a[1], b[1]), 0)
@@ -207,7 +207,7 @@ class MultiBoxDetection(Operator, name="_contrib_MultiBoxDetection"):
         return np.clip(boxes, 0, 1) if self.clip else boxes
 
     def _suppressed(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of one image, the best first; class -1 where a better one covers them."""
+        """Rows of one image, the best first; class -1 if a better one covers them."""
         if not 0 < self.nms_threshold <= 1:
             return rows
         order = np.argsort(-rows[:, 1], kind="stable")

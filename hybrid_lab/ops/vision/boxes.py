@@ -43,7 +43,7 @@ def _areas(box: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def overlaps(first: tuple[np.ndarray, ...], second: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Intersection over union of two broadcastable sets of corners; 0 where they do not meet."""
+    """Intersection over union of two broadcastable sets of corners; 0 if they do not meet."""
     width = np.minimum(first[2], second[2]) - np.maximum(first[0], second[0])
     height = np.minimum(first[3], second[3]) - np.maximum(first[1], second[1])
     shared = np.maximum(width, 0) * np.maximum(height, 0)
@@ -217,7 +217,7 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
 
 
 class RowsByRecord(Operator, name="_rows_by_record"):
-    """The rows of data that box_nms recorded, zeros where it recorded -1; or, with back, rows put back there.
+    """The rows of data that box_nms recorded, zeros if it recorded -1; or, with back, rows put back there.
 
     data : (..., n, k); record : (..., n, 1), numbers of rows of all batches, or -1; returns : as data
     """
@@ -303,7 +303,7 @@ class BoxEncode(Operator, name="_contrib_box_encode"):
     samples : (b, n), above 0.5 where the anchor is a positive one; matches : (b, n), numbers of boxes in refs
     anchors : (b, n, 4), refs : (b, m, 4), corners; means, stds : (4,)
     returns : targets (b, n, 4): center offset / anchor size and log(size / anchor size), minus means, over stds;
-    masks (b, n, 4); both 0 where the anchor is not positive
+    masks (b, n, 4); both 0 if the anchor is not positive
     """
 
     dtype_kinds = "f"

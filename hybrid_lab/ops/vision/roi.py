@@ -64,7 +64,7 @@ class ROIPooling(_Pooled, name="ROIPooling"):
     """The maximum over each of pooled_size parts of every region, whatever its size.
 
     data : (n, c, h, w); rois : (regions, 5), each the number of an image, then x1, y1, x2, y2 in pixels / spatial_scale
-    returns : (regions, c, *pooled_size); 0 where a part lies outside. The regions have no gradient.
+    returns : (regions, c, *pooled_size); 0 if a part lies outside. The regions have no gradient.
     """
 
     signature = Signature(outputs=2, visible=1)

@@ -35,7 +35,7 @@ def _check_map(op: Operator, data: Shape, rois: Shape, columns: str) -> None:
 
 
 def _images(op: Operator, rois: np.ndarray, count: int) -> np.ndarray:
-    """The number of every region's image. Raises ArrayIndexError where there is no such image."""
+    """The number of every region's image. Raises ArrayIndexError if there is no such image."""
     image = rois[:, 0].astype(np.int64)
     if len(image) and not 0 <= image.min() <= image.max() < count:
         raise ArrayIndexError(f"{op.name}: rois name images {image.min()} to {image.max()}; data has {count}")

@@ -211,7 +211,7 @@ def _ranked(F: Functions, x: Tensor, place: int, dim: int, keepdim: bool) -> tup
 
 @aten("median")
 def _median(F: Functions, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Result:
-    """The lower one of two in the middle; NaN where there is one."""
+    """The lower one of two in the middle; NaN if there is one."""
     if dim is None:
         x, dim, keepdim, with_places = F.Reshape(x, shape=(-1,)), 0, False, False
     else:

@@ -43,7 +43,7 @@ def names() -> list[str]:
 
 
 def nearest(name: str) -> str:
-    """The operator in the table whose name is most like another; "" where none is."""
+    """The operator in the table whose name is most like another; "" if none is."""
     found = difflib.get_close_matches(name, names(), 1, 0.5)
     return found[0] if found else ""
 

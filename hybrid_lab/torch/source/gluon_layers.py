@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .gluon_writer import GluonWriter
 
-#: As rules.Rule; None where the operator, used like this, is no layer
+#: As rules.Rule; None if the operator, used like this, is no layer
 LayerRule: TypeAlias = "Callable[[GluonWriter, Node, AnyOperator, Sequence[str]], str | Sequence[str] | None]"
 
 LAYERS: dict[str, LayerRule] = {}

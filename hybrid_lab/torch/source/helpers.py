@@ -35,7 +35,7 @@ def smooth_l1(x: Tensor, scalar: Tensor) -> Tensor:
 
 
 def mod(x: Tensor, y: Tensor) -> Tensor:
-    """The remainder with the sign of y; 0 where y is 0."""
+    """The remainder with the sign of y; 0 if y is 0."""
     return torch.where(y == 0, 0, x % torch.where(y == 0, 1, y))
 
 

@@ -190,7 +190,7 @@ class Writer:
         return lines
 
     def _line(self, node: Node) -> _Line | None:
-        """The call, or None where its output is the text of an input."""
+        """The call, or None if its output is the text of an input."""
         visible = node.op.signature.visible
         if any(value in self._read for value in node.outputs[visible:]):
             raise Unmappable(

@@ -96,7 +96,7 @@ def _version() -> str:
 
 
 def check_triton() -> None:
-    """Raise EngineUnavailable where kernels cannot be compiled here. Neither a GPU nor torch is needed for it."""
+    """Raise EngineUnavailable if kernels cannot be compiled here. Neither a GPU nor torch is needed for it."""
     if importlib.util.find_spec("triton") is None:
         hint = "Triton runs on Linux" if sys.platform != "linux" else "pip install triton (no GPU is needed)"
         raise EngineUnavailable(f"compiling kernels needs Triton, which is not installed: {hint}")
@@ -224,7 +224,7 @@ class _Process:
             self.pipe.stdin.flush()
 
     def answer(self) -> dict[str, Any] | None:
-        """The answer that has come; None where the process has ended instead."""
+        """The answer that has come; None if the process has ended instead."""
         assert self.pipe.stdout is not None
         try:
             return json.loads(self.pipe.stdout.readline())

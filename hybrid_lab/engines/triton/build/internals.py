@@ -175,7 +175,7 @@ def load_binary(
     name : of the function. Launchers ask a function for its arguments' names only, so none is made of the text, which
         takes longer than everything else here.
     files : suffix -> contents, "json" for Triton's metadata among them; key : what tells this kernel from every other
-    Raises EngineError where there is no folder for temporary files: Triton reads a kernel from files, at once.
+    Raises EngineError if there is no folder for temporary files: Triton reads a kernel from files, at once.
     """
     from types import SimpleNamespace
 

@@ -138,7 +138,7 @@ class VendorRule:
         return found
 
     def _views(self, node: Node, users: Mapping[Value, list[Node]], roots: set[Value]) -> tuple[Node, ...] | None:
-        """The views before a product that is the vendor's; None where it is our own."""
+        """The views before a product that is the vendor's; None if it is our own."""
         if node.op.name not in CALLS or (self.family is not None and not self._is_large(node)):
             return None
         try:
@@ -278,7 +278,7 @@ def _table() -> dict[str, dict[str, Any]]:
 
 
 def rule_here(products: str | None, strict: bool, precision: str) -> VendorRule | None:
-    """The rule on this machine's device; None where all products are our own kernels.
+    """The rule on this machine's device; None if all products are our own kernels.
 
     products : as hybridize() takes it, None, "own" or "vendor"; strict : as there; precision : of float32 factors
     """

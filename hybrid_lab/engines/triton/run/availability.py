@@ -42,7 +42,7 @@ class Device:
 
 
 def setting() -> str:
-    """What HYBRID_LAB_TRITON says, "" where it is not set."""
+    """What HYBRID_LAB_TRITON says, "" if it is not set."""
     return os.environ.get("HYBRID_LAB_TRITON", "")
 
 
@@ -52,7 +52,7 @@ def interpreting() -> bool:
 
 
 def missing() -> str | None:
-    """What is missing, with the next step; None where kernels can run. Imports torch only where a GPU's driver is
+    """What is missing, with the next step; None if kernels can run. Imports torch only if a GPU's driver is
     seen.
     """
     if setting() not in ("", INTERPRET):
@@ -129,7 +129,7 @@ def _gpu_problem() -> str | None:
 
 
 def c_compiler() -> str | None:
-    """The C compiler that Triton takes: $CC, else gcc or clang; None where there is none."""
+    """The C compiler that Triton takes: $CC, else gcc or clang; None if there is none."""
     chosen = os.environ.get("CC")
     if chosen:
         return shutil.which(chosen.split()[0])
@@ -168,7 +168,7 @@ def fitting_extra(distributions: Mapping[str, str], rocm: bool) -> str:
 
 @functools.cache
 def multiplies_float64() -> bool:
-    """Whether `tl.dot` takes float64, as Triton does since 3.5. True where there is no Triton to ask."""
+    """Whether `tl.dot` takes float64, as Triton does since 3.5. True if there is no Triton to ask."""
     versions = [re.match(r"(\d+)\.(\d+)", version) for version in triton_distributions().values()]
     return all(found is None or tuple(map(int, found.groups())) >= (3, 5) for found in versions)
 
@@ -200,7 +200,7 @@ def card(number: int) -> int:
 
 
 def current_stream() -> int:
-    """The address of torch's current stream. Raises EngineError where another GPU has become the current one."""
+    """The address of torch's current stream. Raises EngineError if another GPU has become the current one."""
     stream = internals.current_stream()
     if stream.device_index != device_index():
         raise EngineError(

@@ -44,7 +44,7 @@ class VendorCall:
     reads : (number of the input, its form) of each tensor that `run` takes
     run : takes these tensors and, if `result` is a form, the tensor to write to; else it returns a tensor of its own,
         or of an operator with several outputs a tuple of them
-    result : the form of the tensor that is written; None where torch makes memory for the result
+    result : the form of the tensor that is written; None if torch makes memory for the result
     reads_flag : how factors are rounded is a flag of torch, and not an argument
     """
 

@@ -39,7 +39,7 @@ class KernelOperator(RegionOperator):
 
     @property
     def hint(self) -> str:
-        """The next step where it fails, for its errors; "" where there is none to name."""
+        """The next step where it fails, for its errors; "" if there is none to name."""
         if not any(isinstance(kernel, VendorKernel) for kernel in self.kernels):
             return ""
         return "the vendor's library computes this; hybridize(products='own') takes kernels of this package instead"

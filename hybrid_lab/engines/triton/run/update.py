@@ -53,7 +53,7 @@ class UpdateFunction:
     arrays : the inputs that are no numbers, in the order of a weight's arrays
     name, text : of the function; places : for each of its pointers, the index of the array, or ~index of the number
     dtype : in which the numbers are read; group : the operators
-    Raises EngineError where the graph is not one pointwise kernel.
+    Raises EngineError if the graph is not one pointwise kernel.
     """
 
     def __init__(self, graph: Graph):

@@ -126,7 +126,7 @@ def by_vendor(group: Region, precision: str) -> VendorKernel:
 
 
 def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ...] | None:
-    """The group as torch's call and kernels for what is made of its result; None where it cannot be.
+    """The group as torch's call and kernels for what is made of its result; None if it cannot be.
 
     kernels : of the group, as they are written
     """
@@ -211,7 +211,7 @@ def with_flag(function: Callable[..., Any], flag: Flag | None) -> Callable[..., 
 
 
 def flag_of(anchor: Node, tf32: bool) -> Flag | None:
-    """The flag that decides how the factors of a product are rounded; None where none does."""
+    """The flag that decides how the factors of a product are rounded; None if none does."""
     import torch
 
     core: Any = torch._C  # noqa: SLF001

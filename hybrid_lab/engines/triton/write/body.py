@@ -448,7 +448,7 @@ def smooth(nodes: Collection[Node]) -> Collection[Node]:
 
 
 def moved_place(node: Node, output: int, place: Place, body: Body) -> Place | None:
-    """Where in its first input a view has the element at `place`; None where the node is no view."""
+    """Where in its first input a view has the element at `place`; None if the node is no view."""
     if not node.op.view:
         return None
     source, strides = node.inputs[0], strides_in(node, output)

@@ -149,7 +149,7 @@ class Elements:
         return is_floating(dtype) or dtype.kind == "i" and dtype.itemsize == 8
 
     def guard(self, index: Index, size: int) -> str:
-        """The condition that an index lies on an axis of `size`; "" where it always does."""
+        """The condition that an index lies on an axis of `size`; "" if it always does."""
         low = [f"({index} >= 0)"] if index.smallest < 0 else []
         return " & ".join(low + ([f"({index} < {self.shown(size)})"] if index.largest >= size else []))
 

@@ -101,7 +101,7 @@ def rest_of_division(left, size):
 
 @triton.jit
 def modulo(a, b):
-    """a modulo b with the sign of b, 0 where b is 0: long division, with digits of 28 bits for floating numbers."""
+    """a modulo b with the sign of b, 0 if b is 0: long division, with digits of 28 bits for floating numbers."""
     a, b = tl.broadcast(a, b)
     if a.dtype.is_int():
         divisor = tl.where(b == 0, 1, b)
@@ -124,7 +124,7 @@ def modulo(a, b):
 
 @triton.jit
 def whole_quotient(a, b):
-    """a / b of whole numbers, towards zero; 0 where b is 0."""
+    """a / b of whole numbers, towards zero; 0 if b is 0."""
     return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
 
 

@@ -137,7 +137,7 @@ def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def unravel(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | None:
-    """The places along the axes of element `number` of `shape`; None where the formula does not come apart.
+    """The places along the axes of element `number` of `shape`; None if the formula does not come apart.
 
     Digits are cut where an axis ends: `offsets` of 12 elements is (offsets // 4, offsets % 4) of shape (3, 4).
     """

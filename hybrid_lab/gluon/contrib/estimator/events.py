@@ -62,7 +62,7 @@ class BatchEnd(EventHandler):
 
 
 def checked(handlers: EventHandler | Iterable[object] | None) -> list[EventHandler]:
-    """A list of handlers. Raises ValueError where something else is among them."""
+    """A list of handlers. Raises ValueError if something else is among them."""
     given = [handlers] if isinstance(handlers, EventHandler) else list(handlers or ())
     known = [handler for handler in given if isinstance(handler, EventHandler)]
     if len(known) != len(given):

@@ -17,7 +17,7 @@ from .events import EventHandler
 
 
 def checked(metrics: EvalMetric | Iterable[object] | None) -> list[EvalMetric]:
-    """A list of plain metrics; composites give their parts. Raises ValueError where something else is among them."""
+    """A list of plain metrics; composites give their parts. Raises ValueError if something else is among them."""
     if isinstance(metrics, CompositeEvalMetric):
         return [plain for metric in metrics.metrics for plain in checked(metric)]
     given = [metrics] if isinstance(metrics, EvalMetric) else list(metrics or ())

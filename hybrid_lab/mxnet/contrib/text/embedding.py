@@ -83,7 +83,7 @@ class _TokenEmbedding(Vocabulary):
 
     @classmethod
     def _get_pretrained_file(cls, embedding_root: str | PathLike[str], pretrained_file_name: str) -> str:
-        """The path of a file. Raises EmbeddingFileError where it is not there."""
+        """The path of a file. Raises EmbeddingFileError if it is not there."""
         path = Path(embedding_root).expanduser() / cls.__name__.lower() / pretrained_file_name
         if not path.is_file():
             raise EmbeddingFileError(
@@ -181,7 +181,7 @@ class _TokenEmbedding(Vocabulary):
         return nd.take(self.idx_to_vec, nd.array(self.to_indices(tokens)), axis=0)
 
     def update_token_vectors(self, tokens: str | list[str], new_vectors: NDArray) -> None:
-        """Set the vectors of tokens. Raises TextError for unknown tokens, and where shapes do not fit.
+        """Set the vectors of tokens. Raises TextError for unknown tokens, and if shapes do not fit.
 
         new_vectors : (tokens, vec_len), for one token also (vec_len,)
         """

@@ -47,11 +47,11 @@ Attributes: TypeAlias = Mapping[str, Any]
 class Tensor(Arithmetic):
     """A value of an ONNX graph while it is imported.
 
-    array : its elements, where they are known at the import; whole numbers that depend on open sizes are an object
+    array : its elements, if they are known at the import; whole numbers that depend on open sizes are an object
         array of numbers and SymbolicSizes
     carries : the ONNX element type whose values it holds, where arrays have no such type ("UINT16"); else ""
     name : of the parameter or input that it is; "" for others
-    flattened : what it is, with all axes but the first made one; None where it is no such thing
+    flattened : what it is, with all axes but the first made one; None if it is no such thing
     every : of the numbers 0, n, 2n ... the step n; None for others
     """
 
@@ -329,7 +329,7 @@ class Functions(Namespace):
         return axis % rank if rank else 0
 
     def table(self, *shape: int) -> None:
-        """Take room for a table of this shape. Raises UnsupportedOperatorError where there is too little."""
+        """Take room for a table of this shape. Raises UnsupportedOperatorError if there is too little."""
         size = prod(shape)
         if size > min(LARGEST_TABLE, max(self.room, _SMALL)):
             form = " x ".join(map(str, shape))

@@ -17,7 +17,7 @@ class Row:
     """One row: an ONNX operator from one opset on.
 
     function : (F, *inputs, **attributes) -> Tensor or tuple of them. Its positional parameters are the inputs of the
-        operator (None where an optional one is left out), its keyword parameters the attributes under ONNX's names.
+        operator (None if an optional one is left out), its keyword parameters the attributes under ONNX's names.
         It may also take `outputs`, the number of outputs that the node names.
     """
 

@@ -143,7 +143,7 @@ def _put_together(
             addend = part_of_pair(body, pair, parts_of[pair.first], part)
             named_total(body, pair, f"tl.sum(tl.where(column_inside, {addend}, 0.0), axis=1, keep_dims=True)")
             continue
-        element = part  # of a sum: 0 where there is none
+        element = part  # of a sum: 0 if there is none
         if combine(node) != "sum":
             element = body.named(f"tl.where(column_inside, {part}, {neutral(node)})", "element")
         body.results[node] = body.named(combined(node, element), short(node.op.name), node)

@@ -74,7 +74,7 @@ def described(sizes: Sizes) -> str:
 
 
 def no_prologue(node: Node, group: Sequence[Node], product: Node, stored: bool) -> str:
-    """Why a factor's operator stays outside of the product's kernel; "" where it may be computed tile by tile.
+    """Why a factor's operator stays outside of the product's kernel; "" if it may be computed tile by tile.
 
     stored : whether another kernel reads it, so that it is in memory anyway
     """

@@ -61,7 +61,7 @@ class Attention:
 
 
 def attention_at(mixed: Node) -> Attention | None:
-    """The attention that ends with this product; None where it is another product."""
+    """The attention that ends with this product; None if it is another product."""
     if not is_product(mixed):
         return None
     between = [mixed]

@@ -196,7 +196,7 @@ class _Steps(Body):
             self.store(f"{self.pointers[value]} + {row} * {width} + unit{_behind(part)}", element)
 
     def valid(self) -> str:
-        """The condition that the step counts; "" where all do."""
+        """The condition that the step counts; "" if all do."""
         if not self.op.use_sequence_length:
             return ""
         length = self.value(self.operands["sequence_length"], (self.row,))
