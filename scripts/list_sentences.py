@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -59,10 +60,10 @@ _BULLET = re.compile(r"([-*]|\d+\.) +")
 #: A comment that fills its line, or one behind code without a quote or another # behind it.
 _COMMENT = re.compile(r"(\s*|[^#]*\S  )(#:? ?)(?!.*\")")
 _SENTENCE = re.compile(r"(?<=[.!?:;])\s+(?=[`\"'(A-Z])")
-#: Another notation for a parameter than "name : meaning": fields of reStructuredText, or Google's.
+#: Another notation for parameters than "name : meaning": fields of reStructuredText, headings and colons of Google's.
 PARAMETER = re.compile(
-    r"^(:(param|type|return|returns|rtype|raises)\b|\w+ ?\([^)]*\): |\w+: (?=[a-z])"
-    r"|(Args|Arguments|Returns|Raises|Parameters):?$)"
+    r":(param|type|return|returns|rtype|raises)\b|(Args|Arguments|Returns|Raises|Parameters):?( -+)?$"
+    r"|(?P<name>[a-z]\w*)(?: ?\([^)]*\))?: (?=\w)"
 )
 
 
@@ -134,7 +135,7 @@ def _ends(line: str, following: str) -> bool:
     return fits and (line[-1:] in ".:;!?" or following[0].isupper())
 
 
-def paragraphs(path: Path) -> Iterator[Paragraph]:
+def _paragraphs(path: Path) -> Iterator[Paragraph]:
     source = path.read_text()
     lines = source.splitlines()
     if path.suffix == ".md":
@@ -146,8 +147,7 @@ def paragraphs(path: Path) -> Iterator[Paragraph]:
             kept.append((number, "" if skip else line))
         yield from _blocks(path, kept, "document")
         return
-    nodes = list(ast.walk(ast.parse(source)))
-    for node in nodes:
+    for node in _statements(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
             first = node.body[0]
             if (
@@ -158,7 +158,25 @@ def paragraphs(path: Path) -> Iterator[Paragraph]:
                 yield from _docstring(path, lines, first.lineno, first.end_lineno or first.lineno)
         elif isinstance(node, ast.Raise) and node.exc is not None:
             yield from _message(path, node.exc)
-    yield from _comments(path, lines, nodes)
+    yield from _comments(path, lines)
+
+
+@functools.cache
+def paragraphs(path: Path) -> tuple[Paragraph, ...]:
+    """The paragraphs of docstrings, comments and error messages of a module, or of a document."""
+    return tuple(_paragraphs(path))
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """A node and the statements in it; expressions are left out, which are most of a tree."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in ("handlers", "cases", "finalbody", "orelse", "body"):
+            inner = getattr(node, name, None)
+            if isinstance(inner, list):
+                waiting += reversed(inner)
 
 
 def _docstring(path: Path, lines: list[str], first: int, last: int) -> Iterator[Paragraph]:
@@ -211,16 +229,13 @@ def _message(path: Path, error: ast.expr) -> Iterator[Paragraph]:
                     yield Paragraph(path, argument.lineno, argument.end_lineno or 0, "", "", text, "", "message")
 
 
-def _comments(path: Path, lines: list[str], nodes: list[ast.AST]) -> Iterator[Paragraph]:
+def _comments(path: Path, lines: list[str]) -> Iterator[Paragraph]:
     full, trailing = [], []
-    inside = {
-        number
-        for node in nodes
-        if isinstance(node, ast.Constant | ast.JoinedStr) and node.lineno != node.end_lineno
-        for number in range(node.lineno + 1, (node.end_lineno or 0) + 1)
-    }
+    in_string = False
     for number, line in enumerate(lines, 1):
-        match = _COMMENT.match(line) if "#" in line and number not in inside else None
+        if line.count('"""') % 2:
+            in_string = not in_string
+        match = _COMMENT.match(line) if "#" in line and not in_string else None
         if match:
             (trailing if match[1].strip() else full).append((number, match[1] + match[2], line[match.end() :]))
     for number, prefix, text in trailing:
@@ -264,12 +279,15 @@ def listed(folder: Path, least: int = 2) -> list[Sentence]:
 
 
 def other_parameters(folder: Path) -> list[str]:
-    return [
-        f"{paragraph.path.relative_to(ROOT)}:{paragraph.first} {paragraph.text[:90]}"
-        for path in files(folder)
-        for paragraph in paragraphs(path)
-        if paragraph.kind == "docstring" and PARAMETER.match(paragraph.text)
-    ]
+    """The places of parameters in another notation. A name before a colon counts if a function has the parameter."""
+    found = []
+    for path in files(folder):
+        source = path.read_text()
+        for paragraph in paragraphs(path):
+            match = PARAMETER.match(paragraph.text) if paragraph.kind == "docstring" and paragraph.first > 1 else None
+            if match and (match["name"] is None or re.search(rf"[(, *]{match['name']}(: [\w|\[]|[,=)])", source)):
+                found.append(f"{paragraph.path.relative_to(ROOT)}:{paragraph.first} {paragraph.text[:90]}")
+    return found
 
 
 def main() -> None:

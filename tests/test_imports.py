@@ -1,5 +1,5 @@
 """Rooms import only downward, no module needs itself, and a call runs through few functions: measured by
-scripts/measure_code.py and scripts/measure_calls.py.
+scripts/measure_code.py and scripts/measure_calls.py. Sentences read well: scripts/list_sentences.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from hybrid_lab import aliases
 from hybrid_lab.system import provided
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "measure_code.py"
+SCRIPTS = Path(__file__).parent.parent / "scripts"
 
 #: What the calls of the network in README.md may run at most, and what `from hybrid_lab import gluon` may load. These
 #: only get lower: a change that needs more shows what for.
@@ -26,16 +26,24 @@ BUDGETS = {
 }
 #: Calls upward that no import shows, see `measure_code.indirect`.
 INDIRECT = 66
+#: Sentences of hybrid_lab/ with two or more marks of a sentence that a reader parses twice, see
+#: `python scripts/list_sentences.py`.
+SENTENCES = 290
 #: How many modules know one another by imports for type checkers, at most: the nodes and passes of `graph`.
 TYPED_CIRCLE = 14
 
 
-@pytest.fixture(scope="module")
-def measure():
-    spec = importlib.util.spec_from_file_location("measure_code", SCRIPT)
+def script(name: str):
+    """A module of scripts/."""
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
     module = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def measure():
+    return script("measure_code")
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +125,16 @@ def test_provided_functions_exist(name):
 def test_nobody_provides_an_unknown_name():
     with pytest.raises(KeyError, match="no_such_function"):
         provided.Provided("no_such_function")
+
+
+def test_sentences_read_once():
+    """The number of marked sentences in docstrings, comments and messages does not grow."""
+    sentences = script("list_sentences")
+    found = sentences.listed(sentences.ROOT / "hybrid_lab")
+    listed = "\n".join(f"{each.where} {each.text}" for each in found[:20])
+    assert len(found) <= SENTENCES, f"rewrite a sentence: python scripts/list_sentences.py --in FOLDER\n{listed}"
+
+
+def test_parameters_have_one_notation():
+    sentences = script("list_sentences")
+    assert sentences.other_parameters(sentences.ROOT / "hybrid_lab") == []

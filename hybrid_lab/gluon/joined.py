@@ -15,8 +15,7 @@ from .worker_gradients import WorkerGradients
 @contextlib.contextmanager
 def join(*parts: Block | Trainer) -> Iterator[None]:
     """`with mx.distributed.join(net):` around an epoch in which workers have different numbers of batches: a worker
-    without further batches takes part in the steps of the other workers, with zeros as gradients, so that none waits
-    for ever.
+    without further batches takes part in the steps of all, with zeros as gradients, so that no worker waits for ever.
 
     parts : Trainers, or Blocks whose parameters Trainers update
     Layers that exchange numbers in the forward pass, such as SyncBatchNorm, need the same number of batches: let the

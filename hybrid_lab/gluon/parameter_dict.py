@@ -190,7 +190,7 @@ class ParameterDict:
         for name in self.keys():
             if not name.startswith(strip_prefix):
                 raise ValueError(
-                    f"the parameter {name!r} does not start with the prefix {strip_prefix!r} that is to be stripped: "
+                    f"the parameter {name!r} does not start with strip_prefix={strip_prefix!r}: "
                     "it is shared from another block, or its block was made outside `with self.name_scope():`"
                 )
         arrays = {name[len(strip_prefix) :]: each._reduce().asnumpy() for name, each in self.items()}

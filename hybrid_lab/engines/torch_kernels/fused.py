@@ -43,7 +43,7 @@ class TorchCall:
 
 
 def calls_of(region: Region) -> list[TorchCall]:
-    """The calls that compute a region, in order. A fused call takes in nodes that nobody else reads."""
+    """The calls that compute a region, in order. A fused call includes nodes without other readers."""
     counts = Counter(value for node in region.nodes for value in node.values_in) + Counter(region.outputs)
     inside = set(region.nodes)
     readers = {value: count for value, count in counts.items() if value.node in inside}

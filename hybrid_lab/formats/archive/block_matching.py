@@ -152,7 +152,7 @@ class _Matcher:
     # -- children beside one another ----------------------------------------------------------------------------------
 
     def _align_below(self, first: _BlockNode, second: _BlockNode) -> None:
-        """Match what is inside two matched Blocks, at all levels."""
+        """Match the Blocks inside two matched Blocks, at all levels."""
         pending = [(first, second)]
         while pending:
             one, two = pending.pop()
@@ -208,7 +208,9 @@ class _Matcher:
         return pairs
 
     def _unclear(self, first: Sequence[_BlockNode], second: Sequence[_BlockNode]) -> set[int]:
-        """Structures that several Blocks have, where something came, went or moved: only the numbers tell which one."""
+        """Structures that several Blocks share, if a Block was added, removed or moved: only the values tell which
+        Block.
+        """
         if self.arrays is None or [node.whole for node in first] == [node.whole for node in second]:
             return set()
         counts = [Counter(node.whole for node in side if node.weights) for side in (first, second)]
@@ -354,7 +356,7 @@ class _Matcher:
     # -- replaced -----------------------------------------------------------------------------------------------------
 
     def _replace(self, first: _BlockNode, second: _BlockNode) -> None:
-        """Match what stands at the same position in matched Blocks, whatever it is, at all levels."""
+        """Match the Blocks at the same position in matched Blocks, of any class, at all levels."""
         pending = [(first, second)]
         while pending:
             one, two = pending.pop()
@@ -496,8 +498,8 @@ def _likeness(first: _BlockNode, second: _BlockNode) -> float:
 
 
 def _likeness_of_kinds(first: _BlockNode, second: _BlockNode) -> float:
-    """2 where both are equal, as much as two pairs that are alike; between 0 and 1 of Blocks of one class; negative
-    where a common name does not make up for it. A Block that holds the other one was put around it: it is another one.
+    """2 for equal Blocks, as much as two similar pairs; between 0 and 1 for Blocks of one class; negative if a common
+    name does not compensate for the differences. A Block that holds the other one was put around it: it is another one.
     """
     if first.whole == second.whole:
         return 2.0

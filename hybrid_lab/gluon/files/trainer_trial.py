@@ -50,7 +50,7 @@ def problems(optimizer: Optimizer, data: Mapping[str, Any]) -> list[str]:
 
 
 def _unusable(values: Mapping[str, Any], known: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """The settings that are infinite or NaN, except for settings that are equal here."""
+    """The infinite and NaN settings, except for settings equal to ours."""
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value) and value != known.get(name):
             yield name, value

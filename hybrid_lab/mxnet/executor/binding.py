@@ -150,8 +150,8 @@ def _shared(
         return _zeros(shape, dtype, ctx, stype)
     if array.shape != tuple(shape) or array.dtype != dtype:
         raise BindError(
-            f"simple_bind: {name} is to be shared with another executor, where it is {np.dtype(array.dtype).name} "
-            f"{array.shape}; here it is {np.dtype(dtype).name} {tuple(shape)}"
+            f"simple_bind: {name} cannot be shared with the other executor: there it is {np.dtype(array.dtype).name} "
+            f"{array.shape}, here {np.dtype(dtype).name} {tuple(shape)}"
         )
     return array
 

@@ -83,8 +83,8 @@ def _row_sums(parts: SparseBuffer, right: Any, transpose: bool) -> tuple[np.ndar
 
 
 def _stored_rows(parts: SparseBuffer, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of a row_sparse array: its rows, the positions of the stored `wanted` rows among them, and the mask of the
-    `wanted` rows that are stored.
+    """The rows of a row_sparse array, the positions of the stored `wanted` rows among them, and a mask of the stored
+    rows in `wanted`.
     """
     order = np.argsort(parts.indices, kind="stable")
     known = parts.indices[order]

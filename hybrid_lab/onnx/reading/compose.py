@@ -99,8 +99,8 @@ def compose(
     values : name of an input -> its value; for an optional input None, for a sequence a list of arrays of which the
         shapes are read
     training : the graph is that of training: its operators get both modes
-    by_nodes : always import the nodes. By default a file of this package gives the operators that it was written from,
-        if the whole file is requested and nobody has changed it
+    by_nodes : always import the nodes. By default an unchanged file of this package, requested as a whole, gives the
+        operators that it was written from
     """
     path = os.fspath(source) if isinstance(source, (str, PathLike)) else None
     try:

@@ -57,7 +57,7 @@ def calls_of(graph: Graph, parameters: Collection[Value], flat: bool = False) ->
 
 
 def _order(call: BlockCall) -> set[Value]:
-    """Put the items into an order in which they can run; returns what they read from outside.
+    """Put the items into an order in which they can run; returns the values read from outside.
 
     The operators of one call stand together in a trace, so that the calls can run one after the other. In a changed
     graph, operators of one call may wait for operators between them: such a call is taken apart.

@@ -63,7 +63,8 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
     data : (n, classes), with multi_output (n, classes, ...), with preserve_shape (..., classes)
     label : class numbers - (n,), with multi_output (n, ...) without axis 1 - or probabilities of data's shape
     use_ignore : rows labelled ignore_label have no gradient; smooth_alpha : share of the label's probability, spread
-    over the other classes; normalization : divide by nothing, the batch, or the number of labels without ignored ones;
+    over the other classes; normalization : divide by nothing, the batch, or the number of labels, ignored labels
+    excluded;
     out_grad : multiply with the gradient from above, which is not read otherwise
     """
 

@@ -129,7 +129,7 @@ def _named(op: AnyOperator, inputs: Sequence[str]) -> list[str]:
 
 
 def _literal(node: Node, name: str, value: object) -> str:
-    """An attribute as Python writes it. Raises Unmappable for one that is no data, such as a graph."""
+    """An attribute as Python writes it. Raises Unmappable for an attribute other than data, such as a graph."""
     text = repr(value)
     try:
         ast.literal_eval(text)

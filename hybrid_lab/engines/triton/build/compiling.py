@@ -48,9 +48,9 @@ def divisible(source: KernelSource) -> tuple[tuple[int, int], ...]:
     one instruction then loads.
 
     That is all that a binary knows of a size: another batch runs the same one, but a binary for multiples must not run
-    with other sizes. So nothing is promised for sizes without effect on loads (`KernelSource.together` knows these
-    sizes; a number of parts says nothing about positions), and nothing for the number of elements of a small pointwise
-    kernel, unless each of its rows has such a multiple.
+    with other sizes. So nothing is promised for sizes without effect on loads (`KernelSource.together` knows the sizes
+    with effect; a number of parts says nothing about positions), and nothing for the number of elements of a small
+    pointwise kernel, unless each row's size is a multiple, too.
     """
     sizes, multiples = source.sizes, []
     small = source.kind == "pointwise" and source.together is not None

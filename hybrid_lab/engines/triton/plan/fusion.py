@@ -1,8 +1,7 @@
 """Fusion: chooses which operators share a kernel, in one sweep from the last operator to the first.
 
 - An operator joins the kernel of a reader if its result then need not go through memory. The kernel must read the
-  result at the elements that it computes anyway, and the other readers must not close a cycle between kernels
-  (`joining.py`).
+  result at elements it computes anyway, and further readers must not close a cycle between kernels (`joining.py`).
 - If several kernels read an operator, one of them stores it. A cheap operator is computed in each of them instead, if
   reading its operands moves fewer bytes (`prices.py`).
 - All outputs of a kernel have one space: the same number of elements, or the same rows, of which an output has either

@@ -2,7 +2,7 @@
 
 A kernel reads each input once and writes each output once. Values that neighbouring programs read again
 - a convolution's windows, a broadcast vector, the factor of a product for each tile - come from a cache and are counted
-once. Of an array that is read in part (a slice, rows of a table) only that part is counted. A kernel that goes over its
+once. If an array is read in part (a slice, rows of a table), only that part is counted. A kernel that goes over its
 rows in several loops reads them once for each: they are taken to be longer than a cache.
 """
 

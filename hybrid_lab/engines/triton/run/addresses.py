@@ -1,9 +1,9 @@
 """At which addresses the arrays of a program lie.
 
-Kernels are compiled for addresses that are multiples of 16 bytes, so that one instruction loads four floats. Allocated
-memory and every value in the arena have such addresses. A view begins inside another array: its graph alone tells
-whether the view's address is a multiple; if not, the kernel is compiled without the promise for this argument.
-Addresses of inputs, of memory for gradients and of torch's results are checked in each call.
+Kernels are compiled for addresses in multiples of 16 bytes, so that one instruction loads four floats. Allocated memory
+and every value in the arena have such addresses. A view begins inside another array: its graph alone tells whether the
+view's address is a multiple; if not, the kernel is compiled without the promise for this argument. Addresses of inputs,
+of memory for gradients and of torch's results are checked in each call.
 """
 
 from __future__ import annotations

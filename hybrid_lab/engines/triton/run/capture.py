@@ -349,7 +349,7 @@ class CapturedTraining(_Capturing, Training):
     def _replay_backward(self, operands: Sequence[Any], rng: tuple[int, int], out: Sequence[Any] | None) -> list[Any]:
         # Gradients that lie elsewhere in every step are not written in place: each place would be a capture.
         apart = out is None or self._moves > CAPTURES
-        # Nor are gradients at unaligned addresses, which no kernel takes.
+        # Gradients at unaligned addresses are not written in place either: no kernel takes the addresses.
         places = [
             None if apart or place is None or place.data_ptr() % ALIGNED else place
             for place in out or [None] * len(self.backward.graph.outputs)

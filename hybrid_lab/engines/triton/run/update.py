@@ -40,8 +40,7 @@ from hybrid_lab.ops.framework.pointwise import Binary, Unary
 #: The head of a weight's row in the table: twice its function's index, plus 1 for a ragged weight; the start of its
 #: numbers; its number of elements. The addresses of its arrays follow.
 HEAD = 3
-#: Addresses that are multiples of WHOLE bytes, and sizes that are multiples of WHOLE elements, are read 16 bytes at a
-#: time.
+#: Arrays at multiples of WHOLE bytes with multiples of WHOLE elements are read 16 bytes at a time.
 WHOLE = 16
 #: More numbers than these are copied at once; fewer are filled in, one launch each.
 FEW = 8

@@ -378,8 +378,8 @@ class Body:
         return [part for part in guard.split(" & ") if known.intersection(_WORD.findall(part)) <= moving]
 
     def without(self, guard: str, variables: Collection[str]) -> list[str]:
-        """The other conditions of a guard: a load that does not move along the variables of these conditions is made
-        without them.
+        """The guard's conditions on other variables: a load that does not move along those variables omits the
+        conditions.
         """
         needed = self._conditions(guard, variables)
         return [part for part in guard.split(" & ") if part and part not in needed]

@@ -1,5 +1,4 @@
-"""The gradients of an attention: products of tiles that are computed from other products, which are never stored in
-memory.
+"""The gradients of an attention: products of tiles computed from other products, without storing these in memory.
 
 The forward leaves the largest score and the sum of each query; weights follow from them and the scores again, tile by
 tile. One kernel goes over the queries and, for each tile of keys, computes scores and weights, what the gradient of the
