@@ -47,6 +47,11 @@ def measure():
 
 
 @pytest.fixture(scope="module")
+def sentences():
+    return script("list_sentences")
+
+
+@pytest.fixture(scope="module")
 def modules(measure):
     return measure.sources()
 
@@ -127,14 +132,12 @@ def test_nobody_provides_an_unknown_name():
         provided.Provided("no_such_function")
 
 
-def test_sentences_read_once():
+def test_sentences_read_once(sentences):
     """The number of marked sentences in docstrings, comments and messages does not grow."""
-    sentences = script("list_sentences")
     found = sentences.listed(sentences.ROOT / "hybrid_lab")
     listed = "\n".join(f"{each.where} {each.text}" for each in found[:20])
     assert len(found) <= SENTENCES, f"rewrite a sentence: python scripts/list_sentences.py --in FOLDER\n{listed}"
 
 
-def test_parameters_have_one_notation():
-    sentences = script("list_sentences")
+def test_parameters_have_one_notation(sentences):
     assert sentences.other_parameters(sentences.ROOT / "hybrid_lab") == []
