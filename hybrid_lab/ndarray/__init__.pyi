@@ -158,7 +158,7 @@ flatten = Flatten
 def expand_dims(data: NDArray, axis: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """data with a new dimension of 1 at `axis`."""
 def squeeze(data: NDArray, axis: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
+    """data without dimensions of 1: without all of them, or without the dimensions in `axis`. At least one dimension stays."""
 def reshape_like(lhs: NDArray, rhs: NDArray | None = ..., lhs_begin: int | None = None, lhs_end: int | None = None, rhs_begin: int | None = None, rhs_end: int | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The elements of lhs in the shape of rhs, of which only the shape is read."""
 def cumsum(a: NDArray, axis: int | None = None, dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -234,7 +234,7 @@ def broadcast_hypot(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, 
     """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
 hypot = broadcast_hypot
 def add_n(*data: NDArray | Sequence[NDArray], out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The sum of all inputs, which have one shape and dtype; returns : as they are."""
+    """The sum of all inputs, which share one shape and dtype; returns : that shape and dtype."""
 ElementWiseSum = add_n
 def Cast(data: NDArray, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
@@ -271,7 +271,7 @@ def broadcast_logical_xor(lhs: NDArray | float, rhs: NDArray | float | None = ..
     """1 where exactly one is not 0, else 0."""
 logical_xor = broadcast_logical_xor
 def logical_not(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
+    """1 if data is 0, else 0. data : any shape and dtype; returns : as data."""
 def negative(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """-data."""
 def abs(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -343,11 +343,11 @@ def degrees(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: s
 def radians(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Degrees to radians."""
 def contrib_isnan(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """1 where data is NaN, else 0. data : numbers; returns : as data."""
+    """1 if data is NaN, else 0. data : numbers; returns : as data."""
 def contrib_isinf(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """1 where data is infinite, of either sign, else 0. data : numbers; returns : as data."""
+    """1 if data is infinite, of either sign, else 0. data : numbers; returns : as data."""
 def contrib_isfinite(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """1 where data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
+    """1 if data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
 def all_finite(data: NDArray, init_output: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """1 if no element of data is infinite or NaN, else 0: float32, shape (1,)."""
 def multi_all_finite(*data: NDArray | Sequence[NDArray], num_arrays: int = 1, init_output: bool = True, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -419,7 +419,7 @@ def MAERegressionOutput(data: NDArray, label: NDArray | None = ..., grad_scale: 
 def LogisticRegressionOutput(data: NDArray, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """sigmoid(data); the gradient is grad_scale * (sigmoid(data) - label), divided by the numbers per instance."""
 def SVMOutput(data: NDArray, label: NDArray | None = ..., margin: float = 1.0, regularization_coefficient: float = 1.0, use_linear: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """data as it is; the gradient is that of the hinge loss, squared or with use_linear plain, of each class."""
+    """data unchanged; the gradient is the hinge loss's for each class: of the squared hinge loss, or of the plain loss with use_linear."""
 def MakeLoss(data: NDArray, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: Literal['null', 'batch', 'valid'] = 'null', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """data as it is, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
 def im2col(data: NDArray, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -580,7 +580,7 @@ def lamb_update_phase1(weight: NDArray, grad: NDArray | None = ..., mean: NDArra
 def mp_lamb_update_phase1(weight: NDArray, grad: NDArray | None = ..., mean: NDArray | None = ..., var: NDArray | None = ..., weight32: NDArray | None = ..., beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-06, t: NDArray | float | None = None, bias_correction: bool = True, wd: NDArray | float | None = None, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """lamb_update_phase1 of the float32 copy weight32, which stays; returns : the direction in float32."""
 def lamb_update_phase2(weight: NDArray, g: NDArray | None = ..., r1: NDArray | None = ..., r2: NDArray | None = ..., lr: NDArray | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The second half of LAMB: weight - lr * r * g with the ratio r = r1 / r2, or 1 where r1 or r2 is 0."""
+    """The second half of LAMB: weight - lr * r * g with the ratio r = r1 / r2, or 1 if r1 or r2 is 0."""
 def mp_lamb_update_phase2(weight: NDArray, g: NDArray | None = ..., r1: NDArray | None = ..., r2: NDArray | None = ..., weight32: NDArray | None = ..., lr: NDArray | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """lamb_update_phase2 of the float32 copy weight32 with a float32 direction; returns : it in the weight's dtype."""
 def multi_sgd_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:

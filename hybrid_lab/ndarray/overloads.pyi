@@ -121,7 +121,7 @@ class Overloads:
     def Reshape(self, shape: _Shape, reverse: bool = False, target_shape: _Shape | None = None, keep_highest: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
     def SVMOutput(self, label: NDArray | None = ..., margin: float = 1.0, regularization_coefficient: float = 1.0, use_linear: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """data as it is; the gradient is that of the hinge loss, squared or with use_linear plain, of each class."""
+        """data unchanged; the gradient is the hinge loss's for each class: of the squared hinge loss, or of the plain loss with use_linear."""
     def SequenceLast(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
     def SequenceMask(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -253,11 +253,11 @@ class Overloads:
     def contrib_index_copy(self, index_vector: NDArray | None = ..., new_tensor: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """old_tensor with rows replaced: y[index_vector[i]] = new_tensor[i]; a row named twice takes the last one."""
     def contrib_isfinite(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """1 where data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
+        """1 if data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
     def contrib_isinf(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """1 where data is infinite, of either sign, else 0. data : numbers; returns : as data."""
+        """1 if data is infinite, of either sign, else 0. data : numbers; returns : as data."""
     def contrib_isnan(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """1 where data is NaN, else 0. data : numbers; returns : as data."""
+        """1 if data is NaN, else 0. data : numbers; returns : as data."""
     def contrib_quadratic(self, a: float = 0.0, b: float = 0.0, c: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """a * data^2 + b * data + c. data : numbers; returns : as data."""
     def contrib_round_ste(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -337,7 +337,7 @@ class Overloads:
     def lamb_update_phase1(self, grad: NDArray | None = ..., mean: NDArray | None = ..., var: NDArray | None = ..., beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-06, t: NDArray | float | None = None, bias_correction: bool = True, wd: NDArray | float | None = None, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The first half of LAMB (arXiv 1904.00962), step t: g = clip(rescale_grad * grad), mean and var as in adam_update, divided by 1 - beta1^t and 1 - beta2^t with bias_correction; returns : the direction mean / (sqrt(var) + epsilon) + wd * weight."""
     def lamb_update_phase2(self, g: NDArray | None = ..., r1: NDArray | None = ..., r2: NDArray | None = ..., lr: NDArray | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """The second half of LAMB: weight - lr * r * g with the ratio r = r1 / r2, or 1 where r1 or r2 is 0."""
+        """The second half of LAMB: weight - lr * r * g with the ratio r = r1 / r2, or 1 if r1 or r2 is 0."""
     def lesser(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 where lhs < rhs, else 0."""
     def lesser_equal(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -389,7 +389,7 @@ class Overloads:
     def logical_and(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 where both are not 0, else 0."""
     def logical_not(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
+        """1 if data is 0, else 0. data : any shape and dtype; returns : as data."""
     def logical_or(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 where one of both is not 0, else 0."""
     def logical_xor(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -144,7 +144,7 @@ flatten = Flatten
 def expand_dims(data: Symbol, axis: int, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data with a new dimension of 1 at `axis`."""
 def squeeze(data: Symbol, axis: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
+    """data without dimensions of 1: without all of them, or without the dimensions in `axis`. At least one dimension stays."""
 def reshape_like(lhs: Symbol, rhs: Symbol | None = ..., lhs_begin: int | None = None, lhs_end: int | None = None, rhs_begin: int | None = None, rhs_end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The elements of lhs in the shape of rhs, of which only the shape is read."""
 def cumsum(a: Symbol, axis: int | None = None, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -222,7 +222,7 @@ def broadcast_hypot(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, ou
     """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
 hypot = broadcast_hypot
 def add_n(*data: Symbol | Sequence[Symbol], out: None = ..., name: str | None = ...) -> Symbol:
-    """The sum of all inputs, which have one shape and dtype; returns : as they are."""
+    """The sum of all inputs, which share one shape and dtype; returns : that shape and dtype."""
 ElementWiseSum = add_n
 def Cast(data: Symbol, dtype: _DType, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
@@ -259,7 +259,7 @@ def broadcast_logical_xor(lhs: Symbol | float, rhs: Symbol | float | None = ...,
     """1 where exactly one is not 0, else 0."""
 logical_xor = broadcast_logical_xor
 def logical_not(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
+    """1 if data is 0, else 0. data : any shape and dtype; returns : as data."""
 def negative(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """-data."""
 def abs(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -331,11 +331,11 @@ def degrees(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
 def radians(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Degrees to radians."""
 def contrib_isnan(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where data is NaN, else 0. data : numbers; returns : as data."""
+    """1 if data is NaN, else 0. data : numbers; returns : as data."""
 def contrib_isinf(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where data is infinite, of either sign, else 0. data : numbers; returns : as data."""
+    """1 if data is infinite, of either sign, else 0. data : numbers; returns : as data."""
 def contrib_isfinite(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """1 where data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
+    """1 if data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
 def all_finite(data: Symbol, init_output: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
     """1 if no element of data is infinite or NaN, else 0: float32, shape (1,)."""
 def multi_all_finite(*data: Symbol | Sequence[Symbol], num_arrays: int = 1, init_output: bool = True, out: None = ..., name: str | None = ...) -> Symbol:
@@ -407,7 +407,7 @@ def MAERegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: fl
 def LogisticRegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """sigmoid(data); the gradient is grad_scale * (sigmoid(data) - label), divided by the numbers per instance."""
 def SVMOutput(data: Symbol, label: Symbol | None = ..., margin: float = 1.0, regularization_coefficient: float = 1.0, use_linear: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data as it is; the gradient is that of the hinge loss, squared or with use_linear plain, of each class."""
+    """data unchanged; the gradient is the hinge loss's for each class: of the squared hinge loss, or of the plain loss with use_linear."""
 def MakeLoss(data: Symbol, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: Literal['null', 'batch', 'valid'] = 'null', *, out: None = ..., name: str | None = ...) -> Symbol:
     """data as it is, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
 def im2col(data: Symbol, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -568,7 +568,7 @@ def lamb_update_phase1(weight: Symbol, grad: Symbol | None = ..., mean: Symbol |
 def mp_lamb_update_phase1(weight: Symbol, grad: Symbol | None = ..., mean: Symbol | None = ..., var: Symbol | None = ..., weight32: Symbol | None = ..., beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-06, t: Symbol | float | None = None, bias_correction: bool = True, wd: Symbol | float | None = None, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """lamb_update_phase1 of the float32 copy weight32, which stays; returns : the direction in float32."""
 def lamb_update_phase2(weight: Symbol, g: Symbol | None = ..., r1: Symbol | None = ..., r2: Symbol | None = ..., lr: Symbol | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The second half of LAMB: weight - lr * r * g with the ratio r = r1 / r2, or 1 where r1 or r2 is 0."""
+    """The second half of LAMB: weight - lr * r * g with the ratio r = r1 / r2, or 1 if r1 or r2 is 0."""
 def mp_lamb_update_phase2(weight: Symbol, g: Symbol | None = ..., r1: Symbol | None = ..., r2: Symbol | None = ..., weight32: Symbol | None = ..., lr: Symbol | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """lamb_update_phase2 of the float32 copy weight32 with a float32 direction; returns : it in the weight's dtype."""
 def multi_sgd_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, out: None = ..., name: str | None = ...) -> Symbol:
