@@ -1,5 +1,5 @@
 // Bundles the browser halves that live outside JupyterLab's build: the widget, the shared page, and Graphviz as a module
-// for a worker.
+// for a worker, which the kernel and the Jupyter server give to the front ends.
 
 import { build } from 'esbuild';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
@@ -54,11 +54,6 @@ const engine = await build({
   entryPoints: [join(here, 'src/graph/engine.ts')],
   outfile: join(out, 'graphviz.js')
 });
-
-// JupyterLab's bundle takes the same module as text, in a chunk of its own that is loaded when a graph is first drawn.
-const graphviz = await readFile(join(out, 'graphviz.js'), 'utf8');
-await mkdir(join(here, 'lib/graph'), { recursive: true });
-await writeFile(join(here, 'lib/graph/source.js'), `export default ${JSON.stringify(graphviz)};\n`);
 
 // The licences of what the three files contain. JupyterLab's bundle has a list of its own, without Graphviz.
 const MORE = {

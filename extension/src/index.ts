@@ -13,6 +13,7 @@ import { CellDiagnosticsService } from './lab/cell-diagnostics';
 import { COMMANDS, addCommands } from './lab/commands';
 import { registerErrorOutput } from './lab/error-output';
 import { FileDiagnosticsService } from './lab/file-diagnostics';
+import { graphvizText } from './lab/graphviz-text';
 import { labIcon } from './lab/icon';
 import { cellIdOf, jumpToCell } from './lab/jump';
 import { KernelLink, mentionsHybridLab } from './lab/link';
@@ -92,7 +93,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
       tracker,
       diagnostics,
       linkOf,
-      layout: workerLayout(async () => (await import('./graph/source')).default),
+      layout: workerLayout(
+        graphvizText(app.serviceManager.serverSettings, () => {
+          const link = tracker.currentWidget && linkOf(tracker.currentWidget);
+          return link?.answersNow ? link.channel : null;
+        })
+      ),
       memory: new ViewMemory(store)
     };
     const tabs = new WidgetTracker<MainAreaWidget<HybridPanel>>({ namespace: 'hybrid-lab-tab' });

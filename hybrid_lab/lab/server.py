@@ -128,6 +128,25 @@ class DocumentHandler(_Handler):
         return path
 
 
+class GraphvizHandler(APIHandler):
+    """`GET hybrid-lab/graphviz`: the JavaScript module that lays out graphs, as the kernel's `asset` gives it."""
+
+    @web.authenticated
+    async def get(self) -> None:
+        """Send the module. It is the same until the package changes, so browsers keep it by its digest."""
+        from hybrid_lab.lab.views.front_end_files import script
+
+        try:
+            text = script("graphviz")
+        except RequestError as error:
+            self.set_status(STATUS["failed"])
+            self.finish(json.dumps(error.body()))
+            return
+        self.finish(
+            text, set_content_type="text/javascript; charset=utf-8"
+        )  # Tornado adds the digest, and answers 304 to who has it
+
+
 def parsed(request: bytes) -> dict[str, Any]:
     """The object in the bytes of a request. Raises RequestError where there is none."""
     from hybrid_lab.lab.schema import MAX_BYTES
@@ -161,7 +180,7 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 def _load_jupyter_server_extension(server_app: ServerApp) -> None:
     """Add the handlers to the server."""
     base = server_app.web_app.settings["base_url"]
-    routes = {"lint": LintHandler, "document": DocumentHandler}
+    routes = {"lint": LintHandler, "document": DocumentHandler, "graphviz": GraphvizHandler}
     server_app.web_app.add_handlers(  # type: ignore[no-untyped-call]
         ".*$", [(url_path_join(base, "hybrid-lab", name), handler) for name, handler in routes.items()]
     )

@@ -56,6 +56,25 @@ def test_nobody_is_answered_without_the_token(server):
     assert post(server, {"cells": CELLS, "only": []}, token=False)[0] == 403
 
 
+def test_graphviz_is_given_out_once(server, page):
+    """The wheel has it once, for the kernel and the server."""
+    import urllib.error
+    import urllib.request
+
+    request = urllib.request.Request(f"{server.address}hybrid-lab/graphviz", headers={"Authorization": "token secret"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        text, etag = answer.read().decode(), answer.headers["Etag"]
+        assert answer.headers["Content-Type"].startswith("text/javascript")
+    assert text == page.ok("asset", name="graphviz")["text"]
+    request.add_header("If-None-Match", etag)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=20)
+    assert caught.value.code == 304
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"{server.address}hybrid-lab/graphviz", timeout=20)
+    assert caught.value.code == 403
+
+
 def test_the_extension_is_listed_and_valid(tmp_path):
     import os
 

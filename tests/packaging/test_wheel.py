@@ -90,6 +90,35 @@ def test_wheel_carries_everything_once(wheel):
     assert len(members) == len(set(members))
 
 
+def test_graphviz_is_in_the_wheel_once(wheel):
+    """It is a quarter of the wheel: the server and the kernel give it to the front ends."""
+    scripts = [info for info in zipfile.ZipFile(wheel).infolist() if info.filename.endswith(".js")]
+    assert [each.filename for each in scripts if each.file_size > 600_000] == ["hybrid_lab/lab/static/graphviz.js"]
+
+
+def test_two_builds_have_the_same_bytes(wheel, tmp_path):
+    run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT)
+    (again,) = tmp_path.glob("hybrid_lab-*.whl")
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+def test_the_contents_of_the_wheel_are_as_packaging_tools_expect(wheel):
+    """W005: hybrid_lab/notebooks is no module, and hybrid_lab-stubs belongs beside the package."""
+    run([sys.executable, "-m", "check_wheel_contents", "--toplevel", "hybrid_lab,hybrid_lab-stubs", wheel])
+
+
+def test_what_it_installs_may_be_passed_on(environment):
+    """The licences of all packages that the wheel brings with [lab,cpu,notebooks]: none that forbids or infects."""
+    environment.install("pip-licenses")
+    listed = environment.run([environment.bin / "pip-licenses", "--from=mixed", "--format=json"])
+    refused = [
+        f"{each['Name']}: {each['License']}"
+        for each in json.loads(listed)
+        if re.search(r"\bA?GPL|Affero|Proprietary|UNKNOWN", each["License"]) and "LGPL" not in each["License"]
+    ]
+    assert not refused, refused
+
+
 def test_wheel_has_the_licences_of_what_it_bundles(wheel):
     archive = zipfile.ZipFile(wheel)
     text = archive.read("hybrid_lab/lab/static/licenses.txt").decode()

@@ -7,6 +7,7 @@ import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/no
 import { ServerConnection } from '@jupyterlab/services';
 import { IStateDB } from '@jupyterlab/statedb';
 import { workerLayout } from '../graph/worker';
+import { graphvizText } from '../lab/graphviz-text';
 import { SizeMemory, browserStore } from '../lab/memory';
 import { ModelView } from '../view/model-view';
 import { splitPanes } from '../view/split-panes';
@@ -29,7 +30,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
     const store = labShell ? state : browserStore(localStorage, PageConfig.getBaseUrl());
     const { contents, serverSettings } = app.serviceManager;
     const post = poster(serverSettings);
-    const layout = workerLayout(async () => (await import('../graph/source')).default);
+    const layout = workerLayout(graphvizText(serverSettings, () => null));
     const tracker = new WidgetTracker<ModelFileWidget>({ namespace: 'hybrid-lab-document' });
     const panels = (): NotebookPanel[] => {
       const found: NotebookPanel[] = [];

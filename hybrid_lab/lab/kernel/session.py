@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import platform
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from importlib.resources import files as resources
 from typing import TYPE_CHECKING
 
 from hybrid_lab._version import __version__
@@ -101,6 +99,7 @@ from hybrid_lab.lab.saving.save_list import histograms_reply
 from hybrid_lab.lab.training.comparison import runs_reply
 from hybrid_lab.lab.training.current import runs
 from hybrid_lab.lab.training.curves import run_data
+from hybrid_lab.lab.views.front_end_files import script
 from hybrid_lab.lab.views.shared_page import page_file, write_page
 
 if TYPE_CHECKING:
@@ -354,7 +353,7 @@ class Session:
         raise RequestError("unknown-model", "this view is of an earlier kernel", "Run its cell again.")
 
     def _on_asset(self, body: AssetRequest) -> AssetReply:
-        return {"name": body["name"], "text": asset(body["name"])}
+        return {"name": body["name"], "text": script(body["name"])}
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
@@ -409,17 +408,3 @@ class Session:
         model = model_data(entry, len(self.findings(entry)))
         counts = f"{count(model['blocks'], 'block')}, {count(model['graphs'], 'graph')}"
         return {"model": model, "path": str(path), "summary": f"{counts}, bound to {name}"}
-
-
-@functools.lru_cache
-def asset(name: str) -> str:
-    """The text of a JavaScript module that is shipped with the package. Raises RequestError where it is not built."""
-    path = resources("hybrid_lab.lab") / "static" / f"{name}.js"
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise RequestError(
-            "failed",
-            f"{name}.js is not part of this installation",
-            "Run `make install` in the checkout, or install the wheel.",
-        ) from None

@@ -1,0 +1,28 @@
+// Graphviz as the text of a module for the worker. The Python package has it: the Jupyter server gives it out, and where
+// the server does not have the package, a kernel that does.
+
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+import type { Requester } from '../protocol/channel';
+
+/** A function that asks the server, then a kernel. `kernel`: the one in front, null where none answers now. */
+export function graphvizText(
+  settings: ServerConnection.ISettings,
+  kernel: () => Requester | null
+): () => Promise<string> {
+  return async () => {
+    const url = URLExt.join(settings.baseUrl, 'hybrid-lab', 'graphviz');
+    const response = await ServerConnection.makeRequest(url, {}, settings).catch(() => null);
+    if (response?.ok) {
+      return response.text();
+    }
+    const requester = kernel();
+    if (requester) {
+      return (await requester.request('asset', { name: 'graphviz' })).text;
+    }
+    const why = response ? `answered ${response.status}` : 'did not answer';
+    throw new Error(
+      `The picture needs Graphviz, which comes with the Python package: this Jupyter server ${why}. Run pip install hybrid-lab in its environment, and start it again.`
+    );
+  };
+}
