@@ -33,8 +33,8 @@ _openblas.choose_kernels()
 _telemetry.switch_off()
 _without_compat.install()
 
-#: Public names -> module, or (module, attribute). Each room loads when it is first used.
-_ROOMS: dict[str, str | tuple[str, str]] = {
+#: Public name -> module, or (module, attribute). A module loads when its name is first used.
+_PUBLIC_NAMES: dict[str, str | tuple[str, str]] = {
     "attribute": "hybrid_lab.symbol.attribute",
     "autograd": "hybrid_lab.autograd",
     "base": "hybrid_lab.mxnet.base",
@@ -129,7 +129,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "view": ("hybrid_lab.lab", "view"),
 }
 
-__all__ = ["__version__", *_ROOMS]
+__all__ = ["__version__", *_PUBLIC_NAMES]
 
 #: Functions that rooms call and rooms above them provide -> module, attribute. See `hybrid_lab.system.provided`.
 _provided.register({
@@ -191,19 +191,19 @@ _provided.register({
 
 
 def __getattr__(name: str) -> Any:
-    place = _ROOMS.get(name)
-    if place is None:
+    target = _PUBLIC_NAMES.get(name)
+    if target is None:
         if name.startswith("_"):
             raise AttributeError(f"module 'hybrid_lab' has no attribute {name!r}")
         from hybrid_lab.diagnostics.unknown_names import unknown_name
 
-        raise unknown_name("mx", name, _ROOMS)
-    if isinstance(place, str):
-        found: Any = _imports.load(place)
+        raise unknown_name("mx", name, _PUBLIC_NAMES)
+    if isinstance(target, str):
+        value: Any = _imports.load(target)
     else:
-        found = getattr(_imports.load(place[0]), place[1])
-    globals()[name] = found
-    return found
+        value = getattr(_imports.load(target[0]), target[1])
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

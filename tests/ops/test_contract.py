@@ -144,8 +144,8 @@ def test_a_gradient_of_another_shape_is_found_in_a_graph():
         differentiate(graph, graph.inputs)
 
 
-def test_dtypes_outside_of_kinds_are_the_users_mistake():
-    op = declare(kinds="f")
+def test_dtypes_outside_of_dtype_kinds_are_the_users_mistake():
+    op = declare(dtype_kinds="f")
     with pytest.raises(DTypeError, match="double: floating numbers are needed, not int32"):
         infer(op, ((3,),), (np.dtype("int32"),))
 

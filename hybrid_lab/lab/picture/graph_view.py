@@ -10,7 +10,7 @@ from hybrid_lab.insight.states import block_at
 from hybrid_lab.lab.messages.graphs import GraphReply
 from hybrid_lab.lab.picture.dot import dot
 from hybrid_lab.lab.picture.hybrid_block import chosen, hybrid_programs
-from hybrid_lab.lab.picture.nodes import PRINTED, Picture, Program
+from hybrid_lab.lab.picture.nodes import PRINTED, DrawnGraph, Picture
 from hybrid_lab.lab.picture.plain_block import Whole, plain_programs
 from hybrid_lab.lab.picture.programs import Choice, Shown
 from hybrid_lab.lab.places import location_data
@@ -65,12 +65,12 @@ def programs_of(net: Block, path: str) -> list[Choice] | str:
     return hybrid_programs(net, path, block) if isinstance(block, HybridBlock) else plain_programs(net, path, block)
 
 
-def picture_for(program: Program | Whole, net: Block, path: str) -> Picture | Whole:
+def picture_for(program: DrawnGraph | Whole, net: Block, path: str) -> Picture | Whole:
     """The picture of a shown program of the Block at `path`."""
     return program if isinstance(program, Whole) else Picture(program, net, path)
 
 
-def _picture(program: Program | Whole | None, net: Block | None, path: str) -> Picture | Whole | None:
+def _picture(program: DrawnGraph | Whole | None, net: Block | None, path: str) -> Picture | Whole | None:
     if program is None or net is None:
         return None
     with without_collecting(collect=False):

@@ -47,8 +47,8 @@ class Role:
 
 
 @dataclass(frozen=True)
-class Program:
-    """A graph to be drawn, and what is known of it.
+class DrawnGraph:
+    """A graph to be drawn, with the facts that the picture shows.
 
     graph : with every kernel and session opened
     inputs, outputs : the role of each input; of each output, or None where it is only marked in its operator
@@ -79,8 +79,8 @@ class Picture:
     entries, results : the nodes of the inputs, and of the outputs, by their number
     """
 
-    def __init__(self, program: Program, net: Block, path: str, around: Box | None = None):
-        self.program, self.net, self.path = program, net, path
+    def __init__(self, drawn_graph: DrawnGraph, net: Block, path: str, around: Box | None = None):
+        self.drawn_graph, self.net, self.path = drawn_graph, net, path
         self._top = Box("part") if around is None else around
         self._chains: dict[int, tuple[tuple[str, int], ...]] = {}
         self._places: dict[int, Box] = {}
@@ -88,18 +88,18 @@ class Picture:
         self._blocks: dict[str, tuple[str | None, str]] = {}
         self._unit_boxes: dict[Unit, Box] = {}
         self._item_of: dict[Node, Item] = {}
-        self._source: dict[Value, Value] = program.hoisted
+        self._source: dict[Value, Value] = drawn_graph.hoisted
         self._tensors: dict[tuple[object, object], Tensor] = {}
         self.entries: dict[int, Item] = {}
         self.results: dict[int, Item] = {}
         self.locations: list[LocationData] = []
         self._location_of: dict[Location, int] = {}
         self._serial = 0
-        nodes = program.graph.nodes
-        if program.prologue is not None:
-            nodes = tuple(dict.fromkeys((*program.prologue.nodes, *nodes)))
+        nodes = drawn_graph.graph.nodes
+        if drawn_graph.prologue is not None:
+            nodes = tuple(dict.fromkeys((*drawn_graph.prologue.nodes, *nodes)))
         self._operators = [node for node in nodes if _computes(node)]
-        self._units = program.units.of
+        self._units = drawn_graph.units.of
         self._build(nodes)
         self._lift_prologue()
         self.boxes: list[GraphBox] = []
@@ -115,11 +115,11 @@ class Picture:
     @property
     def text(self) -> str:
         """The graph as it is printed; of a large one the first operators."""
-        return format_graph(self.program.graph, PRINTED)
+        return format_graph(self.drawn_graph.graph, PRINTED)
 
     def id_of(self, node: Node) -> str | None:
         """Id of the node or box of the picture that shows a node of the executable, or of a region in it."""
-        drawn = self.program.units.drawn.get(node, node)
+        drawn = self.drawn_graph.units.drawn.get(node, node)
         if isinstance(drawn, Unit):
             return self._unit_boxes[drawn].id if drawn in self._unit_boxes else None
         item = self._item_of.get(drawn)
@@ -140,7 +140,7 @@ class Picture:
         return known
 
     def _calls(self, scope: str) -> tuple[tuple[str, int], ...]:
-        root = self.program.root
+        root = self.drawn_graph.root
         if not isinstance(scope, Scope) or scope == root or not scope.startswith(f"{root}." if root else ""):
             return ()
         before = () if scope.caller is None else self._chain(scope.caller)
@@ -223,8 +223,8 @@ class Picture:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def _build(self, nodes: Iterable[Node]) -> None:
-        program, depth_of = self.program, self._unit_places()
-        returned = {self._real(value) for value, _ in program.outputs}
+        drawn_graph, depth_of = self.drawn_graph, self._unit_places()
+        returned = {self._real(value) for value, _ in drawn_graph.outputs}
         for order, node in enumerate(self._operators):
             box = self._places.get(id(node.scope)) if node not in self._units else None
             if box is None:
@@ -242,7 +242,7 @@ class Picture:
                 label = repr(node.op) if array.size <= _SMALL else format_type(array.shape, array.dtype)
                 role = Role("constant", label, inside=True)
             else:
-                role = program.inputs.get(value) or Role("input", node.name)
+                role = drawn_graph.inputs.get(value) or Role("input", node.name)
             self._put(value, role, readers.get(value, []), value in returned)
         for node in self._operators:
             item = self._item_of[node]
@@ -273,14 +273,14 @@ class Picture:
         if node.composite:
             attributes["part of"] = visible(node.composite)
         visible_outputs = node.outputs[: max(node.op.signature.visible, 1)]
-        for value in node.outputs if self.program.marks else ():
-            attributes |= self.program.marks.get(value, {})
+        for value in node.outputs if self.drawn_graph.marks else ():
+            attributes |= self.drawn_graph.marks.get(value, {})
         outputs = [self._tensor(value) for value in visible_outputs]
         item = self._add("operator", node.op.name, box, order, outputs)
         row = item.row
         row["op"], row["attributes"], row["block"] = row["label"], attributes, self._block_path(node.scope)
         row["location"] = self._location(node.location)
-        row["engine"] = self.program.units.engines.get(node, "")
+        row["engine"] = self.drawn_graph.units.engines.get(node, "")
         return item
 
     def _put(self, value: Value, role: Role, readers: list[Item], returned: bool) -> None:
@@ -313,7 +313,7 @@ class Picture:
 
     def _outputs(self) -> None:
         last = float(len(self._operators))
-        for number, (value, role) in enumerate(self.program.outputs):
+        for number, (value, role) in enumerate(self.drawn_graph.outputs):
             source = self._item_of.get(self._real(value).node)
             beside = role.inside and source is not None and source.operators
             box, order = (source.box, source.order + 0.5) if source is not None and beside else (self._top, last)

@@ -289,7 +289,7 @@ class _Source:
 
     def neutral_ids(self, graph: Graph) -> dict[Node, str]:
         """Id by node of the traced graph, of which the picture may show a copy with shapes."""
-        drawn = self.picture.program.graph.operators
+        drawn = self.picture.drawn_graph.graph.operators
         pairs = zip(graph.operators, drawn, strict=True) if len(drawn) == len(graph.operators) else ()
         found = ((node, self.picture.id_of(copy)) for node, copy in pairs if node.op.name == copy.op.name)
         return {node: identity for node, identity in found if identity is not None}
@@ -380,7 +380,7 @@ def _values(source: _Source) -> _Overlay:
     def run(part: str, executable: Executable, graph: Graph, inputs: list[list[Any]]) -> list[Sequence[Any]]:
         if part != source.part:
             return [executable(inputs[0], compiled.rng)]
-        look_at_values(source.picture.program.graph, inputs[0], compiled.rng, look)
+        look_at_values(source.picture.drawn_graph.graph, inputs[0], compiled.rng, look)
         return [()]  # nothing runs after it
 
     if source.part:
@@ -428,7 +428,7 @@ def _range(summary: Summary) -> str:
 
 def _memory(source: _Source) -> _Overlay:
     result, picture = _Overlay("B"), source.picture
-    for node in picture.program.graph.operators:
+    for node in picture.drawn_graph.graph.operators:
         identity = picture.id_of(node)
         if identity is None or node.shapes is None or None in node.shapes:
             continue
@@ -454,7 +454,7 @@ def _memory(source: _Source) -> _Overlay:
         forward, backward = (half for half in halves if half is not None)
         own, shared = backward if source.part == "backward" else forward, _step(forward, backward)
     _add_plan(result, picture, own, shared)
-    if picture.program.units.units:
+    if picture.drawn_graph.units.units:
         result.headline += "; what sessions and kernels use inside is not counted"
     return result
 

@@ -26,7 +26,7 @@ from hybrid_lab.lab.models.groups import Group
 from hybrid_lab.lab.models.tree import tensor
 from hybrid_lab.lab.picture.boxes import Box, Item, short, write
 from hybrid_lab.lab.picture.hybrid_block import chosen, hybrid_programs
-from hybrid_lab.lab.picture.nodes import Picture, Program
+from hybrid_lab.lab.picture.nodes import DrawnGraph, Picture
 from hybrid_lab.lab.picture.programs import Choice, Shown, entry, parameter_paths, updates
 from hybrid_lab.lab.places import located
 from hybrid_lab.system.memory import without_collecting
@@ -322,7 +322,7 @@ class Whole:
             return found
         choice = self._choose(found, block, item)
         shown = choice.show()
-        if not isinstance(shown.program, Program):
+        if not isinstance(shown.program, DrawnGraph):
             return shown.missing or "it has no graph"
         picture = Picture(shown.program, net, own, box)
         self.parts.append(Part(net, own, block, choice.entry, picture))
@@ -424,7 +424,7 @@ class Whole:
             picture.boxes = [records[box.id] for box in boxes if box.id in records]
 
     def _in_words(self, record: Record | None) -> str:
-        codes = {id(part.block): part.picture.program.code for part in reversed(self.parts)}
+        codes = {id(part.block): part.picture.drawn_graph.code for part in reversed(self.parts)}
         graphs = f"{count(len(codes), 'graph')}, {count(sum(codes.values()), 'operator')}"
         if record is None:
             return f"{graphs}; not called yet: the children in the order of the tree, without arrows"

@@ -26,7 +26,7 @@ from hybrid_lab.hybridize.program_cache import Compilation
 from hybrid_lab.insight.explain import engine_choice
 from hybrid_lab.insight.states import block_at, blocks_below
 from hybrid_lab.lab.messages.graphs import GraphProgram, Half
-from hybrid_lab.lab.picture.nodes import Program, Role
+from hybrid_lab.lab.picture.nodes import DrawnGraph, Role
 from hybrid_lab.lab.picture.units import Unit, Units, units_of
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.optimizer.fused import FusedUpdate
@@ -44,7 +44,7 @@ class Shown(NamedTuple):
     failed : where the trace of the graph ended
     """
 
-    program: Program | Whole | None
+    program: DrawnGraph | Whole | None
     summary: str = ""
     missing: str = ""
     failed: Location | None = None
@@ -121,7 +121,7 @@ class _Maker:
     def _show_failed(self, failure: Failure, missing: str) -> Shown:
         assert failure.partial is not None
         shown = self._show_traced(failure.partial)
-        assert isinstance(shown.program, Program)
+        assert isinstance(shown.program, DrawnGraph)
         stopped = [(value, Role("output", "stopped here", inside=True)) for value, _ in shown.program.outputs]
         program = replace(shown.program, outputs=stopped)
         return Shown(program, f"{shown.summary} before {failure.code}", missing, failure.location)
@@ -138,7 +138,7 @@ class _Maker:
             summary += f", shapes of {', '.join(str(tuple(shape)) for shape, _ in neutral.types)}"
         root = root_scope(self.net, self.path, graph)
         code = len(graph.operators)
-        return Shown(Program(graph, inputs, _outputs(graph.outputs), root, Units(graph), code=code), summary)
+        return Shown(DrawnGraph(graph, inputs, _outputs(graph.outputs), root, Units(graph), code=code), summary)
 
     # -- compiled programs --------------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class _Maker:
             inputs |= self._inputs(neutral, before, sources, states)
         root = root_scope(self.net, self.path, graph)
         code = len(neutral.graph.operators)
-        drawn = Program(graph, inputs, _outputs(graph.outputs[:results]), root, units, before, hoisted, marks, code)
+        drawn = DrawnGraph(graph, inputs, _outputs(graph.outputs[:results]), root, units, before, hoisted, marks, code)
         once = f"{len(before.operators)} more when parameters change, " if before is not None else ""
         return Shown(drawn, _summary(count(code, "operator"), code, units, program.forward.report, once))
 
@@ -214,7 +214,7 @@ class _Maker:
         root = root_scope(self.net, self.path, program.forward.graph)
         code = count(len(neutral.graph.operators), "operator")
         summary = _summary(f"gradients of {code}", -1, units, program.backward.report)
-        return Shown(Program(graph, inputs, outputs, root, units), summary)
+        return Shown(DrawnGraph(graph, inputs, outputs, root, units), summary)
 
     def _inputs(self, neutral: NeutralGraph, graph: Graph, sources: object, states: set[str]) -> dict[Value, Role]:
         """The roles of a graph's inputs; of those that a prologue computes there is none."""
@@ -270,7 +270,7 @@ def _show_update(update: FusedUpdate) -> Shown:
         inputs |= {value: Role("input", value.node.name) for value in graph.inputs}
         outputs += [(value, Role("output", f"new {target.node.name}")) for target, value in graph.effects]
     units.graph = Graph([*inputs], [value for value, _ in outputs])
-    return Shown(Program(units.graph, inputs, outputs, "", units), repr(update))
+    return Shown(DrawnGraph(units.graph, inputs, outputs, "", units), repr(update))
 
 
 def _add_prologue(units: Units, before: Units) -> Graph:

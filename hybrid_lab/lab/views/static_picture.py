@@ -5,7 +5,7 @@ By hand, because there may be neither a browser, nor Node, nor Graphviz's `dot` 
 without these (igraph, grandalf: both GPL) would replace some 90 lines; what is shown and the drawing stay.
 
 The boxes of the picture are opened from outside as long as there is room; the rest stay closed. Nodes stand in layers,
-each below what it reads (Sugiyama's method: layers by longest path, order by the mean place of the neighbours).
+each below what it reads (Sugiyama's method: layers by longest path, order by the mean position of the neighbours).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _STYLE = (
 
 
 @dataclass(eq=False)
-class _Place:
-    """What stands in a layer: a node or closed box, or a bend of an edge that passes the layer.
+class _NodeBox:
+    """What stands in a layer: a node, a closed box, or a bend of an edge that passes the layer.
 
     above, below : neighbours in the layers next to it; x : of the middle, y : of the top
     """
@@ -62,8 +62,8 @@ class _Place:
     lines: Sequence[str] = ()
     kind: str = ""
     layer: int = 0
-    above: list[_Place] = field(default_factory=list)
-    below: list[_Place] = field(default_factory=list)
+    above: list[_NodeBox] = field(default_factory=list)
+    below: list[_NodeBox] = field(default_factory=list)
     x: float = 0.0
     y: float = 0.0
 
@@ -148,7 +148,7 @@ def picture_svg(reply: GraphReply, most: int = MOST) -> tuple[str, str]:
     """The picture as SVG, and a sentence about what it leaves out, or ""."""
     shown = _opened(reply, most)
     closed = [item.operators for item in shown if item.operators is not None]
-    layers = _layers(_places(reply, shown))
+    layers = _layers(_boxes(reply, shown))
     _order(layers)
     width, height = _arrange(layers)
     boxes = "1 box is" if len(closed) == 1 else f"{len(closed)} boxes are"
@@ -222,22 +222,22 @@ def _prologues(reply: GraphReply) -> set[str]:
     return prologues
 
 
-def _places(reply: GraphReply, shown: list[_Item]) -> list[_Place]:
-    """A place for each item, joined by the edges between them, in layers below what they read."""
+def _boxes(reply: GraphReply, shown: list[_Item]) -> list[_NodeBox]:
+    """A box for each item, joined by the edges between them, in layers below what they read."""
     parents = {box["id"]: box["parent"] for box in reply["boxes"]}
-    places = {item.id: _Place(item.lines, item.kind) for item in shown}
+    boxes = {item.id: _NodeBox(item.lines, item.kind) for item in shown}
 
-    def place_of(node: GraphNode) -> _Place | None:
-        identity = node["id"] if node["id"] in places else node["box"]
-        while identity and identity not in places:
+    def box_of(node: GraphNode) -> _NodeBox | None:
+        identity = node["id"] if node["id"] in boxes else node["box"]
+        while identity and identity not in boxes:
             identity = parents.get(identity, "")
-        return places.get(identity)
+        return boxes.get(identity)
 
-    where = {node["id"]: place_of(node) for node in reply["nodes"]}
-    first: dict[int, int] = {}  # the place's first node: edges against this order would be circles
+    where = {node["id"]: box_of(node) for node in reply["nodes"]}
+    first: dict[int, int] = {}  # the box's first node: edges against this order would be circles
     for number, node in enumerate(reply["nodes"]):
         first.setdefault(id(where[node["id"]]), number)
-    edges: dict[tuple[int, int], tuple[_Place, _Place]] = {}
+    edges: dict[tuple[int, int], tuple[_NodeBox, _NodeBox]] = {}
     for node in reply["nodes"]:
         reader = where[node["id"]]
         for read in node["inputs"]:
@@ -246,82 +246,82 @@ def _places(reply: GraphReply, shown: list[_Item]) -> list[_Place]:
                 edges[id(source), id(reader)] = (source, reader)
     for source, reader in sorted(edges.values(), key=lambda edge: first[id(edge[1])]):
         reader.layer = max(reader.layer, source.layer + 1)
-    everything = [place for place in places.values() if id(place) in first]  # a box without nodes has no place
+    everything = [box for box in boxes.values() if id(box) in first]  # a box without nodes is not drawn
     for source, reader in edges.values():
         above = source
         for layer in range(source.layer + 1, reader.layer):
-            bend = _Place(layer=layer, above=[above])
+            bend = _NodeBox(layer=layer, above=[above])
             above.below.append(bend)
             everything.append(bend)
             above = bend
         above.below.append(reader)
         reader.above.append(above)
-    for place in places.values():  # an input stands right above its first reader
-        if not place.above and place.below and all(each.lines for each in place.below):
-            place.layer = min(each.layer for each in place.below) - 1
+    for box in boxes.values():  # an input stands right above its first reader
+        if not box.above and box.below and all(each.lines for each in box.below):
+            box.layer = min(each.layer for each in box.below) - 1
     return everything
 
 
 # -- where it stands ---------------------------------------------------------------------------------------------------
 
 
-def _layers(places: Iterable[_Place]) -> list[list[_Place]]:
-    by_layer: dict[int, list[_Place]] = {}
-    for place in places:
-        by_layer.setdefault(place.layer, []).append(place)
+def _layers(boxes: Iterable[_NodeBox]) -> list[list[_NodeBox]]:
+    by_layer: dict[int, list[_NodeBox]] = {}
+    for box in boxes:
+        by_layer.setdefault(box.layer, []).append(box)
     return [by_layer[number] for number in sorted(by_layer)]
 
 
-def _order(layers: list[list[_Place]]) -> None:
-    """Order each layer by the mean place of the neighbours, downwards and upwards in turn, so that few edges cross."""
+def _order(layers: list[list[_NodeBox]]) -> None:
+    """Order each layer by the mean position of the neighbours, down and up in turn, so that few edges cross."""
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         for layer in layers if down else reversed(layers):
-            at = {id(place): number for other in layers for number, place in enumerate(other)}
+            at = {id(box): number for other in layers for number, box in enumerate(other)}
 
-            def mean(place: _Place, at: dict[int, int] = at, down: bool = down) -> float:
-                near = place.above if down else place.below
-                return sum(at[id(each)] for each in near) / len(near) if near else at[id(place)]
+            def mean(box: _NodeBox, at: dict[int, int] = at, down: bool = down) -> float:
+                near = box.above if down else box.below
+                return sum(at[id(each)] for each in near) / len(near) if near else at[id(box)]
 
             layer.sort(key=mean)
 
 
-def _arrange(layers: list[list[_Place]]) -> tuple[float, float]:
-    """Give each place its x and y; the size of the picture. Places move towards the mean of their neighbours."""
+def _arrange(layers: list[list[_NodeBox]]) -> tuple[float, float]:
+    """Set the x and y of each box; returns the size of the picture. Boxes move towards the mean of their neighbours."""
     for layer in layers:
         _spread(layer, [0.0] * len(layer))
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         for layer in layers if down else reversed(layers):
             wanted = []
-            for place in layer:
-                near = (place.above if down else place.below) or [place]
-                if place.lines:  # the straight way for nodes, the bent one for edges that pass
+            for box in layer:
+                near = (box.above if down else box.below) or [box]
+                if box.lines:  # the straight way for nodes, the bent one for edges that pass
                     near = [each for each in near if each.lines] or near
                 wanted.append(sum(each.x for each in near) / len(near))
             _spread(layer, wanted)
-    left = min(place.x - place.width / 2 for layer in layers for place in layer) - _PAD
+    left = min(box.x - box.width / 2 for layer in layers for box in layer) - _PAD
     y = _PAD
     for layer in layers:
-        height = max(place.height for place in layer)
-        for place in layer:
-            place.x -= left
-            place.y = y + (height - place.height) / 2
+        height = max(box.height for box in layer)
+        for box in layer:
+            box.x -= left
+            box.y = y + (height - box.height) / 2
         y += height + _BELOW
-    width = max(place.x + place.width / 2 for layer in layers for place in layer) + _PAD
+    width = max(box.x + box.width / 2 for layer in layers for box in layer) + _PAD
     return width, y - _BELOW + _PAD
 
 
-def _spread(layer: list[_Place], wanted: list[float]) -> None:
+def _spread(layer: list[_NodeBox], wanted: list[float]) -> None:
     """Place a layer as near as possible to the wanted middles, in order and without overlap (least squares, by pooling
     neighbours that would overlap).
     """
     offsets, total = [], 0.0
-    for number, place in enumerate(layer):
+    for number, box in enumerate(layer):
         if number:
-            total += (layer[number - 1].width + place.width) / 2 + _APART
+            total += (layer[number - 1].width + box.width) / 2 + _APART
         offsets.append(total)
-    pools: list[tuple[float, int]] = []  # (mean, size) of places that stand as close as they may
+    pools: list[tuple[float, int]] = []  # (mean, size) of boxes that stand as close as they may
     for want, offset in zip(wanted, offsets, strict=True):
         mean, size = want - offset, 1
         while pools and pools[-1][0] > mean:
@@ -329,34 +329,34 @@ def _spread(layer: list[_Place], wanted: list[float]) -> None:
             mean, size = (mean * size + other * number) / (size + number), size + number
         pools.append((mean, size))
     means = [mean for mean, size in pools for _ in range(size)]
-    for place, mean, offset in zip(layer, means, offsets, strict=True):
-        place.x = mean + offset
+    for box, mean, offset in zip(layer, means, offsets, strict=True):
+        box.x = mean + offset
 
 
 # -- the drawing -------------------------------------------------------------------------------------------------------
 
 
-def _draw(layers: list[list[_Place]], width: float, height: float) -> str:
+def _draw(layers: list[list[_NodeBox]], width: float, height: float) -> str:
     size = f'width="{width:.0f}" height="{height:.0f}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:.0f} {height:.0f}">',
         f'<style>{_STYLE}</style><rect class="g" {size} rx="6"/>',
     ]
-    for place in (place for layer in layers for place in layer if place.lines):
-        parts += [_edge(place, after) for after in place.below]
-    for place in (place for layer in layers for place in layer if place.lines):
-        x, y = place.x - place.width / 2, place.y
-        box = f'x="{x:.0f}" y="{y:.0f}" width="{place.width:.0f}" height="{place.height:.0f}"'
-        round_ = place.height / 2 if place.kind in ("input", "output", "parameter", "aux") else 4
-        parts.append(f'<rect class="{place.kind}" {box} rx="{round_:.0f}"/>')
-        for number, line in enumerate(place.lines):
+    for box in (box for layer in layers for box in layer if box.lines):
+        parts += [_edge(box, after) for after in box.below]
+    for box in (box for layer in layers for box in layer if box.lines):
+        x, y = box.x - box.width / 2, box.y
+        extent = f'x="{x:.0f}" y="{y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
+        round_ = box.height / 2 if box.kind in ("input", "output", "parameter", "aux") else 4
+        parts.append(f'<rect class="{box.kind}" {extent} rx="{round_:.0f}"/>')
+        for number, line in enumerate(box.lines):
             dim = ' class="d"' if number else ""
             top = y + _PAD / 2 + _LINE * (number + 0.8)
-            parts.append(f'<text{dim} x="{place.x:.0f}" y="{top:.0f}">{html.escape(line)}</text>')
+            parts.append(f'<text{dim} x="{box.x:.0f}" y="{top:.0f}">{html.escape(line)}</text>')
     return "".join([*parts, "</svg>"])
 
 
-def _edge(source: _Place, after: _Place) -> str:
+def _edge(source: _NodeBox, after: _NodeBox) -> str:
     """A line down to the reader, through the bends between, with an arrow at its end."""
     x, y = source.x, source.y + source.height
     path = f"M{x:.0f} {y:.0f}"
