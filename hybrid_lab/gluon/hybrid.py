@@ -290,20 +290,19 @@ class HybridBlock(Block):
 
     def _call_from_outside(self, args: tuple[Any, ...], keywords: Mapping[str, Any] = NONE) -> Any:
         """A call from outside of the block. keywords : what a `__call__` of the user's gets by name alone"""
-        if self._forward_pre_hooks or self._forward_hooks:
-            for hook in list(self._forward_pre_hooks.values()):
-                hook(self, args)
-            result = self._call_hooked(args, keywords)
-            for hook in list(self._forward_hooks.values()):
-                hook(self, args, result)
-            return result
-        return self._call_hooked(args, keywords)
-
-    def _call_hooked(self, args: tuple[object, ...], keywords: Mapping[str, Any]) -> Any:
-        """The call between its hooks: part of a graph, compiled, or eager."""
+        for hook in list(self._forward_pre_hooks.values()):
+            hook(self, args)
         trace = _local.trace
         if trace is not None:
-            return self._call_in_trace(trace, args, keywords)
+            result = self._call_in_trace(trace, args, keywords)
+        else:
+            result = self._call_alone(args, keywords)
+        for hook in list(self._forward_hooks.values()):
+            hook(self, args, result)
+        return result
+
+    def _call_alone(self, args: tuple[object, ...], keywords: Mapping[str, Any]) -> Any:
+        """A call that is part of no graph: compiled or eager."""
         if self._active and not keywords:
             if {*map(type, args)} == _ARRAYS:
                 return self._graph_calls(args)

@@ -36,6 +36,18 @@ class AnyParameter:
     __slots__ = ()
 
 
+def tree_of(block: Tree) -> list[Any]:
+    """The Block and all Blocks below it, in order, each once."""
+    found: dict[int, Any] = {}
+    pending: list[Any] = [block]
+    while pending:
+        each = pending.pop()
+        if id(each) not in found:
+            found[id(each)] = each
+            pending += reversed(each._children.values())
+    return list(found.values())
+
+
 class Weight(Protocol):
     """A Parameter: its values on each context."""
 

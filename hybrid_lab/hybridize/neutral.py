@@ -229,7 +229,7 @@ def run_traced(
     """The result of the block's own code on Symbols, inside its scopes; and whether a graph can stand for the call: no
     list or dict comes in twice, and the code changed none.
     """
-    passed = containers(args)
+    passed = containers(args) if any(isinstance(each, (list, dict, tuple)) for each in args) else []
     before = [contents(each) for each in passed]
     style = "1.x" if part == "hybrid_forward" else block._code_style
     with trace.inside(block, path, style), block.name_scope():

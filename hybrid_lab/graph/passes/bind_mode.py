@@ -53,6 +53,10 @@ def bound(graph: Graph, train: bool) -> Graph:
     called twice updates its states twice, in program order. No gradient goes through the new value. Effects of a graph
     without a mode, (state, a result), name operators that no output needs and whose updates are wanted.
     """
+    if not any(
+        op.mode_dependent or op.signature.aux or op.channels_last for op in (node.op for node in graph.operators)
+    ):
+        return graph
     graph = channels_first(graph)
     updated: dict[Value, Value] = {}
 

@@ -159,6 +159,7 @@ class CodeFacts(NamedTuple):
     globals, modules : that it reads, and imports; names : all of `co_names`, also those that it assigns
     strings : its constants; subscripts : how it subscripts globals, attributes and outer variables
     compares : whether it compares anything
+    keeps : whether an instruction changes what outlives the call, or tells objects apart other than None
     """
 
     attributes: tuple[str, ...]
@@ -169,6 +170,22 @@ class CodeFacts(NamedTuple):
     strings: frozenset[str]
     subscripts: Subscripts
     compares: bool
+    keeps: bool
+
+
+#: Instructions that change what outlives the call (HL173, HL178), and methods of containers that do.
+_STORES = frozenset({
+    "DELETE_ATTR", "DELETE_GLOBAL", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL", "STORE_SLICE", "STORE_SUBSCR",
+})  # fmt: skip
+_GROWING = frozenset({"append", "appendleft", "extend", "insert", "setdefault", "update"})
+
+
+def _keeps(each: dis.Instruction, before: dis.Instruction | None) -> bool:
+    if each.opname == "IS_OP":
+        return before is None or before.argval is not None
+    # Of a local list, `found.append(x)`, nothing is left after the call.
+    grows = each.argval in _GROWING and before is not None and not before.opname.startswith("LOAD_FAST")
+    return grows or each.opname in _STORES
 
 
 @lru_cache(maxsize=4096)
@@ -198,6 +215,7 @@ def facts_of(code: CodeType) -> CodeFacts:
         strings.union(*(other.strings for other in inner)),
         subscripts,
         any(each.opname == "COMPARE_OP" for each in instructions) or any(other.compares for other in inner),
+        any(map(_keeps, instructions, [None, *instructions])) or any(other.keeps for other in inner),
     )
 
 

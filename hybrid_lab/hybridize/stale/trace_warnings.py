@@ -8,25 +8,25 @@ What the code changed can be seen after a trace, wherever it was done.
 
 from __future__ import annotations
 
-import dis
 import re
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, cast
 
 from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
+from hybrid_lab.hybridize.block import tree_of
 from hybrid_lab.hybridize.stale.code import cell_content, code_of, facts_of, functions_of, of_user
-from hybrid_lab.hybridize.stale.user_state import Name, UserState
+from hybrid_lab.hybridize.stale.effects import has_no_effect
 from hybrid_lab.system.logger import logger
 from hybrid_lab.system.provided import Provided
 
 if TYPE_CHECKING:
     from hybrid_lab.diagnostics.location import Location
     from hybrid_lab.hybridize.block import Hybrid, Tree
+    from hybrid_lab.hybridize.stale.user_state import Name, UserState
 
 #: Rules about what hybrid code would silently do otherwise than eager code.
 TRACE_RULES = frozenset({"HL172", "HL173", "HL176", "HL178"})
@@ -43,15 +43,20 @@ _told: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
 @contextmanager
-def warning_of_changes(block: Tree) -> Iterator[UserState]:
-    """Around the trace of a Block's code: warn of each thing that the trace froze or changed, once per class.
+def warning_of_changes(block: Tree) -> Iterator[UserState | None]:
+    """Around the trace of a Block's code: warn of each thing that the trace froze or changed, once per class. Gives the
+    state before, or None for code that has no effect.
 
     Raises HybridizeError HL173 where the code left a tensor in an attribute, a global or a container in one. After a
     HybridizeError all these are as before the trace, and so are the random numbers of NumPy and Python: the Block may
     run eagerly then.
     """
-    blocks = _user_blocks(block, {})
-    state = UserState(blocks)
+    blocks = tree_of(block)
+    if has_no_effect(blocks):
+        yield None
+        return
+    blocks = [each for each in blocks if of_user(type(each).__module__)]
+    state = _state_of(blocks)
     try:
         yield state
         kept = state.name_of_a_tensor()
@@ -77,7 +82,7 @@ def undoing_changes(block: Tree, refuse_tensors: bool = False) -> Iterator[UserS
 
     refuse_tensors : raise HybridizeError HL173 if the code left a tensor where `warning_of_changes` looks for one
     """
-    state = UserState(_user_blocks(block, {}))
+    state = _state_of(_user_blocks(block))
     try:
         yield state
         kept = state.name_of_a_tensor() if refuse_tensors else None
@@ -87,9 +92,15 @@ def undoing_changes(block: Tree, refuse_tensors: bool = False) -> Iterator[UserS
         state.restore()
 
 
+def _state_of(blocks: list[Tree]) -> UserState:
+    from hybrid_lab.hybridize.stale.user_state import UserState  # most code has no effect
+
+    return UserState(blocks)
+
+
 def keeps_tensors(block: Tree) -> bool:
     """Whether code of the Block, or of one below it, keeps tensors on it: as a trace saw, or as the source says."""
-    kinds = {type(each) for each in _user_blocks(block, {})}
+    kinds = {type(each) for each in _user_blocks(block)}
     if any(kind in seen_to_keep for kind in kinds):
         return True
     findings = [finding for kind in kinds for finding in _checked.get(kind) or _find_in_source(kind)]
@@ -148,15 +159,9 @@ def _is_about(finding: Finding, code: str, name: str) -> bool:
     return finding.code == code and name in re.findall(r"\w+", finding.message.split("` ")[0])
 
 
-def _user_blocks(block: Tree, seen: dict[int, bool]) -> list[Tree]:
+def _user_blocks(block: Tree) -> list[Tree]:
     """The block and those below it, those of the package's own classes left out."""
-    if id(block) in seen:
-        return []
-    seen[id(block)] = True
-    blocks = [block] if of_user(type(block).__module__) else []
-    for child in block._children.values():
-        blocks += _user_blocks(child, seen)
-    return blocks
+    return [each for each in tree_of(block) if of_user(type(each).__module__)]
 
 
 def _location(block: Tree) -> Location | None:
@@ -174,11 +179,6 @@ _CHANGING_NAMES = frozenset({"getpid", "random", "urandom"})
 _QUESTIONS = frozenset({"hasattr", "isinstance", "issubclass"})
 #: What tells them apart in a comparison, perhaps of another function: `F.__name__ == "..."`, `type(x) == NDArray`.
 _COMPARED = frozenset({"NDArray", "Symbol", "__class__", "__module__", "__name__", "type"})
-#: Instructions that change what outlives the call (HL173, HL178), and methods of containers that do.
-_STORES = frozenset({
-    "DELETE_ATTR", "DELETE_GLOBAL", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL", "STORE_SLICE", "STORE_SUBSCR",
-})  # fmt: skip
-_GROWING = frozenset({"append", "appendleft", "extend", "insert", "setdefault", "update"})
 
 
 def any_sign(functions: Iterable[FunctionType]) -> bool:
@@ -212,20 +212,7 @@ def _names_changing(function: FunctionType) -> bool:
     return False
 
 
-@lru_cache(maxsize=4096)
 def _shows_sign(code: CodeType) -> bool:
     facts = facts_of(code)
     names = {*facts.loaded, *facts.globals}
-    if names & _CHANGING_NAMES or names & _QUESTIONS or "setattr" in names:
-        return True
-    before: dis.Instruction | None = None
-    for each in dis.get_instructions(code):
-        if each.opname in _STORES:
-            return True
-        if each.opname == "IS_OP" and not (before is not None and before.argval is None):
-            return True
-        # Of a local list, `found.append(x)`, nothing is left after the call.
-        if each.argval in _GROWING and before is not None and not before.opname.startswith("LOAD_FAST"):
-            return True
-        before = each
-    return any(_shows_sign(each) for each in code.co_consts if isinstance(each, CodeType))
+    return facts.keeps or bool(names & _CHANGING_NAMES or names & _QUESTIONS or "setattr" in names)

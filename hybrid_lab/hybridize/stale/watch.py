@@ -18,7 +18,6 @@ from hybrid_lab.hybridize.neutral import NeutralGraph, location_of, trace_block
 from hybrid_lab.hybridize.stale.code import Reads, attributes_read, of_user, reads_of
 from hybrid_lab.hybridize.stale.read_values import ClassSource, changed_values, class_source, is_plain, own_values
 from hybrid_lab.hybridize.stale.trace_warnings import undoing_changes, warning_of_changes
-from hybrid_lab.hybridize.stale.user_state import UserState
 from hybrid_lab.hybridize.stale.value_guard import ValueGuard
 from hybrid_lab.hybridize.stale.watched_values import guard_of
 from hybrid_lab.hybridize.structure import Spec
@@ -27,6 +26,7 @@ from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Hybrid, Tree
+    from hybrid_lab.hybridize.stale.user_state import UserState
 
 #: What graphs of Blocks of one class were traced from -> the Watches of such graphs, where the code, or what it reads,
 #: may change unnoticed: `find_changed` looks here. The package's own layers do not change, and an assignment to an
@@ -163,7 +163,7 @@ def _is_own(watch: Watch) -> bool:
 # -- traces ------------------------------------------------------------------------------------------------------------
 
 Types = Sequence[tuple[Any, Any]]
-Watching = Callable[["Hybrid"], AbstractContextManager[UserState]]
+Watching = Callable[["Hybrid"], "AbstractContextManager[UserState | None]"]
 
 
 def trace_guarded(
@@ -172,7 +172,8 @@ def trace_guarded(
 ) -> tuple[NeutralGraph, ValueGuard | None]:  # fmt: skip
     """The graph of a call in the mode of now, and a guard of what the code read.
 
-    watching : the context manager around the trace, which gives the state before; keep, salvage : see `trace_block`
+    watching : the context manager around the trace, which gives the state before, or None where the code has no effect
+    keep, salvage : see `trace_block`
 
     Raises what `trace_block` raises, and a HybridizeError where the code computes with what it changes itself, or reads
     on from an iterator: its Block runs eagerly. All is as before the trace then.
@@ -184,7 +185,8 @@ def trace_guarded(
     try:
         with watching(block) as state:
             graph = trace_block(block, spec, types, modes.training, keep=keep, salvage=salvage)
-            if (guard is not None and not guard.holds()) or _changed_what_it_reads(state):
+            holds = guard is None or guard.holds()
+            if state is not None and (not holds or _changed_what_it_reads(state)):
                 guard = _after_changes(block, graph, types, guard or ValueGuard(), state)
     except HybridizeError:
         if guard is not None:

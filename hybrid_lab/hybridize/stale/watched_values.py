@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hybrid_lab.context import current_context
-from hybrid_lab.hybridize.block import AnyBlock, AnyParameter
+from hybrid_lab.hybridize.block import AnyBlock, AnyParameter, tree_of
 from hybrid_lab.hybridize.stale.code import bases_of_user, facts_of, of_user
 from hybrid_lab.hybridize.stale.reached import Reached, names_in_package
 from hybrid_lab.hybridize.stale.read_values import OWN, by_value
@@ -81,7 +81,7 @@ _ENVIRONMENT = frozenset({"environ", "getenv", "os"})
 
 def guard_of(block: Tree) -> ValueGuard | None:
     """A guard of the values that the code of a Block and of those below it reads now; None if it reads none."""
-    blocks = list(_tree(block, {}).values())
+    blocks = tree_of(block)
     kinds = {type(each) for each in blocks}
     reached, size, guard = Reached(kinds), -1, ValueGuard()
     while size != reached.size:  # what is found may have code of its own, which reads more
@@ -91,7 +91,7 @@ def guard_of(block: Tree) -> ValueGuard | None:
     return guard or None
 
 
-def _code_held(block: Tree) -> dict[str, Any]:
+def code_held(block: Tree) -> dict[str, Any]:
     """The attributes of a Block that are code of the user's, as of nn.HybridLambda(lambda F, x: x * RATE)."""
     return {
         name: held
@@ -102,14 +102,6 @@ def _code_held(block: Tree) -> dict[str, Any]:
 
 def _is_of_user(code: Any) -> bool:
     return isinstance(code, (FunctionType, MethodType, functools.partial)) or of_user(type(code).__module__)
-
-
-def _tree(block: Tree, blocks: dict[int, Tree]) -> dict[int, Tree]:
-    if id(block) not in blocks:
-        blocks[id(block)] = block
-        for child in block._children.values():
-            _tree(child, blocks)
-    return blocks
 
 
 def _decimal_context() -> str:
@@ -157,7 +149,7 @@ class _Walk:
         self._code(kind)
         self._class(type(kind), f"type({kind.__name__})")
         if not is_users:
-            for name, code in _code_held(block).items():
+            for name, code in code_held(block).items():
                 self._look(code, f"{block.name}.{name}")
             own = names_in_package(kind)
             for name, value in held.items():
@@ -392,13 +384,13 @@ class _Walk:
 
     def _held_block(self, block: Tree) -> None:
         """A Block that is no child: no Block above hears of its changes."""
-        blocks = _tree(block, {})
-        for each in blocks.values():
+        blocks = tree_of(block)
+        for each in blocks:
             self.seen[id(each)] = each
             self.outside.add(id(each))
             self._item(vars(each), "_structure_version", each._structure_version, f"the structure of {each.name}")
-        self.blocks += blocks.values()
-        self.reached.add_kinds({type(each) for each in blocks.values()})
+        self.blocks += blocks
+        self.reached.add_kinds({type(each) for each in blocks})
 
     def _array(self, value: Any, name: str, depth: int) -> None:
         data = memoryview(value)

@@ -518,6 +518,11 @@ def find(name: str) -> type[Operator] | None:
     return record
 
 
+def is_loaded(name: str) -> bool:
+    """Whether there is a record of this name or alias among those of usual networks, or any that are loaded by now."""
+    return name in _REGISTRY
+
+
 def records() -> list[type[Operator]]:
     """All records, each once, in the order of declaration."""
     load_all()

@@ -1,0 +1,96 @@
+"""Whether the code of Blocks can have an effect beside its result. Most networks call operators, children and methods
+of their own, and nothing else: around their traces there is nothing to remember and to compare.
+
+It is decided by names, and anything unknown counts as an effect.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.hybridize.block import AnyBlock, AnyParameter
+from hybrid_lab.hybridize.stale.code import bases_of_user, cell_content, facts_of, functions_in, functions_of, of_user
+from hybrid_lab.hybridize.stale.value_guard import PLAIN
+from hybrid_lab.hybridize.stale.watched_values import code_held
+from hybrid_lab.ops.framework.operator import is_loaded
+
+if TYPE_CHECKING:
+    from hybrid_lab.hybridize.block import Tree
+
+#: Builtins that do nothing but give a result.
+_PURE = frozenset({
+    "abs", "all", "any", "bool", "dict", "divmod", "enumerate", "float", "int", "len", "list", "max", "min", "pow",
+    "print", "range", "reversed", "round", "slice", "str", "sum", "super", "tuple", "zip",
+})  # fmt: skip
+#: Operators, and methods of the same names that change containers; and the operator that calls code of the user's.
+_AMBIGUOUS = frozenset({"Custom", "add", "clear", "pop", "remove", "reverse", "sort", "update"})
+#: Attributes of arrays that traced code may read, and what it reads a Parameter with.
+_READ = frozenset({"context", "ctx", "data", "dtype", "ndim", "shape", "size"})
+#: Attributes that are code, where a Block has its own.
+_CODE = frozenset({"forward", "hybrid_forward"})
+
+
+def has_no_effect(blocks: Iterable[Tree]) -> bool:
+    """Whether a trace of these Blocks, which are all of a tree, changes and keeps nothing that outlives it, and gives
+    the same graph each time.
+    """
+    return all(not _runs_other_code(block) and _names_no_effect(block) for block in blocks)
+
+
+def _runs_other_code(block: Any) -> bool:
+    """Whether a call of the Block runs code beside that of its class: hooks, functions that it holds, Parameters of a
+    class of the user's.
+    """
+    held = vars(block)
+    return bool(
+        block._forward_hooks
+        or block._forward_pre_hooks
+        or not _CODE.isdisjoint(held)
+        or any(of_user(type(each).__module__) for each in block._reg_params.values())
+        or code_held(block)
+    )
+
+
+def _names_no_effect(block: Any) -> bool:
+    """Whether all names in the user's code of a Block are known to have no effect."""
+    kind, held = type(block), vars(block)
+    if not of_user(kind.__module__):
+        return not bases_of_user(kind)
+    methods = [(name, functions_in(item)) for base in bases_of_user(kind) for name, item in vars(base).items()]
+    own = {name for name, functions in methods if len(functions) == 1}
+    if of_user(type(kind).__module__) or any(len(functions) > 1 for _, functions in methods):  # a decorator's code
+        return False
+    functions = [each for each in functions_of(kind) if each.__name__ != "__init__"]
+    names = {name for each in functions for name in facts_of(each.__code__).loaded}
+    compares = any(facts_of(each.__code__).compares for each in functions)
+    return all(map(_reads_plain, functions)) and all(
+        name in own
+        or (name in held and (type(held[name]) in PLAIN or isinstance(held[name], (AnyBlock, AnyParameter))))
+        or (name not in _AMBIGUOUS and not hasattr(kind, name) and (name in _READ or is_loaded(name)))
+        or (name == "__name__" and not compares)
+        for name in names
+    )
+
+
+def _reads_plain(function: FunctionType) -> bool:
+    """Whether what a function reads from outside are numbers, texts, functions that are looked at too, and builtins."""
+    facts = facts_of(function.__code__)
+    values = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    values += [cell_content(cell) for cell in function.__closure__ or () if not isinstance(cell_content(cell), type)]
+    return (
+        not (facts.keeps or facts.modules)
+        and all(type(value) in PLAIN for value in values)
+        and all(map(_is_harmless, facts.globals, [function.__globals__] * len(facts.globals)))
+    )
+
+
+def _is_harmless(name: str, names: dict[str, Any]) -> bool:
+    """Whether a global is a plain value, a function of the user's or a builtin without effects."""
+    if name not in names:
+        value = getattr(builtins, name, None)
+        return name in _PURE or (isinstance(value, type) and issubclass(value, Exception))
+    value = names[name]
+    return type(value) in PLAIN or (type(value) is FunctionType and of_user(value.__module__))
