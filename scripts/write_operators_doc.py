@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hybrid_lab.engines.triton.plan.other_batches import kernels_of
-from hybrid_lab.engines.triton.run.steps import on_torch
+from hybrid_lab.engines.triton.run.steps import on_torch, why_on_host
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
@@ -33,9 +33,10 @@ and a test checks that it is up to date.
 - *whole*: the operator's record says how a kernel computes it (`triton`, or a recurrence).
 - *in parts*: the record's `lower` decomposes the operator, and all parts run in kernels. Many parts may share one
   kernel.
-- *none*: the operator has no kernel. If the torch engine has a rule for it, torch runs it on the device; otherwise
-  NumPy runs it on the host, with copies in both directions. `mx.explain(net)` counts both cases as fallbacks, and
-  `hybridize(strict=True)` refuses them. Empty arrays need no kernel.
+- *none*: the operator has no kernel. torch runs it on the device, by a call of its own or by the record's NumPy kernel
+  on the device's arrays; where the last column says *host*, NumPy runs it there, with copies in both directions, for
+  the reason given. `mx.explain(net)` counts both cases as fallbacks, and `hybridize(strict=True)` refuses them. Empty
+  arrays need no kernel.
 
 The gradients of `Embedding`, `take` and `gather_nd` add up rows that are selected by index. Each program of such a
 kernel searches for the entries of its own rows and adds them in the order in which they appear. So every run gives
@@ -49,7 +50,7 @@ class Row:
 
     samples : how many it has; whole, parts : how many of them run in kernels, as they are or decomposed
     kinds : of kernel, with how many there are in all samples; refused : why operators have none -> how many samples
-    elsewhere : "torch" or "NumPy", what runs the operators without a kernel
+    elsewhere : what runs the operators without a kernel, "torch on the device" or "host: why"
     """
 
     record: type[Operator]
@@ -89,7 +90,7 @@ def examine(record: type[Operator]) -> Row:
         refused = {part: reason for part, reason in fusion.refused.items() if not part.op.view}
         for part, reason in refused.items():
             row.refused[reason if part.op.name == record.name else f"{part.op.name}: {reason}"] += 1
-            row.elsewhere.add("torch" if on_torch(part) else "NumPy")
+            row.elsewhere.add("torch on the device" if on_torch(part) else f"host: {why_on_host(part)}")
         row.kinds.update(source.kind for source in sources)
         whole = not refused and (refusal(node) is None or not sources)
         row.whole += whole
@@ -98,12 +99,15 @@ def examine(record: type[Operator]) -> Row:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """One sentence of counts."""
+    """Two sentences of counts."""
     counts = Counter(row.verdict for row in rows)
+    without = [row for row in rows if row.elsewhere]
+    host = sum(any(place.startswith("host") for place in row.elsewhere) for row in without)
     return (
         f"{counts['whole'] + counts['in parts']} of {len(rows)} operators run in kernels ({counts['whole']} whole, "
         f"{counts['in parts']} in parts), {counts['for some attributes']} do for some of their attributes, "
-        f"{counts['none']} do not."
+        f"{counts['none']} do not. Of the {len(without)} without a kernel for some or all attributes, torch runs "
+        f"{len(without) - host} on the device, and {host} run on the host."
     )
 
 

@@ -35,12 +35,12 @@ def test_a_row_says_whether_all_samples_have_kernels_and_what_runs_the_others(do
     tanh, norm, take, sort = (rows(doc, name)[0] for name in ("tanh", "LayerNorm", "take", "sort"))
     assert (tanh.verdict, norm.verdict) == ("whole", "in parts")
     assert (take.verdict, dict(take.refused)) == ("for some attributes", {"take with mode='raise'": 1})
-    assert sort.verdict == "none" and sort.elsewhere == {"torch"}
+    assert sort.verdict == "none" and sort.elsewhere == {"torch on the device"}
     assert not tanh.refused and tanh.kinds == {"pointwise": tanh.samples}
 
 
 def test_it_prints_as_a_table_with_a_summary(doc):
     found = rows(doc, "tanh", "sort")
     assert "| elementwise | `tanh` | whole | pointwise |  |" in doc.table(found)
-    assert "| order | `sort` | none |  | the operator has no Triton kernel - torch |" in doc.table(found)
+    assert "| order | `sort` | none |  | the operator has no Triton kernel - torch on the device |" in doc.table(found)
     assert doc.summary(found).startswith("1 of 2 operators run in kernels (1 whole, 0 in parts)")

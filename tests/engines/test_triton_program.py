@@ -145,17 +145,22 @@ def test_parts_of_split_reductions_are_planned():
 
 
 def test_operators_without_a_kernel_run_in_torch_or_on_the_host(copied):
-    def function(F, x):
+    def on_the_device(F, x):
         return F.cumsum(x, axis=1) * 2.0
 
-    arrays, expected, executable = both(function, (3, 4))
+    arrays, expected, executable = both(on_the_device, (3, 4))
+    copied()
+    close(executable.run(tensors(arrays), (0, 0)), expected)
+    assert executable.report.operators == {"triton": 1, "torch": 1, "numpy": 0} and copied() == (0, 0)
+    with pytest.raises(EngineError, match="cumsum: the operator has no Triton kernel"):
+        engines.get("triton").compile(graph_of(on_the_device, (3, 4)), strict=True)
+
+    arrays, expected, executable = both(lambda F, x: F.sample_poisson(F.abs(x)) * 2.0, (3, 4))
     copied()
     close(executable.run(tensors(arrays), (0, 0)), expected)
     report = executable.report
-    assert report.operators["numpy"] == 1 and report.host_copies == {"cumsum": 2} and copied() == (1, 1)
-    assert "copies between device and host in each call: 2 for cumsum" in str(report)
-    with pytest.raises(EngineError, match="cumsum: the operator has no Triton kernel"):
-        engines.get("triton").compile(graph_of(function, (3, 4)), strict=True)
+    assert report.operators["numpy"] == 1 and report.host_copies == {"_sample_poisson": 2} and copied() == (1, 1)
+    assert "copies between device and host in each call: 2 for _sample_poisson" in str(report)
 
 
 @pytest.mark.parametrize("name, attributes", [

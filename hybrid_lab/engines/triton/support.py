@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.engines.torch_kernels import on_device
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.choose import write_kernels
@@ -22,7 +23,7 @@ from hybrid_lab.engines.triton.write.kinds import (
 from hybrid_lab.engines.triton.write.syntax import TYPES
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.passes.decompose import decompose, lower_random
+from hybrid_lab.graph.passes.decompose import decompose, is_composite, lower_random
 from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.graph.symbolic import with_hints
@@ -43,7 +44,10 @@ def lowered(graph: Graph, keeps_whole: Callable[[Node], bool] = lambda node: Fal
     def supported(node: Node) -> bool:
         if keeps_whole(node):
             return True
-        return unfit(node) is None and (_known(node) or _writers_refusal(with_hints(node)) is None)
+        if unfit(node) is None and (_known(node) or _writers_refusal(with_hints(node)) is None):
+            return True
+        # Of a composite with such a part, the other parts are in kernels.
+        return not is_composite(node.op) and on_device.refusal(node) is None
 
     return simplify(decompose(lower_random(_rounded(graph)), supported))
 

@@ -191,7 +191,7 @@ class TopK(_Ordering, name="topk"):
         if self.ret_typ == "indices":
             return into(places.astype(self.dtype), out)
         if self.ret_typ == "mask":
-            mask = np.zeros(data.shape, data.dtype)
+            mask = np.zeros_like(data)
             np.put_along_axis(mask, places, 1, axis)
             return into(mask.reshape(shape), out)
         made = [np.take_along_axis(data, places, axis), places]

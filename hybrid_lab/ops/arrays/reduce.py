@@ -44,7 +44,7 @@ class Reduction(Operator):
 
     def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         axes = self.axes(data.ndim)
-        result = contiguous(out, self.infer_shape(data.shape) if out is None else out.shape, data.dtype)
+        result = contiguous(out, self.infer_shape(data.shape) if out is None else out.shape, data.dtype, data)
         self.reduce(data, axes, result.reshape(kept_shape(data.shape, axes)), scratch)
         return into(result, out)
 
@@ -450,7 +450,7 @@ class SumLike(Operator, name="_sum_like"):
     def numpy(self, data: Array, like: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if data.shape == like.shape:
             return into(data, out)
-        axes, result = self.axes(data.shape, like.shape), contiguous(out, like.shape, data.dtype)
+        axes, result = self.axes(data.shape, like.shape), contiguous(out, like.shape, data.dtype, data)
         accumulate(data, axes, result.reshape(kept_shape(data.shape, axes)), scratch)
         return into(result, out)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Operator, into, sample
+from hybrid_lab.ops.framework import Operator, in_c_order, into, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
 
@@ -29,7 +29,7 @@ class FFT(Operator, name="_contrib_fft"):
         return (*data[:-1], 2 * data[-1])
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
-        result = np.empty(self.infer_shape(data.shape), data.dtype) if out is None else out
+        result = np.empty(self.infer_shape(data.shape), data.dtype, like=data) if out is None else out
         if data.shape[-1]:
             made = np.fft.fft(data)
             result[..., 0::2], result[..., 1::2] = made.real, made.imag
@@ -59,7 +59,7 @@ class IFFT(Operator, name="_contrib_ifft"):
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         count = data.shape[-1] // 2
         if not count:
-            return np.empty(self.infer_shape(data.shape), data.dtype) if out is None else out
+            return np.empty(self.infer_shape(data.shape), data.dtype, like=data) if out is None else out
         made = np.fft.ifft(data[..., 0::2] + 1j * data[..., 1::2]).real * count
         return into(made.astype(data.dtype, copy=False), out)
 
@@ -102,9 +102,9 @@ class CountSketch(Operator, name="_contrib_count_sketch"):
         if places.size and not 0 <= places.min() <= places.max() < self.out_dim:
             raise ShapeError(f"count_sketch: h has numbers outside of 0 to out_dim={self.out_dim} - 1")
         signed = data * s.reshape(-1).astype(data.dtype)
-        result = np.zeros((self.out_dim, *data.shape[:-1]), data.dtype)
+        result = np.zeros((self.out_dim, *data.shape[:-1]), data.dtype, like=data)
         np.add.at(result, places, np.moveaxis(signed, -1, 0))
-        return into(np.ascontiguousarray(np.moveaxis(result, 0, -1)), out)
+        return into(in_c_order(np.moveaxis(result, 0, -1)), out)
 
     def grad(self, F: Functions, data: Tensor, h: Tensor, s: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         picked = F.take(dy, F.Reshape(h, shape=(-1,)), axis=-1)

@@ -142,7 +142,7 @@ def _onnx_modulo(g: OnnxGraph, a: str, b: str) -> str:
 def _power(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
     dtype = (a if hasattr(a, "dtype") else b).dtype
     if dtype.kind != "f":
-        result = np.power(np.asarray(a, np.float64), b)
+        result = np.power(a.astype(np.float64) if hasattr(a, "astype") else np.float64(a), b)
         return into(result, out, dtype)
     if is_scalar(b):
         fast = _POWERS.get(float(b))

@@ -28,9 +28,14 @@ def check_ranges(op: Operator, **ends: Shape) -> None:
             raise ShapeError(f"{op.name}: {name} has shape {shape}; one number is needed, (1,)")
 
 
+def _narrow(number: np.ndarray | np.floating | float) -> np.ndarray | np.float32:
+    """float32."""
+    return number.astype(np.float32) if hasattr(number, "astype") else np.float32(number)
+
+
 def largest(low: np.ndarray | np.floating | float, high: np.ndarray | np.floating | float) -> np.float32:
     """The largest number of a range without its sign."""
-    return np.maximum(np.abs(np.float32(low)), np.abs(np.float32(high))).reshape(-1)[0]
+    return np.maximum(np.abs(_narrow(low)), np.abs(_narrow(high))).reshape(-1)[0]
 
 
 def to_eight_bits(data: np.ndarray, reach: np.float32, steps: float, dtype: str) -> np.ndarray:
@@ -44,7 +49,7 @@ def to_eight_bits(data: np.ndarray, reach: np.float32, steps: float, dtype: str)
 def symmetric(dtype: str, low: np.float32, high: np.float32) -> tuple[np.ndarray, np.ndarray]:
     """The ends of the range that numbers of a dtype stand for, made from numbers between low and high."""
     ends = (low, high) if dtype == "uint8" else (-largest(low, high), largest(low, high))
-    return np.array([ends[0]], np.float32), np.array([ends[1]], np.float32)
+    return np.reshape(_narrow(ends[0]), 1), np.reshape(_narrow(ends[1]), 1)
 
 
 class _ToEightBits(Operator):
@@ -136,7 +141,7 @@ class QuantizeV2(_ToEightBits, name="_contrib_quantize_v2"):
         if self.calibrated:
             low, high = np.float32(self.min_calib_range or 0.0), np.float32(self.max_calib_range or 0.0)
         elif data.dtype == np.float32:
-            low, high = np.float32(data.min()), np.float32(data.max())
+            low, high = data.min(), data.max()
         else:
             high = np.float32(STEPS[data.dtype.name])
             low = np.float32(0) if data.dtype == np.uint8 else -high
@@ -222,7 +227,7 @@ class Requantize(_ToEightBits, name="_contrib_requantize"):
         step = largest(min_range, max_range) / np.float32(STEPS["int32"])
         values = data.astype(np.float32) * step
         if self.min_calib_range is None or self.max_calib_range is None:
-            reach = largest(np.float32(data.min()) * step, np.float32(data.max()) * step)
+            reach = largest(_narrow(data.min()) * step, _narrow(data.max()) * step)
         else:
             reach = largest(self.min_calib_range, self.max_calib_range)
         target = self.target
@@ -303,4 +308,4 @@ class CalibrateEntropy(Operator, name="_contrib_calibrate_entropy"):
             for reach in range(half, middle + 1)
         ]
         divergence, threshold = min(found, key=lambda item: item[0])
-        return all_into([np.array([threshold], np.float32), np.array([divergence], np.float32)], out)
+        return all_into([np.reshape(_narrow(threshold), 1), np.array([divergence], np.float32)], out)

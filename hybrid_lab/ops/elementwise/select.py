@@ -72,7 +72,7 @@ class Where(Operator, name="where"):
             return np.where(hit, x, y)
         if out is None:
             dtype = next((item.dtype for item in (x, y) if not is_scalar(item)), condition.dtype)
-            out = np.empty(np.broadcast_shapes(hit.shape, np.shape(x), np.shape(y)), dtype)
+            out = np.empty(np.broadcast_shapes(hit.shape, np.shape(x), np.shape(y)), dtype, like=hit)
         elif not is_scalar(x) and np.may_share_memory(out, x):
             np.copyto(out, scalar_as(y, out), where=~hit, casting="unsafe" if is_scalar(y) else "same_kind")
             return out

@@ -18,7 +18,7 @@ _P = (
     *(-7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
 )
 _Q = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02)
-_exact = np.frompyfunc(math.erf, 1, 1)
+exact_erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def error_function(x: Array, out: np.ndarray | None = None, scratch: Scratch = np.empty) -> Array:
@@ -26,7 +26,7 @@ def error_function(x: Array, out: np.ndarray | None = None, scratch: Scratch = n
     if out is None:
         out = np.empty(x.shape, x.dtype)
     if x.dtype == np.float64:
-        np.copyto(out, _exact(x), casting="unsafe")
+        np.copyto(out, exact_erf(x), casting="unsafe")
         return out
     if not x.ndim:
         error_function(x.reshape(1), out.reshape(1), scratch)
@@ -77,14 +77,14 @@ _TAIL = (
 
 def inverse_error_function(x: Array, out: np.ndarray | None = None) -> Array:
     """erfinv: NaN outside of [-1, 1], infinite at the ends. float64 is refined by Newton's method."""
-    wide = np.asarray(x, np.float64)
+    wide = np.asarray(x, np.float64, like=x)
     with np.errstate(all="ignore"):
         w = -np.log1p(-wide * wide)
         near, far = np.minimum(w, 5.0) - 2.5, np.sqrt(np.maximum(w, 5.0)) - 3.0
         y = np.where(w < 5.0, np.polyval(_CENTRAL, near), np.polyval(_TAIL, far)) * wide
         if x.dtype == np.float64:
             for _ in range(2):
-                y -= (np.asarray(_exact(y), np.float64) - wide) * np.exp(y * y) * (math.sqrt(math.pi) / 2.0)
+                y -= (np.asarray(exact_erf(y), np.float64, like=x) - wide) * np.exp(y * y) * (math.sqrt(math.pi) / 2.0)
         y = np.where(np.abs(wide) == 1.0, np.copysign(np.inf, wide), y)
     return into(y, out, x.dtype)
 
@@ -114,7 +114,7 @@ def _reflected(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _lanczos(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The series and the base t of gamma(z) = sqrt(2 pi) t^(z - 1/2) e^-t series, for z >= 1/2."""
-    series = np.full(z.shape, _LANCZOS[0])
+    series = np.full_like(z, _LANCZOS[0])
     for index, coefficient in enumerate(_LANCZOS[1:]):
         series += coefficient / (z + index)
     return series, z + 6.5
@@ -136,12 +136,12 @@ _FACTORIALS = np.array([float(math.factorial(number)) for number in range(171)])
 def _factorials(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where x is a whole number whose gamma function is in the table, and gamma(x) there."""
     listed = (x >= 1) & (x <= len(_FACTORIALS)) & (x == np.floor(x))
-    return listed, _FACTORIALS[x[listed].astype(np.int64) - 1]
+    return listed, np.asarray(_FACTORIALS, like=x)[x[listed].astype(np.int64) - 1]
 
 
 def gamma_function(x: Array, out: np.ndarray | None = None) -> Array:
     """gamma(x); (x - 1)! exactly, NaN at the negative whole numbers, infinite at 0."""
-    wide = np.asarray(x, np.float64)
+    wide = np.asarray(x, np.float64, like=x)
     with np.errstate(all="ignore"):
         low, z, sine = _reflected(wide)
         series, t = _lanczos(z)
@@ -157,7 +157,7 @@ def gamma_function(x: Array, out: np.ndarray | None = None) -> Array:
 
 def log_gamma(x: Array, out: np.ndarray | None = None) -> Array:
     """log |gamma(x)|; 0 at 1 and 2, infinite at 0 and the negative whole numbers."""
-    wide = np.asarray(x, np.float64)
+    wide = np.asarray(x, np.float64, like=x)
     with np.errstate(all="ignore"):
         low, z, sine = _reflected(wide)
         series, t = _lanczos(z)
@@ -176,7 +176,7 @@ _TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 
 def _shifted(x: np.ndarray, power: int, up_to: int = 10) -> tuple[np.ndarray, np.ndarray]:
     """x moved up to 10 (`up_to`) or more, and the sum of 1 / x^power on the way."""
-    total = np.zeros(x.shape)
+    total = np.zeros_like(x)
     for _ in range(up_to):
         small = x < up_to
         total += np.where(small, 1.0 / np.where(small, x, 1.0) ** power, 0.0)
@@ -186,7 +186,7 @@ def _shifted(x: np.ndarray, power: int, up_to: int = 10) -> tuple[np.ndarray, np
 
 def digamma_function(x: Array, out: np.ndarray | None = None) -> Array:
     """The derivative of log gamma(x); infinite at 0 and the negative whole numbers."""
-    wide = np.asarray(x, np.float64)
+    wide = np.asarray(x, np.float64, like=x)
     with np.errstate(all="ignore"):
         low = wide < 0.5
         z, passed = _shifted(np.where(low, 1.0 - wide, wide), 1)
@@ -199,7 +199,7 @@ def digamma_function(x: Array, out: np.ndarray | None = None) -> Array:
 
 def trigamma_function(x: Array, out: np.ndarray | None = None) -> Array:
     """The derivative of digamma."""
-    wide = np.asarray(x, np.float64)
+    wide = np.asarray(x, np.float64, like=x)
     with np.errstate(all="ignore"):
         low, mirrored, sine = _reflected(wide)
         z, passed = _shifted(mirrored, 2)
@@ -224,7 +224,7 @@ def _cotangent_derivative(order: int) -> np.ndarray:
 
 def polygamma_function(x: Array, order: int, out: np.ndarray | None = None) -> Array:
     """Derivative number `order` of digamma (Abramowitz and Stegun, 6.4.6, 6.4.7 and 6.4.11)."""
-    wide = np.asarray(x, np.float64)
+    wide = np.asarray(x, np.float64, like=x)
     sign, factorial = (-1.0) ** (order + 1), math.factorial(order)
     with np.errstate(all="ignore"):
         low = wide < 0.5

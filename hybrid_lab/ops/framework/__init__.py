@@ -5,7 +5,7 @@ The names below are what records import.
 
 from hybrid_lab.ops.framework.adjoint import Adjoint
 from hybrid_lab.ops.framework.kernel import Collect, Contraction, Element, Entries, Kernel, Pointwise, Product, Reduce
-from hybrid_lab.ops.framework.memory import all_into, contiguous, into
+from hybrid_lab.ops.framework.memory import all_into, contiguous, in_c_order, into
 from hybrid_lab.ops.framework.operator import Operator, forward_shape, get
 from hybrid_lab.ops.framework.pointwise import (
     MAXIMUM,
@@ -28,6 +28,6 @@ __all__ = [
     "MAXIMUM", "MINIMUM", "Adjoint", "Binary", "Collect", "Comparison", "Contraction", "Derived", "Element",
     "Elementwise", "Entries", "Kernel", "Operator", "Pointwise", "Product", "Reduce", "Sample", "Signature", "Unary",
     "all_into", "axis_of", "binary", "broadcast_shapes", "contiguous", "filled", "forward_shape", "get",
-    "gradient_samples", "into", "ints", "is_scalar", "kept_shape", "known_shape", "printed", "reduced_axes", "sample",
-    "scalar_as", "unary",
+    "gradient_samples", "in_c_order", "into", "ints", "is_scalar", "kept_shape", "known_shape", "printed",
+    "reduced_axes", "sample", "scalar_as", "unary",
 ]  # fmt: skip

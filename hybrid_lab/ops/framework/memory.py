@@ -34,9 +34,16 @@ def all_into(results: Sequence[np.ndarray], out: np.ndarray | Outs) -> Array | A
     return tuple(results) if out is None else tuple(map(into, results, out))
 
 
-def contiguous(out: np.ndarray | None, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-    """Contiguous memory for a result, which `into` delivers: `out` where it is."""
-    return out if out is not None and out.flags.c_contiguous else np.empty(shape, dtype)
+def in_c_order(array: np.ndarray) -> np.ndarray:
+    """The array with its elements in C order, and on the device where it is."""
+    return np.ascontiguousarray(array, like=array)
+
+
+def contiguous(
+    out: np.ndarray | None, shape: tuple[int, ...], dtype: DTypeLike, like: np.ndarray | None = None
+) -> np.ndarray:
+    """Contiguous memory for a result, which `into` delivers: `out` where it is. like : an array of the same device"""
+    return out if out is not None and out.flags.c_contiguous else np.empty(shape, dtype, like=like)
 
 
 class Workspace(threading.local):

@@ -31,7 +31,7 @@ def brighten(image: np.ndarray, factor: float) -> np.ndarray:
 def change_contrast(image: np.ndarray, factor: float) -> np.ndarray:
     """The distance of every value from the mean brightness, times a factor."""
     values = image.astype("float32")
-    mean = np.float32((values @ _GRAY if image.shape[2] > 1 else values).mean(dtype="float64"))
+    mean = (values @ _GRAY if image.shape[2] > 1 else values).mean(dtype="float64").astype("float32")
     return saturated(values * np.float32(factor) + np.float32(1 - factor) * mean, image.dtype)
 
 

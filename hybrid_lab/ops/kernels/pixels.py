@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hybrid_lab.ops.arrays.index import add_rows
+from hybrid_lab.ops.framework.memory import in_c_order
 
 
 class Terms(NamedTuple):
@@ -23,7 +24,7 @@ class Terms(NamedTuple):
 def channels_last(data: np.ndarray) -> np.ndarray:
     """(n, c, h, w) -> (n h w, c), contiguous."""
     n, channels, height, width = data.shape
-    return np.ascontiguousarray(data.transpose(0, 2, 3, 1)).reshape(n * height * width, channels)
+    return in_c_order(data.transpose(0, 2, 3, 1)).reshape(n * height * width, channels)
 
 
 def channels_first(rows: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
@@ -31,7 +32,7 @@ def channels_first(rows: np.ndarray, shape: tuple[int, ...], out: np.ndarray | N
     n, channels, h, w = shape
     image = rows.reshape(n, h, w, channels).transpose(0, 3, 1, 2)
     if out is None:
-        return np.ascontiguousarray(image)
+        return in_c_order(image)
     np.copyto(out, image)
     return out
 
@@ -42,7 +43,7 @@ _NUMBERS = 1 << 16
 
 def gather(pixels: np.ndarray, terms: Terms) -> np.ndarray:
     """(points, c): for every point the weighted sum of its pixels."""
-    total = np.zeros((len(terms.rows), pixels.shape[1]), pixels.dtype)
+    total = np.zeros((len(terms.rows), pixels.shape[1]), pixels.dtype, like=pixels)
     size = max(1, _NUMBERS // max(1, pixels.shape[1]))
     for start in range(0, len(total), size):
         rows, weights, sums = (item[start : start + size] for item in (*terms, total))
@@ -53,7 +54,7 @@ def gather(pixels: np.ndarray, terms: Terms) -> np.ndarray:
 
 def scatter(values: np.ndarray, terms: Terms, count: int) -> np.ndarray:
     """(count, c): the transpose of `gather`, values (points, c) added to the pixels they were made of."""
-    total = np.zeros((count, values.shape[1]), values.dtype)
+    total = np.zeros((count, values.shape[1]), values.dtype, like=values)
     for term in range(terms.rows.shape[1]):
         add_rows(total, terms.rows[:, term], values * terms.weights[:, term, None])
     return total

@@ -33,7 +33,7 @@ def blocks(rows: np.ndarray) -> Sequence[slice]:
 
 def turned(rows: np.ndarray) -> np.ndarray:
     """A contiguous copy of rows, (count, columns), as (columns, count)."""
-    copy = np.empty(rows.shape[::-1], rows.dtype)
+    copy = np.empty(rows.shape[::-1], rows.dtype, like=rows)
     np.copyto(copy, rows.T)
     return copy
 

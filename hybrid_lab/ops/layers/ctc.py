@@ -69,7 +69,7 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
     def _lengths(self, data: Array, label: Array, rest: tuple[Array, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Steps and labels of each sequence. Raises HybridLabError."""
         given = dict(zip(self.signature.inputs[2:], rest, strict=True))
-        steps = np.full(data.shape[1], len(data))
+        steps = np.full(data.shape[1], len(data), like=data)
         if self.use_data_lengths:
             steps = given["data_lengths"].astype(np.int64)
         if self.use_label_lengths:
@@ -114,14 +114,14 @@ class Paths:
         self.logits = shifted - np.log(np.exp(shifted).sum(axis=2, keepdims=True))
         classes = data.shape[2]
         self.steps, self.ends = steps, 2 * counts
-        self.states = np.full((len(label), 2 * label.shape[1] + 1), blank % classes)
-        used = np.arange(label.shape[1]) < counts[:, None]
+        self.states = np.full((len(label), 2 * label.shape[1] + 1), blank % classes, like=data)
+        used = np.arange(label.shape[1], like=data) < counts[:, None]
         if ((label < 0) | (label >= classes))[used].any():
             raise HybridLabError(f"CTCLoss: a label outside of {classes} classes")
         self.states[:, 1::2] = np.where(used, label, blank % classes)
-        self.inside = np.arange(self.states.shape[1]) <= self.ends[:, None]
+        self.inside = np.arange(self.states.shape[1], like=data) <= self.ends[:, None]
         # From label to label without a blank between, where they differ.
-        self.skips = np.zeros(self.states.shape, bool)
+        self.skips = np.zeros_like(self.states, bool)
         self.skips[:, 3::2] = self.states[:, 3::2] != self.states[:, 1:-2:2]
 
     def spoken(self, step: int) -> np.ndarray:
@@ -130,7 +130,7 @@ class Paths:
 
     def forward(self) -> tuple[np.ndarray, np.ndarray]:
         """log alpha, (steps, batch, states), and the losses."""
-        alphas = np.full((len(self.logits), *self.states.shape), _NOTHING)
+        alphas = np.full((len(self.logits), *self.states.shape), _NOTHING, like=self.logits)
         alphas[0, :, :2] = self.spoken(0)[:, :2]
         alphas[0][~self.inside] = _NOTHING
         for step in range(1, len(alphas)):
@@ -138,19 +138,19 @@ class Paths:
             total = np.logaddexp(before, _moved(before, 1))
             total = np.where(self.skips, np.logaddexp(total, _moved(before, 2)), total)
             alphas[step] = np.where(self.inside, total + self.spoken(step), _NOTHING)
-        batch = np.arange(len(self.steps))
+        batch = np.arange(len(self.steps), like=self.logits)
         last = alphas[self.steps - 1, batch]
         label_end = np.where(self.ends > 0, last[batch, np.maximum(self.ends - 1, 0)], _NOTHING)
         return alphas, -np.logaddexp(last[batch, self.ends], label_end)
 
     def gradient(self, alphas: np.ndarray, losses: np.ndarray) -> np.ndarray:
         """d loss / d data: softmax minus how often each class is spoken, (steps, batch, classes)."""
-        batch = np.arange(len(self.steps))
-        final = np.full(self.states.shape, _NOTHING)
+        batch = np.arange(len(self.steps), like=self.logits)
+        final = np.full_like(self.states, _NOTHING, np.float64)
         final[batch, self.ends] = 0.0
         some = self.ends > 0
         final[batch[some], self.ends[some] - 1] = 0.0
-        result = np.zeros(self.logits.shape)
+        result = np.zeros_like(self.logits)
         behind = final
         for step in reversed(range(len(alphas))):
             if step + 1 < len(alphas):
@@ -162,7 +162,7 @@ class Paths:
             with np.errstate(invalid="ignore"):
                 weight = np.exp(alphas[step] + behind + losses[:, None])
             weight[~np.isfinite(weight)] = 0.0
-            expected = np.zeros(self.logits.shape[1:])
+            expected = np.zeros_like(self.logits[0])
             np.add.at(expected, (batch[:, None], self.states), weight)
             result[step] = np.where((step < self.steps)[:, None], np.exp(self.logits[step]) - expected, 0.0)
         return result
@@ -170,7 +170,7 @@ class Paths:
 
 def _moved(values: np.ndarray, by: int) -> np.ndarray:
     """values moved along the states, with log 0 if nothing comes from."""
-    result = np.full(values.shape, _NOTHING)
+    result = np.full_like(values, _NOTHING)
     if by > 0:
         result[:, by:] = values[:, :-by]
     else:

@@ -59,7 +59,7 @@ class _Hawkes(Operator):
         """The events in order; updates state, slope and last, the time of the last event, of every mark."""
         if marks.size and not 0 <= marks.min() <= marks.max() < state.shape[1]:
             raise ArrayIndexError(f"hawkesll: marks must be from 0 to {state.shape[1] - 1}")
-        time = np.zeros(len(state), state.dtype)
+        time = np.zeros(len(state), state.dtype, like=state)
         for step in range(lags.shape[1]):
             rows = np.flatnonzero(step < valid_length)
             kinds = marks[rows, step]
@@ -104,7 +104,7 @@ class HawkesLL(_Hawkes, name="_contrib_hawkesll"):
         self, lda: Array, alpha: Array, beta: Array, state: Array, lags: Array, marks: Array, valid_length: Array,
         max_time: Array, out: Outs = None,
     ) -> Array | Arrays:  # fmt: skip
-        result, state, last = np.zeros(len(lda), lda.dtype), state.copy(), np.zeros_like(lda)
+        result, state, last = np.zeros(len(lda), lda.dtype, like=lda), state.copy(), np.zeros_like(lda)
         for item in self.walk(beta, state, np.zeros_like(lda), last, lags, marks, valid_length):
             ratio, base = alpha[item.marks], lda[item.rows, item.marks]
             intensity = base + ratio * beta[item.marks] * item.state * item.decay

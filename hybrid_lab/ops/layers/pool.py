@@ -168,7 +168,7 @@ class Pooling(Pooled, name="Pooling"):
             return self.run_with_channels_first((data,), out, scratch)
         windows = self.windows(data.shape[2:])
         if out is None:
-            out = np.empty((*data.shape[:2], *windows.output), data.dtype)
+            out = np.empty((*data.shape[:2], *windows.output), data.dtype, like=data)
         if self.global_pool:
             return self._global(data, out)
         if self.pool_type == "max":
@@ -397,9 +397,9 @@ class MaxPoolPick(Pooled, name="_max_pool_pick"):
         windows = self.windows(data.shape[2:])
         padded = windows.padding(data, lowest(data.dtype), scratch)
         values = windows.padding(d, 0, scratch)
-        out = np.zeros(y.shape, d.dtype) if out is None else out
+        out = np.zeros(y.shape, d.dtype, like=d) if out is None else out
         out.fill(0)
-        open_ = np.ones(y.shape, np.bool_)
+        open_ = np.ones_like(y, np.bool_)
         for where in windows.places():
             hit = (padded[everywhere(where)] == y) & open_
             open_ &= ~hit

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def scale_of(
 ) -> np.float32:
     """The number by which numbers are multiplied before they are rounded to a dtype of 8 bits."""
     with np.errstate(divide="ignore"):
-        return np.float32(np.float32(STEPS[np.dtype(dtype).name]) / largest(low, high))
+        return (np.float32(STEPS[np.dtype(dtype).name]) / largest(low, high)).astype(np.float32)
 
 
 def rounded(values: np.ndarray, dtype: np.dtype | str) -> np.ndarray:
@@ -167,10 +168,29 @@ class QuantizedConvolution(Convolving, name="_sg_mkldnn_conv"):
 
     def sums(self, data: Array, weight: Array, scratch: Scratch) -> Array:
         """The exact sums of products of the data and of the scaled weights, which are rounded to int8."""
-        exact = np.empty(self.output_shape(data.shape), np.float64)  # whole numbers below 2^53
         whole = rounded(weight, "int8").astype(np.float64)
+        if type(data) is not np.ndarray:
+            return self._sums_on_device(data.astype(np.float64), whole)
+        exact = np.empty(self.output_shape(data.shape), np.float64)  # whole numbers below 2^53
         convolution.forward(data.astype(np.float64), whole, None, self.geometry, exact, scratch)
         return exact
+
+    def _sums_on_device(self, data: Array, weight: Array) -> Array:
+        """The sums by NumPy's functions alone, which a device has; one place of the kernel after the other."""
+        geometry, output = self.geometry, self.output_shape(data.shape)[2:]
+        groups, count = geometry.groups, len(data)
+        padded = np.pad(data, ((0, 0), (0, 0), *((size, size) for size in geometry.pad)))
+        matrix = weight.reshape(groups, len(weight) // groups, weight.shape[1], -1)
+        total = np.zeros((count, groups, len(weight) // groups, prod(output)), np.float64, like=data)
+        for number, place in enumerate(np.ndindex(*geometry.kernel)):
+            starts = [at * wide for at, wide in zip(place, geometry.dilate, strict=True)]
+            cut = [
+                slice(start, start + (size - 1) * step + 1, step)
+                for start, size, step in zip(starts, output, geometry.stride, strict=True)
+            ]
+            pixels = padded[(slice(None), slice(None), *cut)].reshape(count, groups, weight.shape[1], prod(output))
+            total += np.matmul(matrix[..., number], pixels)
+        return total.reshape(count, len(weight), *output)
 
     def numpy(self, *inputs: Array, out: Outs = None, scratch: Scratch = np.empty) -> Array | Arrays:
         named = dict(zip(self.signature.inputs, inputs, strict=True))

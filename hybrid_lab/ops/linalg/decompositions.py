@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from hybrid_lab.ops.framework import Signature, into, sample
+from hybrid_lab.ops.framework import Signature, in_c_order, into, sample
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 from hybrid_lab.ops.linalg.linalg_products import flip, matrices, square
@@ -26,13 +26,25 @@ def _over_differences(F: Functions, values: Tensor) -> Tensor:
     return F.where(same, 0.0, 1.0 / (apart + same))
 
 
+def _signs(rows: Array) -> Array:
+    """1 or -1 for each row, which make its first element that is nearly the largest positive: LAPACK and libraries
+    of GPUs leave the signs of singular vectors and eigenvectors open. rows : (..., k, n); returns : (..., k, 1)
+    """
+    if not rows.size:
+        return np.ones_like(rows[..., :1])
+    sizes = np.abs(rows)
+    place = np.argmax(sizes > sizes.max(axis=-1, keepdims=True) * rows.dtype.type(0.99), axis=-1)[..., None]
+    return np.where(np.take_along_axis(rows, place, -1) < 0, rows.dtype.type(-1), rows.dtype.type(1))
+
+
 def _antisymmetric(F: Functions, x: Tensor) -> Tensor:
     return x - F.SwapAxis(x, dim1=-2, dim2=-1)
 
 
 class SVD(Solver, name="_svd"):
     """The factors of a = u diag(s) v. a : (..., m, n), floating; returns : u (..., m, k), its columns orthonormal; s
-    (..., k), falling; and v (..., k, n), its rows orthonormal; k is the smaller of m and n.
+    (..., k), falling; and v (..., k, n), its rows orthonormal; k is the smaller of m and n. Of each row of v the first
+    element that is nearly the largest is positive.
     """
 
     mxnet = None
@@ -46,7 +58,10 @@ class SVD(Solver, name="_svd"):
 
     def numpy(self, a: Array, out: Outs = None) -> Arrays:
         factors = solved("svd", lambda matrix: np.linalg.svd(matrix, full_matrices=False), a)
-        return tuple(map(into, map(np.ascontiguousarray, factors), out or (None, None, None)))
+        u, s, v = factors
+        signs = _signs(v)
+        made = (u * flip(signs), s, v * signs)
+        return tuple(map(into, map(in_c_order, made), out or (None, None, None)))
 
     def grad(
         self, F: Functions, a: Tensor, u: Tensor, s: Tensor, v: Tensor,
@@ -76,7 +91,8 @@ class SVD(Solver, name="_svd"):
 
 class Eigh(Solver, name="_eigh"):
     """Eigenvalues w and eigenvectors v of symmetric matrices. a : (..., n, n), floating; returns : w (..., n), rising,
-    and v (..., n, n), columns. The gradient is symmetric.
+    and v (..., n, n), columns: of each the first element that is nearly the largest is positive. The gradient is
+    symmetric.
 
     UPLO : the side of a that is read, "L" (lower) or "U"
     """
@@ -95,7 +111,8 @@ class Eigh(Solver, name="_eigh"):
     def numpy(self, a: Array, out: Outs = None) -> Arrays:
         whole = np.tril(a) + flip(np.tril(a, -1)) if self.UPLO == "L" else np.triu(a) + flip(np.triu(a, 1))
         values, vectors = solved("eigh", np.linalg.eigh, whole)
-        return tuple(map(into, (values, np.ascontiguousarray(vectors)), out or (None, None)))
+        made = vectors * flip(_signs(flip(vectors)))
+        return tuple(map(into, (values, in_c_order(made)), out or (None, None)))
 
     def grad(self, F: Functions, a: Tensor, w: Tensor, v: Tensor, dw: Tensor | None, dv: Tensor | None) -> Tensor:
         gemm = F._linalg_gemm2

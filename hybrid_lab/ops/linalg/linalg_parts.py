@@ -60,7 +60,7 @@ class _Putting(_Parts):
         return (*A[:-1], *(self.size(A[-1]),) * 2)
 
     def numpy(self, A: Array, out: Array | None = None) -> Array:
-        result = np.zeros(self.infer_shape(A.shape), A.dtype)
+        result = np.zeros(self.infer_shape(A.shape), A.dtype, like=A)
         result[(..., *self.places(result.shape[-1]))] = A
         return into(result, out)
 

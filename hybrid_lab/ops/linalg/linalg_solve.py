@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
-from hybrid_lab.ops.framework import Operator, Signature, into, sample
+from hybrid_lab.ops.framework import Operator, Signature, in_c_order, into, sample
 from hybrid_lab.ops.framework.lowering import run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
@@ -80,7 +80,7 @@ class Trsm(Solver, TriangularOperand, name="_linalg_trsm", aliases=("linalg_trsm
             result = flip(solved(self.name, np.linalg.solve, flip(factor), flip(B)))
         else:
             result = solved(self.name, np.linalg.solve, factor, B)
-        return into(np.ascontiguousarray(result * B.dtype.type(self.alpha)), out)
+        return into(in_c_order(result * B.dtype.type(self.alpha)), out)
 
     def grad(self, F: Functions, A: Tensor, B: Tensor, x: Tensor, dx: Tensor) -> Gradients:
         flags = {"rightside": self.rightside, "lower": self.lower_}
@@ -100,7 +100,7 @@ class Potrf(_SquareSolver, name="_linalg_potrf", aliases=("linalg_potrf",)):
 
     def numpy(self, A: Array, out: Array | None = None) -> Array:
         factor = solved(self.name, np.linalg.cholesky, (A + flip(A)) * A.dtype.type(0.5))
-        return into(factor if self.lower_ else np.ascontiguousarray(flip(factor)), out)
+        return into(factor if self.lower_ else in_c_order(flip(factor)), out)
 
     def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         y, dy = (item if self.lower_ else F.SwapAxis(item, dim1=-2, dim2=-1) for item in (y, dy))
@@ -155,7 +155,7 @@ class Det(Solver, name="_linalg_det", aliases=("linalg_det",)):
         return per_matrix(square("linalg_det", A))
 
     def numpy(self, A: Array, out: Array | None = None) -> Array:
-        return into(np.asarray(np.linalg.det(A), A.dtype).reshape(per_matrix(A.shape[:-2])), out)
+        return into(np.asarray(np.linalg.det(A), A.dtype, like=A).reshape(per_matrix(A.shape[:-2])), out)
 
     def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         inverse = F.SwapAxis(F._linalg_inverse(A), dim1=-2, dim2=-1)
@@ -173,7 +173,7 @@ class SLogDet(Solver, name="_linalg_slogdet", aliases=("linalg_slogdet",)):
 
     def numpy(self, A: Array, out: Outs = None) -> Arrays:
         shape = per_matrix(A.shape[:-2])
-        made = (np.asarray(item, A.dtype).reshape(shape) for item in np.linalg.slogdet(A))
+        made = (np.asarray(item, A.dtype, like=A).reshape(shape) for item in np.linalg.slogdet(A))
         return tuple(map(into, made, out or (None, None)))
 
     def grad(
@@ -221,7 +221,7 @@ class Syevd(Solver, name="_linalg_syevd", aliases=("linalg_syevd",)):
 
     def numpy(self, A: Array, out: Outs = None) -> Arrays:
         values, vectors = solved(self.name, np.linalg.eigh, (A + flip(A)) * A.dtype.type(0.5))
-        rows = np.ascontiguousarray(flip(vectors))
+        rows = in_c_order(flip(vectors))
         if rows.size:
             places = np.argmax(np.abs(rows), axis=-1)[..., None]
             rows *= np.sign(np.take_along_axis(rows, places, -1))
@@ -258,7 +258,7 @@ class Gelqf(Solver, name="_linalg_gelqf", aliases=("linalg_gelqf",)):
 
     def numpy(self, A: Array, out: Outs = None) -> Arrays:
         turned, upper = np.linalg.qr(flip(A))
-        made = (np.ascontiguousarray(flip(turned)), np.ascontiguousarray(flip(upper)))
+        made = (in_c_order(flip(turned)), in_c_order(flip(upper)))
         return tuple(map(into, made, out or (None, None)))
 
     def grad(self, F: Functions, A: Tensor, Q: Tensor, L: Tensor, dQ: Tensor | None, dL: Tensor | None) -> Tensor:

@@ -51,7 +51,7 @@ class BlockLike(_Blocks, name="_block_like"):
         return x
 
     def numpy(self, v: Array, x: Array, out: Array | None = None) -> Array:
-        result = np.empty(x.shape, v.dtype) if out is None else out
+        result = np.empty(x.shape, v.dtype, like=v) if out is None else out
         np.copyto(result, v.reshape(self.spread(v.shape, x.shape)))
         return result
 

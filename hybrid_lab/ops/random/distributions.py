@@ -451,8 +451,8 @@ class MultinomialGrad(Operator, name="_multinomial_grad"):
     def numpy(self, dy: Array, choices: Array, data: Array, out: Array | None = None) -> Array:
         rows = data.reshape(-1, data.shape[-1])
         places = choices.astype(np.int64).reshape(len(rows), prod(choices.shape[data.ndim - 1 :]))
-        result = np.zeros(rows.shape, data.dtype)
+        result = np.zeros_like(rows)
         with np.errstate(divide="ignore", invalid="ignore"), inside(self):
             shares = dy.reshape(places.shape) / np.take_along_axis(rows, places, 1)
-        np.add.at(result, (np.arange(len(rows))[:, None], places), shares.astype(data.dtype))
+        np.add.at(result, (np.arange(len(rows), like=rows)[:, None], places), shares.astype(data.dtype))
         return into(result.reshape(data.shape), out)

@@ -73,15 +73,15 @@ class _Steps(Operator):
         steps = len(given["dy" if "dy" in given else "projected"])
         invalid = None
         if self.use_sequence_length:
-            lengths = np.nan_to_num(np.asarray(given["sequence_length"], np.float64))
-            invalid = (np.arange(steps)[:, None] >= lengths.clip(0, steps).astype(np.int64))[..., None]
+            lengths = np.nan_to_num(given["sequence_length"].astype(np.float64))
+            invalid = (np.arange(steps, like=lengths)[:, None] >= lengths.clip(0, steps).astype(np.int64))[..., None]
         return kernels.Order(range(steps)[::-1] if self.reverse else range(steps), invalid)
 
     @staticmethod
-    def results(shapes: list[Shape], dtype: np.dtype, out: Array | Outs) -> list[Array]:
-        """Contiguous memory for the outputs: `out` if it is contiguous."""
+    def results(shapes: list[Shape], dtype: np.dtype, out: Array | Outs, like: Array) -> list[Array]:
+        """Contiguous memory for the outputs: `out` if it is contiguous. like : an array of the same device"""
         targets = out if isinstance(out, tuple) else (out,) * len(shapes)
-        return [contiguous(target, shape, dtype) for target, shape in zip(targets, shapes, strict=True)]
+        return [contiguous(target, shape, dtype, like) for target, shape in zip(targets, shapes, strict=True)]
 
     def wanted(self, given: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
         """Raise ShapeError for an input whose shape differs from `shapes`."""
@@ -159,7 +159,7 @@ class Recurrence(_Steps, name="_recurrence"):
 
     def numpy(self, *inputs: Array, out: Outs = None, scratch: Scratch = np.empty) -> Array | Arrays:
         given, shapes = self.named(inputs), self.infer_shape(*(item.shape for item in inputs))
-        results = self.results(shapes, inputs[0].dtype, out)
+        results = self.results(shapes, inputs[0].dtype, out, inputs[0])
         projected, weight, state, order = (given["projected"], given["weight"], given["state"], self.order(given))
         with blas.small_products(state.size * len(weight)), np.errstate(over="ignore"):
             if self.mode == "lstm":
@@ -227,7 +227,7 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
 
     def numpy(self, *inputs: Array, out: Outs = None, scratch: Scratch = np.empty) -> Array | Arrays:
         given, shapes = self.named(inputs), self.infer_shape(*(item.shape for item in inputs))
-        results = self.results(shapes, inputs[0].dtype, out)
+        results = self.results(shapes, inputs[0].dtype, out, inputs[0])
         dy, weight, order = given["dy"], given["weight"], self.order(given)
         count = len(results) - (2 if self.mode == "lstm" else 1)
         parts, (dh, *dc) = results[:count], results[count:]

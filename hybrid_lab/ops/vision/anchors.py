@@ -94,8 +94,8 @@ class MultiBoxTarget(Operator, name="_contrib_MultiBoxTarget"):
 
     def numpy(self, anchor: Array, label: Array, cls_pred: Array, out: Outs = None) -> Array | Arrays:
         batch, count = len(label), anchor.shape[1]
-        offsets, masks = np.zeros((2, batch, count, 4), anchor.dtype)
-        classes = np.full((batch, count), self.ignore_label, anchor.dtype)
+        offsets, masks = np.zeros((2, batch, count, 4), anchor.dtype, like=anchor)
+        classes = np.full((batch, count), self.ignore_label, anchor.dtype, like=anchor)
         for index, rows in enumerate(label):
             ends = np.flatnonzero(rows[:, 0] == -1)
             boxes = rows[: ends[0]] if len(ends) else rows
@@ -112,7 +112,7 @@ class MultiBoxTarget(Operator, name="_contrib_MultiBoxTarget"):
     def _matched(self, overlaps: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The box of every anchor, where it counts as a match, and the largest overlap."""
         matched, best = overlaps.argmax(axis=1), overlaps.max(axis=1)
-        positive = np.zeros(len(overlaps), np.bool_)
+        positive = np.zeros(len(overlaps), np.bool_, like=overlaps)
         if self.overlap_threshold > 0:
             positive = best > np.float32(self.overlap_threshold)
         left = overlaps.copy()
@@ -187,7 +187,7 @@ class MultiBoxDetection(Operator, name="_contrib_MultiBoxDetection"):
 
     def numpy(self, cls_prob: Array, loc_pred: Array, anchor: Array, out: Array | None = None) -> Array:
         batch, classes, count = cls_prob.shape
-        result = np.full((batch, count, 6), -1, cls_prob.dtype)
+        result = np.full((batch, count, 6), -1, cls_prob.dtype, like=cls_prob)
         if classes > 1:
             boxes = self._boxes(anchor[0], loc_pred.reshape(batch, count, 4))
             best, score = cls_prob[:, 1:].argmax(axis=1), cls_prob[:, 1:].max(axis=1)
@@ -223,6 +223,6 @@ class MultiBoxDetection(Operator, name="_contrib_MultiBoxDetection"):
             return covered if self.force_suppress else covered & (classes[some, None] == classes[others])
 
         best[:, 0] = -1
-        kept = uncovered(count, covers)
+        kept = uncovered(count, covers, like=order)
         best[kept, 0] = classes[kept]
         return result

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Operator, Signature, all_into, into, ints, sample
+from hybrid_lab.ops.framework import Operator, Signature, all_into, in_c_order, into, ints, sample
 from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
@@ -161,9 +161,9 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
     def numpy(self, data: Array, out: Outs = None) -> tuple[Array | None, ...]:
         rows, count = data.reshape(prod(data.shape[:-2]), *data.shape[-2:]), data.shape[-2]
         if self.topk == 0:
-            result, record = rows.copy(), np.arange(len(rows) * count).reshape(len(rows), count)
+            result, record = rows.copy(), np.arange(len(rows) * count, like=data).reshape(len(rows), count)
         else:
-            result, record = np.full(rows.shape, -1, data.dtype), np.full(rows.shape[:2], -1)
+            result, record = np.full_like(rows, -1), np.full(rows.shape[:2], -1, like=data)
             for image, boxes in enumerate(rows):
                 kept = self._kept(boxes)
                 result[image, : len(kept)] = self._converted(boxes[kept])
@@ -180,8 +180,8 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
         order = np.argsort(np.where(valid, -scores, np.inf), kind="stable")[: None if self.topk < 0 else self.topk]
         order = order[valid[order]]
         place = slice(self.coord_start, self.coord_start + 4)
-        box = [*map(np.ascontiguousarray, corners(rows[order, place], self.in_format))]
-        groups = [np.arange(len(order))]
+        box = [*map(in_c_order, corners(rows[order, place], self.in_format))]
+        groups = [np.arange(len(order), like=rows)]
         if self.id_index >= 0 and not self.force_suppress:
             _, of_class = np.unique(rows[order, self.id_index], return_inverse=True, equal_nan=False)
             groups = [np.flatnonzero(of_class == number) for number in range(of_class.max(initial=-1) + 1)]
@@ -193,9 +193,9 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
                 shared = overlaps(tuple(item[some, None] for item in own), tuple(item[others] for item in own))
                 return shared > self.overlap_thresh
 
-            return group[uncovered(len(group), covers)]
+            return group[uncovered(len(group), covers, like=group)]
 
-        return order[np.sort(np.concatenate([*map(kept, groups), np.zeros(0, np.int64)]))]
+        return order[np.sort(np.concatenate([*map(kept, groups), np.zeros(0, np.int64, like=rows)]))]
 
     def _converted(self, rows: np.ndarray) -> np.ndarray:
         """Coordinates in out_format; a box that starts below 0 stays as it is, as in MXNet."""
@@ -235,7 +235,7 @@ class RowsByRecord(Operator, name="_rows_by_record"):
     def numpy(self, data: Array, record: Array, out: Array | None = None) -> Array:
         rows, places = data.reshape(-1, data.shape[-1]), record.reshape(-1).astype(np.int64)
         found = places >= 0
-        result = np.zeros(rows.shape, data.dtype)
+        result = np.zeros_like(rows)
         if self.back:
             result[places[found]] = rows[found]
         else:
@@ -277,8 +277,8 @@ class BipartiteMatching(Operator, name="_contrib_bipartite_matching"):
         scores: Array = data.reshape(batch, rows, columns).astype(wide)
         scores = -scores if self.is_ascend else scores.copy()
         threshold = -self.threshold if self.is_ascend else self.threshold
-        first, second = np.full((batch, rows), -1), np.full((batch, columns), -1)
-        line = np.arange(batch)
+        first, second = np.full((batch, rows), -1, like=data), np.full((batch, columns), -1, like=data)
+        line = np.arange(batch, like=data)
         # MXNet stops behind match number topk + 1.
         limit = min(rows, columns, self.topk + 1 if self.topk > 0 else rows)
         for _ in range(limit):

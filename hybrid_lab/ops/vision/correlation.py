@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Operator, Signature, all_into, forward_shape, into, sample
+from hybrid_lab.ops.framework import Operator, Signature, all_into, forward_shape, in_c_order, into, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
 
@@ -94,7 +94,7 @@ class Correlation(_Correlating, name="Correlation"):
 
     def numpy(self, data1: Array, data2: Array, out: Array | None = None) -> Array:
         shape = self.output(data1.shape)
-        result = np.zeros(shape, data1.dtype)
+        result = np.zeros(shape, data1.dtype, like=data1)
         first, second = self.padded(data1), self.padded(data2)
         for channel, here, there in self.windows(shape):
             pair = first[here], second[there]
@@ -139,4 +139,4 @@ class CorrelationGrad(_Correlating, name="_correlation_grad"):
                 made[1][there] -= signed
         size = data1.shape[2:]
         inner = (slice(None), slice(None), *(slice(self.pad_size, self.pad_size + side) for side in size))
-        return all_into([np.ascontiguousarray(item[inner]) for item in made], out)
+        return all_into([in_c_order(item[inner]) for item in made], out)

@@ -10,7 +10,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Adjoint, Operator, Signature, all_into, filled, forward_shape, into, sample
+from hybrid_lab.ops.framework import (
+    Adjoint,
+    Operator,
+    Signature,
+    all_into,
+    filled,
+    forward_shape,
+    in_c_order,
+    into,
+    sample,
+)
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.lowering import differentiate_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
@@ -91,10 +101,12 @@ class _Placed(Operator):
         geometry = self.geometry
         (step_y, step_x), (pad_y, pad_x), (wide_y, wide_x) = geometry.stride, geometry.pad, geometry.dilate
         kind = offset.dtype
-        y = (np.arange(rows) * wide_y - pad_y)[:, None, None, None] + (np.arange(out_h) * step_y)[:, None]
-        x = (np.arange(columns) * wide_x - pad_x)[:, None, None] + np.arange(out_w) * step_x
+        y = (np.arange(rows, like=offset) * wide_y - pad_y)[:, None, None, None] + (
+            np.arange(out_h, like=offset) * step_y
+        )[:, None]
+        x = (np.arange(columns, like=offset) * wide_x - pad_x)[:, None, None] + np.arange(out_w, like=offset) * step_x
         y, x = (y.astype(kind) + moved[..., 0, :, :]).reshape(-1), (x.astype(kind) + moved[..., 1, :, :]).reshape(-1)
-        image = np.repeat(np.arange(n * groups) * height * width, y.size // max(n * groups, 1))
+        image = np.repeat(np.arange(n * groups, like=offset) * height * width, y.size // max(n * groups, 1))
         if self.mask:
             inside = (y > -1) & (x > -1) & (y < height) & (x < width)
         else:
@@ -130,14 +142,14 @@ class _Placed(Operator):
         n, channels = shape[:2]
         groups, places, size = self.num_deformable_group, prod(self.kernel), patches.shape[2:]
         apart = patches.reshape(n, groups, channels // groups, places, *size).transpose(0, 1, 3, 4, 5, 2)
-        return np.ascontiguousarray(apart).reshape(-1, channels // groups)
+        return in_c_order(apart).reshape(-1, channels // groups)
 
     def as_patches(self, values: np.ndarray, shape: tuple[int, ...], size: tuple[int, ...]) -> np.ndarray:
         """The inverse of `per_point`."""
         n, channels = shape[:2]
         groups, places = self.num_deformable_group, prod(self.kernel)
         apart = values.reshape(n, groups, places, *size, channels // groups).transpose(0, 1, 5, 2, 3, 4)
-        return np.ascontiguousarray(apart).reshape(n, channels * places, *size)
+        return in_c_order(apart).reshape(n, channels * places, *size)
 
     def grouped(self, data: np.ndarray) -> np.ndarray:
         """The pixels of data (n, c, h, w), a group of channels counting as an image: (n groups h w, c / groups)."""
@@ -225,7 +237,7 @@ def _spread(op: _Placed, dy: Array, data: Array, offset: Array, mask: Array | No
         values = values * mask.reshape(-1, 1).astype(dy.dtype, copy=False)
     made = scatter(values, Terms(corners.rows, corners.weights), n * groups * height * width)
     image = made.reshape(n, groups, height, width, channels // groups).transpose(0, 1, 4, 2, 3)
-    return into(np.ascontiguousarray(image).reshape(data.shape), out)
+    return into(in_c_order(image).reshape(data.shape), out)
 
 
 class DeformedPatchesDataGrad(Adjoint, _Placed, name="_deformed_patches_data_grad"):

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Operator, Signature, all_into, filled, sample
+from hybrid_lab.ops.framework import Operator, Signature, all_into, filled, in_c_order, sample
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
 from hybrid_lab.ops.vision.suppression import uncovered
 
@@ -77,7 +77,10 @@ class _Proposing(Operator):
 
     def numpy(self, cls_prob: Array, bbox_pred: Array, im_info: Array, out: Outs = None) -> Array | Arrays:
         batch, post, kind = len(cls_prob), self.rpn_post_nms_top_n, cls_prob.dtype
-        regions, scores = np.zeros((batch, post, 5), kind), np.zeros((batch, post, 1), kind)
+        regions, scores = (
+            np.zeros((batch, post, 5), kind, like=cls_prob),
+            np.zeros((batch, post, 1), kind, like=cls_prob),
+        )
         count = len(self.base)
         for image in range(batch):
             boxes, score = self._moved(bbox_pred[image], cls_prob[image, count:], im_info[image])
@@ -111,7 +114,7 @@ class _Proposing(Operator):
             center = offsets[..., :2] * size + boxes[..., :2] + half * (size - one)
             reach = half * (np.exp(offsets[..., 2:]) * size - one)
             made = np.concatenate([center - reach, center + reach], axis=-1)
-        limit = np.array([info[1], info[0]] * 2, kind) - 1
+        limit = np.stack([info[1], info[0]] * 2).astype(kind) - 1
         made = np.maximum(np.minimum(made, limit), 0)
         score = scores.transpose(1, 2, 0).copy()
         score[int(info[0] / self.feature_stride) :] = -1
@@ -128,7 +131,7 @@ class _Proposing(Operator):
         order = np.argsort(-scores, kind="stable")
         if self.rpn_pre_nms_top_n > 0:
             order = order[: self.rpn_pre_nms_top_n]
-        left, top, right, bottom = np.ascontiguousarray(boxes[order].T)
+        left, top, right, bottom = in_c_order(boxes[order].T)
         areas, threshold = (right - left + 1) * (bottom - top + 1), boxes.dtype.type(self.threshold)
 
         def covers(some: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -137,9 +140,9 @@ class _Proposing(Operator):
             height = np.maximum(np.minimum(bottom[each], bottom[others]) - np.maximum(top[each], top[others]) + 1, 0)
             shared = width * height
             with np.errstate(divide="ignore", invalid="ignore"):
-                return np.asarray(shared / (areas[each] + areas[others] - shared) > threshold)
+                return shared / (areas[each] + areas[others] - shared) > threshold
 
-        return order[uncovered(len(order), covers, self.rpn_post_nms_top_n)]
+        return order[uncovered(len(order), covers, self.rpn_post_nms_top_n, like=order)]
 
 
 _INFO = np.array([[32.0, 48.0, 1.0], [30.0, 40.0, 1.0]], "float32")

@@ -10,7 +10,17 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ArrayIndexError, AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.reduce import chosen
-from hybrid_lab.ops.framework import Adjoint, Derived, Operator, Signature, all_into, forward_shape, into, sample
+from hybrid_lab.ops.framework import (
+    Adjoint,
+    Derived,
+    Operator,
+    Signature,
+    all_into,
+    forward_shape,
+    in_c_order,
+    into,
+    sample,
+)
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs
@@ -93,16 +103,16 @@ class ROIPooling(_Pooled, name="ROIPooling"):
         empty = ((last <= first)[:, :, None] | (right <= left)[:, None, :])[..., None]
         filled = np.where(empty, data.dtype.type(0), values), np.where(empty, -1, places)
         made = [item.transpose(0, 3, 1, 2) for item in filled]
-        return all_into(list(map(np.ascontiguousarray, made)) if out is None else made, out)
+        return all_into(list(map(in_c_order, made)) if out is None else made, out)
 
     def _parts(
         self, rois: np.ndarray, low: int, high: int, parts: int, size: int, dtype: np.dtype
     ) -> tuple[np.ndarray, np.ndarray]:
         """Where the parts of every region start and end along one axis: two (regions, parts) arrays of numbers."""
-        edge = np.asarray(rois, np.float32) * np.float32(self.spatial_scale)
+        edge = rois.astype(np.float32, copy=False) * np.float32(self.spatial_scale)
         start, stop = (np.copysign(np.floor(np.abs(edge[:, index]) + 0.5), edge[:, index]) for index in (low, high))
         step = (np.maximum(stop - start + 1, 1).astype(dtype) / np.dtype(dtype).type(parts))[:, None]
-        line = np.arange(parts + 1, dtype=dtype)
+        line = np.arange(parts + 1, dtype=dtype, like=rois)
         first, last = np.floor(line[:-1] * step) + start[:, None], np.ceil(line[1:] * step) + start[:, None]
         return np.clip(first, 0, size).astype(np.int64), np.clip(last, 0, size).astype(np.int64)
 
@@ -121,10 +131,10 @@ def _range_maxima(
     Tables hold the maxima over all windows of 2^i x 2^j pixels; a rectangle is the union of four overlapping ones.
     """
     n, height, width, channels = images.shape
-    places = np.broadcast_to(np.arange(height * width).reshape(1, height, width, 1), images.shape)
+    places = np.broadcast_to(np.arange(height * width, like=images).reshape(1, height, width, 1), images.shape)
     levels = [_levels(bounds) for bounds in (rows, columns)]
     shape = (len(image), rows[0].shape[1], columns[0].shape[1], channels)
-    values, found = np.empty(shape, images.dtype), np.zeros(shape, np.int64)
+    values, found = np.empty(shape, images.dtype, like=images), np.zeros(shape, np.int64, like=images)
     batch = np.broadcast_to(image[:, None, None], shape[:3])
     high: Table = (images, places)
     for level_y in range(int(levels[0].max(initial=0)) + 1):
@@ -226,7 +236,7 @@ def _flat_places(shape: tuple[int, ...], rois: np.ndarray, places: np.ndarray) -
     """Numbers of elements in an array of `shape` (n, c, h, w), and where there is one."""
     n, channels, height, width = shape
     image = np.clip(rois[:, 0].astype(np.int64), 0, n - 1)
-    start = (image[:, None] * channels + np.arange(channels)) * (height * width)
+    start = (image[:, None] * channels + np.arange(channels, like=rois)) * (height * width)
     return start[..., None, None] + places.astype(np.int64), places >= 0
 
 
@@ -241,8 +251,8 @@ class _Aligned(_Pooled):
     def terms(self, rois: np.ndarray, shape: tuple[int, ...]) -> Terms:
         """Rows of the images with channels last, and weights, per region and part. shape : (n, c, h, w)."""
         n, _, height, width = shape
-        regions = np.asarray(rois, np.float64)
-        image = regions[:, 0].astype(np.int64) if rois.shape[1] == 5 else np.zeros(len(rois), np.int64)
+        regions = rois.astype(np.float64, copy=False)
+        image = regions[:, 0].astype(np.int64) if rois.shape[1] == 5 else np.zeros(len(rois), np.int64, like=rois)
         edges = regions[:, -4:].astype(np.float32) * np.float32(self.spatial_scale)
         edges = edges.astype(np.float64) - (0.5 if self.aligned else 0.0)
         there = (image >= 0) & (image < n) & np.isfinite(edges).all(axis=1)
@@ -270,18 +280,20 @@ class _Aligned(_Pooled):
         """
         length = high - low if self.aligned else np.maximum(high - low, 1.0)
         step = length / parts
-        counts = np.full(len(low), self.sample_ratio) if self.sample_ratio > 0 else np.ceil(step).astype(np.int64)
+        counts = (
+            np.full(len(low), self.sample_ratio, like=low) if self.sample_ratio > 0 else np.ceil(step).astype(np.int64)
+        )
         counts = np.maximum(counts, 1 if self.sample_ratio > 0 else 0)
-        number = np.arange(int(counts.max(initial=1)))
+        number = np.arange(int(counts.max(initial=1)), like=low)
         offset = (number + 0.5) / np.maximum(counts, 1)[:, None]
-        place = low[:, None, None] + (np.arange(parts)[:, None] + offset[:, None, :]) * step[:, None, None]
+        place = low[:, None, None] + (np.arange(parts, like=low)[:, None] + offset[:, None, :]) * step[:, None, None]
         used = (number < counts[:, None])[:, None, :] & (place >= -1.0) & (place <= size)
         return np.clip(place, 0, size - 1), used, 1.0 / np.maximum(counts, 1)
 
     def positions(self, terms: Terms) -> Terms:
         """For position_sensitive: a pixel has a row for every part."""
         parts = self.pooled_size[0] * self.pooled_size[1]
-        part = np.arange(len(terms.rows)) % parts
+        part = np.arange(len(terms.rows), like=terms.rows) % parts
         return Terms(terms.rows * parts + part[:, None], terms.weights)
 
 
@@ -322,7 +334,7 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
         if self.position_sensitive:
             terms = self.positions(terms)
             apart = pixels.reshape(len(pixels), shape[1], prod(self.pooled_size)).swapaxes(1, 2)
-            pixels = np.ascontiguousarray(apart).reshape(len(pixels) * prod(self.pooled_size), shape[1])
+            pixels = in_c_order(apart).reshape(len(pixels) * prod(self.pooled_size), shape[1])
         made = gather(pixels, Terms(terms.rows, terms.weights.astype(data.dtype)))
         return channels_first(made, shape, out)
 

@@ -100,20 +100,20 @@ class _Means(_Parted):
     def parts(self, rois: np.ndarray, shape: Shape) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], int]]:
         """Per part that holds pixels: its place in the result, its pixels in data, and how many they are."""
         image, (start, size) = _images(self, rois, shape[0]), self.edges(rois, 0.0)
-        line = np.arange(self.pooled_size + 1, dtype=rois.dtype)
+        line = np.arange(self.pooled_size + 1, dtype=rois.dtype, like=rois)
         step = size / rois.dtype.type(self.pooled_size)
-        limits = np.array([shape[3], shape[2]])[:, None]
+        limits = np.array([shape[3], shape[2]], like=rois)[:, None]
         first = np.floor(line[:-1] * step[..., None] + start[..., None])
         last = np.ceil(line[1:] * step[..., None] + start[..., None])
-        low, high = np.clip(first, 0, limits).astype(int), np.clip(last, 0, limits).astype(int)
-        for region in range(len(rois)):
+        low, high = (np.clip(ends, 0, limits).astype(int).tolist() for ends in (first, last))
+        for region, number in enumerate(image.tolist()):
             for row in range(self.pooled_size):
-                rows = slice(low[region, 1, row], high[region, 1, row])
+                rows = slice(low[region][1][row], high[region][1][row])
                 for column in range(self.pooled_size):
-                    columns = slice(low[region, 0, column], high[region, 0, column])
+                    columns = slice(low[region][0][column], high[region][0][column])
                     count = (rows.stop - rows.start) * (columns.stop - columns.start)
                     if rows.stop > rows.start and columns.stop > columns.start:
-                        pixels = (image[region], self.channels[:, row, column], rows, columns)
+                        pixels = (number, self.channels[:, row, column], rows, columns)
                         yield (region, slice(None), row, column), pixels, count
 
 
@@ -133,7 +133,7 @@ class PSROIPooling(_Means, name="_contrib_PSROIPooling"):
         return self.pooled(data, rois)
 
     def numpy(self, data: Array, rois: Array, out: Array | None = None) -> Array:
-        result = np.zeros(self.pooled(data.shape, rois.shape), data.dtype)
+        result = np.zeros(self.pooled(data.shape, rois.shape), data.dtype, like=data)
         for place, pixels, count in self.parts(rois.astype(data.dtype), data.shape):
             result[place] = data[pixels].sum(axis=(1, 2)) / data.dtype.type(count)
         return into(result, out)
@@ -149,7 +149,7 @@ class PSROIPoolingGrad(Adjoint, _Means, name="_psroi_pooling_grad"):
     samples = [sample((3, 2, 2, 2), (2, 8, 7, 9), _ROIS, spatial_scale=1.0, output_dim=2, pooled_size=2)]
 
     def numpy(self, dy: Array, data: Array, rois: Array, out: Array | None = None) -> Array:
-        result = np.zeros(data.shape, dy.dtype)
+        result = np.zeros(data.shape, dy.dtype, like=dy)
         for place, pixels, count in self.parts(rois.astype(dy.dtype), data.shape):
             result[pixels] += (dy[place] / dy.dtype.type(count))[:, None, None]
         return into(result, out)
@@ -209,8 +209,8 @@ class _Moved(_Parted):
                 (picked[:, :, axis] * kind(self.trans_std) * size[:, axis, None, None, None])[..., None, None]
                 for axis in (0, 1)
             ]
-        step, line = size / kind(parts), np.arange(parts, dtype=rois.dtype)
-        inner = (step / kind(count))[..., None] * np.arange(count, dtype=rois.dtype)
+        step, line = size / kind(parts), np.arange(parts, dtype=rois.dtype, like=rois)
+        inner = (step / kind(count))[..., None] * np.arange(count, dtype=rois.dtype, like=rois)
         begin = line * step[..., None] + start[..., None]
         x = begin[:, 0, None, None, :, None, None] + moved[0] + inner[:, 0, None, None, None, None, :]
         y = begin[:, 1, None, :, None, None, None] + moved[1] + inner[:, 1, None, None, None, :, None]
@@ -315,7 +315,7 @@ class DeformablePSROIPoolingGrad(_Moved, name="_deformable_psroi_pooling_grad"):
             return all_into([ddata], out)
         classes, part = self._offset_places(trans.shape)
         size = self.edges(rois, 0.5)[1]
-        dtrans = np.zeros((len(rois), trans.shape[1] // 2, 2, *trans.shape[2:]), dy.dtype)
+        dtrans = np.zeros((len(rois), trans.shape[1] // 2, 2, *trans.shape[2:]), dy.dtype, like=dy)
         for axis, turn in enumerate((points.by_x, points.by_y)):
             slope = gather(data.reshape(-1, 1), Terms(points.terms.rows, turn)).reshape(dy.shape)
             slope = slope * dy * dy.dtype.type(self.trans_std) * size[:, axis, None, None, None]
@@ -364,7 +364,7 @@ class RROIAlign(Operator, name="_contrib_RROIAlign"):
         shape = self.infer_shape(data.shape, rois.shape)
         n, channels, height, width = data.shape
         images = channels_last(data).reshape(n, height * width, channels)
-        result = np.zeros((len(rois), *self.pooled_size, channels), data.dtype)
+        result = np.zeros((len(rois), *self.pooled_size, channels), data.dtype, like=data)
         for number, (image, roi) in enumerate(zip(_images(self, rois, n), rois, strict=True)):
             result[number] = gather(images[image], self._terms(roi, (height, width))).reshape(result.shape[1:])
         return channels_first(result.reshape(len(rois) * result.shape[1] * result.shape[2], channels), shape, out)

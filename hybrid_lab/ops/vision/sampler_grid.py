@@ -24,7 +24,7 @@ def places(grid: np.ndarray, spatial: tuple[int, int]) -> tuple[np.ndarray, np.n
     x = ((grid[:, 0] + 1) * ((width - 1) / 2)).reshape(-1)
     y = ((grid[:, 1] + 1) * ((height - 1) / 2)).reshape(-1)
     points = grid.shape[2] * grid.shape[3]
-    return y, x, np.repeat(np.arange(len(grid)) * (height * width), points)
+    return y, x, np.repeat(np.arange(len(grid), like=grid) * (height * width), points)
 
 
 class _Slope(Operator):
@@ -78,7 +78,7 @@ class SamplerGridGrad(_Slope, name="_sampler_grid_grad"):
     def numpy(self, dy: Array, data: Array, grid: Array, out: Array | None = None) -> Array:
         rows, slopes_x, slopes_y, _ = self.corners(grid, data.shape[2:])
         pixels, heads = channels_last(data), channels_last(dy)
-        total = np.zeros((len(rows), 2), dy.dtype)
+        total = np.zeros((len(rows), 2), dy.dtype, like=dy)
         for term in range(4):
             product = np.vecdot(pixels[rows[:, term]], heads)
             total[:, 0] += product * slopes_x[:, term]
@@ -135,7 +135,7 @@ class SamplerTwist(_Slope, name="_sampler_twist"):
         height, width = data.shape[2:]
         rows, _, _, there = self.corners(grid, (height, width))
         pixels, heads = channels_last(data), channels_last(dy)
-        total = np.zeros((len(rows), 1), dy.dtype)
+        total = np.zeros((len(rows), 1), dy.dtype, like=dy)
         for term, sign in enumerate(_MIXED):
             total[:, 0] += sign * np.vecdot(pixels[rows[:, term]], heads) * there[:, term]
         total *= dy.dtype.type((width - 1) * (height - 1) / 4)

@@ -63,9 +63,9 @@ class GridGenerator(Operator, name="GridGenerator"):
             made = (matrix @ self.base.astype(wide)).reshape(self.infer_shape(data.shape))
             return into(made.astype(data.dtype, copy=False), out)
         height, width = data.shape[2:]
-        result = np.empty(data.shape, data.dtype) if out is None else out
-        np.add(data[:, 0], np.arange(width, dtype=data.dtype), out=result[:, 0])
-        np.add(data[:, 1], np.arange(height, dtype=data.dtype)[:, None], out=result[:, 1])
+        result = np.empty_like(data) if out is None else out
+        np.add(data[:, 0], np.arange(width, dtype=data.dtype, like=data), out=result[:, 0])
+        np.add(data[:, 1], np.arange(height, dtype=data.dtype, like=data)[:, None], out=result[:, 1])
         result /= np.array([(width - 1) / 2, (height - 1) / 2], data.dtype).reshape(2, 1, 1)
         result -= data.dtype.type(1)
         return result

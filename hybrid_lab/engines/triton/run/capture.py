@@ -33,7 +33,7 @@ from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.addresses import ALIGNED
 from hybrid_lab.engines.triton.run.arena import wait_for
 from hybrid_lab.engines.triton.run.program import DeviceWriter
-from hybrid_lab.engines.triton.run.steps import KernelOperator, on_torch
+from hybrid_lab.engines.triton.run.steps import KernelOperator, has_rule, on_torch
 from hybrid_lab.engines.triton.run.vendor import VendorKernel
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input
@@ -73,8 +73,8 @@ def obstacle(graph: Graph) -> str:
         if isinstance(op, KernelOperator):
             if any(kernel.source.draws for kernel in op.kernels):
                 return "it draws random numbers, which a replay would repeat"
-        elif not (isinstance(op, Constant) or op.view or on_torch(node)):
-            return f"{op.name} runs on the host"
+        elif not (isinstance(op, Constant) or op.view or has_rule(node)):
+            return f"{op.name} {'reads numbers back' if on_torch(node) else 'runs on the host'}"
     return ""
 
 

@@ -24,7 +24,7 @@ from hybrid_lab.engines.triton.run.addresses import ALIGNED, is_aligned
 from hybrid_lab.engines.triton.run.arena import POOL, constant, follow
 from hybrid_lab.engines.triton.run.calls import CachedView, StridedView
 from hybrid_lab.engines.triton.run.kernel import Kernel, signed
-from hybrid_lab.engines.triton.run.steps import HostStep, KernelOperator, TorchStep, on_torch
+from hybrid_lab.engines.triton.run.steps import ArrayStep, HostStep, KernelOperator, TorchStep, has_rule, on_torch
 from hybrid_lab.engines.triton.run.vendor import Flag, Flags, VendorKernel
 from hybrid_lab.engines.triton.run.view_step import ViewStep
 from hybrid_lab.graph.node import Constant, Input, Node, Value
@@ -128,10 +128,15 @@ class DeviceWriter(Writer):
             view = self._bind("view", ViewStep(node)) + ("" if targets[0] is not None else ".copied")
             self._into(node, targets, f"{view}({self._name(node.values_in[0])})")
             return
-        step: Any = TorchStep(node) if on_torch(node) else HostStep(node, self.plan.needs[node])
-        if isinstance(step, HostStep):
+        step: Any
+        if has_rule(node):
+            step = TorchStep(node)
+        elif on_torch(node):
+            step = ArrayStep(node, self.plan.needs[node])
+        else:
+            step = HostStep(node, self.plan.needs[node])
             self._copies[op.name] = self._copies.get(op.name, 0) + step.to_host + step.to_device
-        where = "on_torch" if isinstance(step, TorchStep) else "on_host"
+        where = "on_host" if isinstance(step, HostStep) else "on_torch"
         operands = ["rng", *(self._operand(item) for item in node.inputs)]
         self._into(node, targets, f"{self._bind(f'{identifier(op.name)}_{where}', step)}({', '.join(operands)})", True)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.regions import RegionOperator
-from hybrid_lab.engines.torch_kernels import registry
+from hybrid_lab.engines.torch_kernels import on_device, registry
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.run.vendor import VendorKernel
@@ -72,9 +72,19 @@ def step_of(group: Region, sources: tuple[KernelSource | VendorKernel, ...]) -> 
     return (AllocatingOperator if allocates else KernelOperator)(group, sources)
 
 
+def has_rule(node: Node) -> bool:
+    """Whether the table of torch calls has the operator. A captured program can hold it."""
+    return registry.refusal(node) is None
+
+
 def on_torch(node: Node) -> bool:
     """Whether torch computes the operator on the device, where no kernel does."""
-    return registry.refusal(node) is None
+    return has_rule(node) or on_device.refusal(node) is None
+
+
+def why_on_host(node: Node) -> str:
+    """Why an operator without a kernel runs on the host; "" where it does not."""
+    return "" if has_rule(node) else on_device.refusal(node) or ""
 
 
 class TorchStep:
@@ -99,6 +109,23 @@ class TorchStep:
             if self._clones:
                 return tuple([item.clone(memory_format=self._torch.contiguous_format) for item in results])
             return tuple([item.contiguous() for item in results])
+
+
+class ArrayStep:
+    """An operator by its record's NumPy kernel on arrays of the device, which torch computes with.
+
+    Returns a tuple of contiguous tensors in memory of their own, None for outputs that nobody reads.
+    """
+
+    def __init__(self, node: Node, needs: tuple[bool, ...]):
+        import torch
+
+        self._kernel = on_device.kernel_of(node, needs, torch.device(availability.torch_device()))
+        self._guard = torch.no_grad
+
+    def __call__(self, rng: tuple[int, int], *inputs: Any) -> tuple[Any, ...]:
+        with self._guard():
+            return self._kernel(rng, *inputs)
 
 
 class HostStep:

@@ -1,0 +1,400 @@
+"""DeviceArray: a tensor that NumPy's functions compute with, so that a record's NumPy kernel runs on a device.
+
+NumPy hands calls with such an array on (NEP 13 and NEP 18): a ufunc to `__array_ufunc__`, any other function to
+`__array_function__`, which look up what torch has for it, here or in `device_functions`. Dtypes are those that NumPy
+would give. Numbers never go to the host unasked: NumPy cannot convert a DeviceArray, and a function without an entry
+is a TypeError. What a kernel asks for as a Python number, a length or a condition, is read from the device. Sums by
+index have a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+
+from hybrid_lab.engines.memory import numpy_dtype, torch_dtype
+from hybrid_lab.ops.elementwise import special
+
+#: A DeviceArray, an array of the host or a number; or what a function of NumPy takes beside these.
+Operand: TypeAlias = Any
+SCALARS = (bool, int, float, complex)
+
+
+class _Flags(NamedTuple):
+    """What kernels ask an array about its memory."""
+
+    c_contiguous: bool
+    writeable: bool = True
+
+
+class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """A tensor with the interface of an array. tensor : its numbers, on any device of torch"""
+
+    __array_priority__ = 1000.0
+
+    def __init__(self, tensor: torch.Tensor):
+        self.tensor = tensor
+
+    def __array__(self, *arguments: Any, **keywords: Any) -> np.ndarray:
+        raise TypeError("numbers of a device are not converted to an array of the host")
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({self.tensor!r})"
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return numpy_dtype(self.tensor.dtype)
+
+    @property
+    def ndim(self) -> int:
+        return self.tensor.ndim
+
+    @property
+    def size(self) -> int:
+        return self.tensor.numel()
+
+    @property
+    def itemsize(self) -> int:
+        return self.tensor.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.tensor.nbytes
+
+    @property
+    def T(self) -> DeviceArray:
+        return DeviceArray(self.tensor.permute(*reversed(range(self.ndim))))
+
+    @property
+    def flags(self) -> _Flags:
+        return _Flags(self.tensor.is_contiguous())
+
+    @property
+    def base(self) -> None:
+        """Of an array of the host, what it is a view of. Here the step looks where its results lie."""
+        return None
+
+    @property
+    def real(self) -> DeviceArray:
+        return DeviceArray(self.tensor.real) if self.tensor.is_complex() else self
+
+    @property
+    def imag(self) -> DeviceArray:
+        return DeviceArray(self.tensor.imag)
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def __iter__(self) -> Iterator[DeviceArray]:
+        return (DeviceArray(item) for item in self.tensor)
+
+    # -- numbers for the host --------------------------------------------------------------------------------------
+
+    def item(self) -> Operand:
+        return self.tensor.item()
+
+    def tolist(self) -> Operand:
+        return self.tensor.tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self.tensor)
+
+    def __int__(self) -> int:
+        return int(self.tensor)
+
+    def __index__(self) -> int:
+        return int(self.tensor)
+
+    def __float__(self) -> float:
+        return float(self.tensor)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec)
+
+    # -- elements --------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Operand) -> DeviceArray:
+        key, flipped = self.key(key)
+        found = self.tensor.flip(flipped) if flipped else self.tensor
+        return DeviceArray(found[key])
+
+    def __setitem__(self, key: Operand, value: Operand) -> None:
+        key, flipped = self.key(key)
+        if flipped:
+            raise TypeError("a DeviceArray is not written backwards")
+        self.tensor[key] = self._operand(value, self.tensor.dtype)
+
+    def key(self, key: Operand) -> tuple[Any, list[int]]:
+        """The key for torch, and the axes that are read backwards before; of these only whole ones can be."""
+        items, flipped = [], []
+        for axis, item in enumerate(key if isinstance(key, tuple) else (key,)):
+            if isinstance(item, slice) and item.step is not None and item.step < 0:
+                if item != slice(None, None, -1):
+                    raise TypeError("of a DeviceArray only whole axes are read backwards")
+                flipped.append(axis)
+                item = slice(None)
+            elif isinstance(item, DeviceArray):
+                item = item.tensor if item.tensor.dtype == torch.bool else item.tensor.long()
+            elif isinstance(item, np.ndarray) and item.ndim:
+                item = self._operand(item)
+            elif isinstance(item, list):
+                item = self._operand(np.array(item))
+            elif isinstance(item, np.integer):
+                item = int(item)
+            items.append(item)
+        return tuple(items), flipped
+
+    def _operand(self, value: Operand, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """A number or array as a tensor on this device."""
+        return as_tensor(value, self.tensor.device, dtype)
+
+    # -- methods of arrays -----------------------------------------------------------------------------------------
+
+    def view(self, dtype: Operand) -> DeviceArray:
+        return DeviceArray(self.tensor.view(torch_dtype(np.dtype(dtype))))
+
+    def clip(self, low: Operand, high: Operand) -> DeviceArray:
+        return FUNCTIONS[np.clip](self, low, high)
+
+    def astype(self, dtype: Operand, copy: bool = True, casting: str = "unsafe") -> DeviceArray:
+        wanted = torch_dtype(np.dtype(dtype))
+        if wanted == self.tensor.dtype and not copy:
+            return self
+        return DeviceArray(self.tensor.to(wanted, copy=True))
+
+    def copy(self, order: str = "C") -> DeviceArray:
+        return DeviceArray(self.tensor.clone(memory_format=torch.contiguous_format))
+
+    def fill(self, value: Operand) -> None:
+        self.tensor.fill_(value)
+
+    def reshape(self, *shape: Any) -> DeviceArray:
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        return DeviceArray(self.tensor.reshape(tuple(map(int, sizes))))
+
+    def transpose(self, *axes: Any) -> DeviceArray:
+        order = axes[0] if len(axes) == 1 and isinstance(axes[0], Sequence) else axes
+        return DeviceArray(self.tensor.permute(*order)) if order else self.T
+
+    def swapaxes(self, first: int, second: int) -> DeviceArray:
+        return DeviceArray(self.tensor.transpose(first, second))
+
+    def take(self, indices: Operand, axis: int | None = None) -> DeviceArray:
+        return FUNCTIONS[np.take](self, indices, axis)
+
+    def sum(self, axis: Operand = None, dtype: Operand = None, keepdims: bool = False) -> DeviceArray:
+        return FUNCTIONS[np.sum](self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def mean(self, axis: Operand = None, dtype: Operand = None, keepdims: bool = False) -> DeviceArray:
+        return FUNCTIONS[np.mean](self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def max(self, axis: Operand = None, keepdims: bool = False, **keywords: Any) -> DeviceArray:
+        return FUNCTIONS[np.max](self, axis=axis, keepdims=keepdims, **keywords)
+
+    def min(self, axis: Operand = None, keepdims: bool = False, **keywords: Any) -> DeviceArray:
+        return FUNCTIONS[np.min](self, axis=axis, keepdims=keepdims, **keywords)
+
+    def all(self, axis: Operand = None) -> DeviceArray:
+        return FUNCTIONS[np.all](self, axis=axis)
+
+    def any(self, axis: Operand = None) -> DeviceArray:
+        return FUNCTIONS[np.any](self, axis=axis)
+
+    def argmax(self, axis: int | None = None) -> DeviceArray:
+        return FUNCTIONS[np.argmax](self, axis)
+
+    # -- NumPy's protocols -----------------------------------------------------------------------------------------
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: Operand = None, **keywords: Any
+    ) -> Operand:
+        function = _UFUNCS.get(ufunc)
+        if function is None:
+            raise TypeError(f"np.{ufunc.__name__} has no function of torch for a DeviceArray")
+        device = self.tensor.device
+        if method == "at":
+            return _at(ufunc, device, *inputs)
+        if method == "accumulate":
+            return _accumulate(ufunc, *inputs, **keywords)
+        if method == "reduce" and ufunc in REDUCTIONS:
+            made = REDUCTIONS[ufunc](inputs[0], axis=keywords.pop("axis", 0), **keywords)
+            return made if out is None else DeviceArray(write(out[0], made.tensor))
+        if method == "reduceat" and ufunc is np.add:
+            return _sums_of_segments(*inputs, **keywords)
+        if method != "__call__":
+            raise TypeError(f"np.{ufunc.__name__}.{method} has no function of torch for a DeviceArray")
+        where = keywords.pop("where", True)
+        keywords.pop("casting", None)
+        if ufunc in _OPAQUE:
+            results: Operand = function(*(as_tensor(item, device) for item in inputs))
+            return DeviceArray(results)
+        kinds = tuple(type(item) if type(item) in SCALARS else kind_of(item) for item in inputs)
+        dtype = keywords.pop("dtype", None)
+        if keywords:
+            raise TypeError(f"np.{ufunc.__name__} with {', '.join(keywords)} has no function of torch")
+        if dtype is None:
+            loop = ufunc.resolve_dtypes(kinds + (None,) * ufunc.nout)
+        else:
+            wanted = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
+            loop = ufunc.resolve_dtypes(kinds + (None,) * ufunc.nout, signature=wanted, casting="same_kind")
+        tensors = [
+            as_tensor(item, device, torch_dtype(kind)) for item, kind in zip(inputs, loop[: len(inputs)], strict=True)
+        ]
+        results = function(*tensors)
+        results = results if isinstance(results, tuple) else (results,)
+        results = [item.to(torch_dtype(kind)) for item, kind in zip(results, loop[len(inputs) :], strict=True)]
+        if out is not None:
+            results = [write(target, result, where) for target, result in zip(out, results, strict=True)]
+        elif where is not True:
+            raise TypeError("where= needs out=")
+        made = [DeviceArray(item) for item in results]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def __array_function__(self, function: Operand, types: Operand, arguments: Operand, keywords: Operand) -> Operand:
+        if function in CREATORS:
+            return CREATORS[function](self.tensor.device, *arguments, **keywords)
+        known = FUNCTIONS.get(function)
+        if known is None:
+            raise TypeError(f"np.{getattr(function, '__name__', function)} has no function of torch for a DeviceArray")
+        return known(*arguments, **keywords)
+
+
+def kind_of(item: Operand) -> np.dtype:
+    return item.dtype if isinstance(item, (DeviceArray, np.ndarray, np.generic)) else np.asarray(item).dtype
+
+
+def as_tensor(value: Operand, device: torch.device, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Numbers of the host or of the device as a tensor on the device."""
+    if isinstance(value, DeviceArray):
+        return value.tensor if dtype is None else value.tensor.to(dtype)
+    if type(value) in SCALARS and dtype is not None:
+        return torch.full((), value, dtype=dtype, device=device)
+    array = np.asarray(value)
+    if not array.flags.writeable or not array.flags.c_contiguous:
+        array = np.array(array, order="C")
+    return torch.from_numpy(array).to(device, dtype)
+
+
+def device_of(*items: Any) -> torch.device:
+    for item in items:
+        if isinstance(item, DeviceArray):
+            return item.tensor.device
+        if isinstance(item, (list, tuple)):
+            try:
+                return device_of(*item)
+            except LookupError:
+                continue
+    raise LookupError("no DeviceArray")
+
+
+def write(target: Operand, result: torch.Tensor, where: Operand = True) -> torch.Tensor:
+    if not isinstance(target, DeviceArray):
+        raise TypeError("numbers of a device are not written to an array of the host")
+    if where is not True:
+        result = torch.where(as_tensor(where, result.device), result, target.tensor.to(result.dtype))
+    target.tensor.copy_(result)
+    return target.tensor
+
+
+def add_by_index(total: torch.Tensor, key: tuple[torch.Tensor, ...], values: torch.Tensor) -> None:
+    """total[key] += values, where places come several times. On a device torch sorts the places, so that the additions
+    have the same order in every run.
+    """
+    shape = torch.broadcast_shapes(*(item.shape for item in key)) + total.shape[len(key) :]
+    total.index_put_(key, values.expand(shape), accumulate=True)
+
+
+def _at(ufunc: np.ufunc, device: torch.device, target: Operand, key: Operand, *values: Any) -> None:
+    if ufunc is not np.add or not isinstance(target, DeviceArray):
+        raise TypeError(f"np.{ufunc.__name__}.at has no function of torch for a DeviceArray")
+    items, _ = target.key(key)
+    value = as_tensor(values[0], device, target.tensor.dtype)
+    rank = max(item.ndim for item in items if isinstance(item, torch.Tensor))
+    places = []
+    for axis, item in enumerate(items):
+        if isinstance(item, slice):  # only a whole axis in front, which is one of the result
+            if item != slice(None) or axis:
+                raise TypeError("np.add.at with slices behind an index has no function of torch for a DeviceArray")
+            item = torch.arange(len(target), device=device).reshape(-1, *(1,) * rank)
+        places.append(torch.as_tensor(item, device=device))
+    add_by_index(target.tensor, tuple(places), value)
+
+
+def _accumulate(ufunc: np.ufunc, array: Operand, axis: int = 0, **keywords: Any) -> DeviceArray:
+    tensor = array.tensor
+    if ufunc is np.logical_or:
+        return DeviceArray(tensor.to(torch.int64).cummax(axis)[0] != 0)
+    if ufunc is np.maximum:
+        return DeviceArray(tensor.cummax(axis)[0])
+    raise TypeError(f"np.{ufunc.__name__}.accumulate has no function of torch for a DeviceArray")
+
+
+def _sums_of_segments(values: DeviceArray, starts: Operand, axis: int = 0, **keywords: Any) -> DeviceArray:
+    """Of segments behind one another, in the order of their elements."""
+    offsets = torch.cat([starts.tensor, starts.tensor.new_tensor([len(values)])])
+    tensor = values.tensor.contiguous()
+    wide = tensor if tensor.is_floating_point() else tensor.double()
+    return DeviceArray(torch.segment_reduce(wide, "sum", offsets=offsets, axis=axis).to(tensor.dtype))
+
+
+def _sign(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(torch.isnan(x), x, torch.sign(x)) if x.is_floating_point() else torch.sign(x)
+
+
+def _frexp(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    mantissa, exponent = torch.frexp(x)
+    return mantissa, exponent
+
+
+def _power(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.pow(x, y)
+
+
+def _same(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def _whole_or(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The function of floating numbers; whole ones stay."""
+    return lambda x: function(x) if x.is_floating_point() else x.clone()
+
+
+def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.matmul(a, b)
+
+
+#: ufuncs of Python functions, whose dtypes NumPy does not know -> torch's.
+_OPAQUE = {special.exact_erf}
+
+#: What `device_functions` has for NumPy's other functions: function -> implementation.
+FUNCTIONS: dict[Any, Callable[..., Operand]] = {}
+#: Functions that make an array `like` one of a device -> implementation, which takes the device first.
+CREATORS: dict[Any, Callable[..., Operand]] = {}
+#: ufunc -> the implementation of its `reduce`.
+REDUCTIONS: dict[Any, Callable[..., Operand]] = {}
+
+_UFUNCS: dict[Any, Callable[..., Operand]] = {
+    **{getattr(np, name): getattr(torch, name) for name in (
+        "add", "subtract", "multiply", "floor_divide", "remainder", "negative", "square", "sqrt", "exp", "expm1",
+        "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arccos", "arctan",
+        "arcsinh", "arccosh", "arctanh", "arctan2", "maximum", "minimum", "fmax", "fmin", "copysign", "isfinite",
+        "isnan", "isinf", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or",
+        "bitwise_xor", "hypot", "logaddexp", "reciprocal", "absolute", "fmod", "signbit", "deg2rad", "rad2deg",
+    )},
+    np.divide: torch.true_divide, np.invert: torch.bitwise_not, np.power: _power, np.sign: _sign,
+    np.floor: _whole_or(torch.floor), np.ceil: _whole_or(torch.ceil), np.trunc: _whole_or(torch.trunc),
+    np.rint: _whole_or(torch.round), np.equal: torch.eq, np.not_equal: torch.ne, np.less: torch.lt,
+    np.less_equal: torch.le, np.greater: torch.gt, np.greater_equal: torch.ge, np.matmul: _matmul,
+    np.vecdot: lambda a, b: (a * b).sum(-1), np.frexp: _frexp, np.positive: _same, np.conjugate: torch.conj,
+    np.left_shift: torch.bitwise_left_shift, np.right_shift: torch.bitwise_right_shift,
+    np.divmod: lambda a, b: (torch.floor_divide(a, b), torch.remainder(a, b)), special.exact_erf: torch.special.erf,
+}  # fmt: skip
