@@ -42,6 +42,17 @@ def pairs(**values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     return (rows[position] for position in kept)
 
 
+def each_value(key: str, **values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Combinations of values for a loop in a test: all of them in `make test-all`, else few that hold every value.
+    Which ones, the key decides, so that tests with different keys hold every pair.
+    """
+    if ALL:
+        return product(*values.values())
+    shifts = [crc32(f"{key} {name}".encode()) for name in values]
+    numbers = range(max(map(len, values.values())))
+    return (tuple(v[(n + s) % len(v)] for v, s in zip(values.values(), shifts, strict=True)) for n in numbers)
+
+
 def left_out(items: Sequence[Any], named: Sequence[str] = ()) -> set[Any]:
     """The tests that do not run now. named : arguments of pytest; tests that are named by "file::test" run always
 

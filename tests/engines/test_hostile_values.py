@@ -7,6 +7,7 @@ and max pooling, selects on every engine.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,6 +19,7 @@ from hybrid_lab import autograd, engines, nd
 from hybrid_lab.gluon import HybridBlock, rnn
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.operator import get
+from tests import quick
 from tests.failures import Failures
 from tests.gluon.test_second_gradients import Call, Twice
 from tests.ops.cases import Case, each_sample
@@ -133,15 +135,16 @@ def _is_predicted(case: Case) -> bool:
 def test_records(case: Case):
     """Recorded calls, and those that are not recorded, for which engines have other kernels."""
     twice, failures = Twice(case), Failures()
+    engines = quick.in_turn(case.id, *ENGINES)
     if _is_checked(case) and twice.wrt:
         with failures.of("recorded"):
-            check(Call(case), twice.arrays, twice.wrt, *ENGINES)
+            check(Call(case), twice.arrays, twice.wrt, *engines)
     if _is_predicted(case):
-        check_prediction(Call(case), twice, failures)
+        check_prediction(Call(case), twice, engines[1:], failures)
     failures.raise_all()
 
 
-def check_prediction(block: Call, twice: Twice, failures: Failures) -> None:
+def check_prediction(block: Call, twice: Twice, engines: Sequence[str], failures: Failures) -> None:
     inputs = []
     for seed in range(2):
         generator = np.random.RandomState(seed)
@@ -155,7 +158,7 @@ def check_prediction(block: Call, twice: Twice, failures: Failures) -> None:
         return [[y.asnumpy() for y in (each if isinstance(each, list) else [each])] for each in made]
 
     eager = results(active=False)
-    for engine in ENGINES[1:]:
+    for engine in engines:
         with failures.of(f"{engine}, not recorded"):
             for found, wanted in zip(results(engine=engine), eager, strict=True):
                 for one, other in zip(found, wanted, strict=True):

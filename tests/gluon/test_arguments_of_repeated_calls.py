@@ -236,14 +236,12 @@ def made(kind: str, hybrid: bool) -> Any:
     return net
 
 
+@pytest.mark.parametrize("name", ARGUMENTS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("door", DOORS)
-def test_arguments_are_those_of_the_call(door, kind, tmp_path, capsys):
-    for name, arguments in ARGUMENTS.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        wanted = call(made(kind, False), 5, arguments)
-        assert np.allclose(door(made(kind, True), arguments, folder), wanted, 1e-5, 1e-6), name
+def test_arguments_are_those_of_the_call(door, kind, name, tmp_path, capsys):
+    wanted = call(made(kind, False), 5, ARGUMENTS[name])
+    assert np.allclose(door(made(kind, True), ARGUMENTS[name], tmp_path), wanted, 1e-5, 1e-6)
 
 
 def second_gradients(net: Any, rows: int, arguments: Any) -> list[Any]:

@@ -677,9 +677,11 @@ def _results_in(way, style, nested, arrays, hybrid):
 @pytest.mark.parametrize(
     "way", [*WATCHED.values(), *STATEFUL.values()], ids=[*WATCHED, *(f"stateful {name}" for name in STATEFUL)]
 )
-def test_hybrid_calls_follow_the_values(way):
+def test_hybrid_calls_follow_the_values(way, request):
     failures = Failures()
-    for style, nested, arrays in quick.pairs(style=["1.x", "2.x"], nested=[False, True], arrays=["nd", "np"]):
+    for style, nested, arrays in quick.each_value(
+        request.node.name, style=["1.x", "2.x"], nested=[False, True], arrays=["nd", "np"]
+    ):
         with failures.of(f"{style}, {'below another Block' if nested else 'at the top'}, mx.{arrays}"):
             same_random_numbers()
             with pytest.MonkeyPatch.context() as patch, _clean(patch):
