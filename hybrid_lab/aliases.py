@@ -265,7 +265,9 @@ class Aliases:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of an older name, None for any other one. The module is not loaded, what is around it is."""
+        """The spec of an older name, None for any other one. The module is not loaded, but the modules around it
+        are.
+        """
         current = current_name(fullname)
         if current == fullname:
             return None
@@ -298,12 +300,12 @@ class Aliases:
 
 
 def _spec_of(current: str) -> ModuleSpec | None:
-    """The spec of a module, None if there is none. The module is not loaded, what is around it is."""
+    """The spec of a module, None if there is none. The module is not loaded, but the modules around it are."""
     import importlib.util  # 2 ms, and in most processes nobody imports by an older name
 
     try:
         return importlib.util.find_spec(current)
-    except ModuleNotFoundError:  # what is around it is a module, not a folder
+    except ModuleNotFoundError:  # the parent is a module, not a folder
         return None
 
 

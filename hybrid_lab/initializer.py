@@ -101,7 +101,7 @@ def drawing(seed: int, draw: int) -> Iterator[None]:
 
 @contextmanager
 def drawing_from(source: Any) -> Iterator[None]:
-    """Within this block, random initializers draw from `source`, a generator of NumPy or what stands for one."""
+    """Within this block, random initializers draw from `source`, a generator of NumPy or an equivalent."""
     before = _current.generator
     _current.generator = source
     try:
@@ -143,7 +143,7 @@ class Initializer:
         self._print_func: Callable[[object], str] | None = None
 
     def set_verbosity(self, verbose: bool = False, print_func: Callable[[object], str] | None = None) -> Initializer:
-        """Log a line for every array that is initialized; `print_func(array)` says what the line shows."""
+        """Log a line for every array that is initialized; `print_func(array)` gives the text of the line."""
         check_switches("Initializer.set_verbosity", verbose=verbose)
         self._verbose = verbose
         self._print_func = print_func

@@ -309,7 +309,7 @@ def _engines() -> Iterator[Item]:
         default = engines.default()
         if default is None:
             yield Item("default engine", "chosen for each call; mx.explain(net) shows which one, and why")
-    except EngineUnavailable as error:  # a setting names what is not here
+    except EngineUnavailable as error:  # a setting names a missing engine
         yield Item("default engine", f"none: {error}")
     except Exception as error:  # as in _guarded: report it, go on
         yield Item("default engine", f"broken: {type(error).__name__}: {error}")

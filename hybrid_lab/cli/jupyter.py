@@ -19,7 +19,7 @@ DEFAULT_FOLDER = "hybrid-lab-tutorial"
 #: JupyterLab asks pypi.org for its newest version, and offers to read news. Later options of the user's replace these.
 QUIET = ("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None")
 #: Defaults of JupyterLab's settings: whatever the server is told, the page asks whether it may read news until the
-#: setting says so. What a user has set wins.
+#: setting says so. The user's own settings win.
 SETTINGS = Path(__file__).parent / "jupyter_config"
 
 

@@ -24,7 +24,9 @@ def is_other(path: Path) -> bool:
 
 
 def described(path: Path) -> dict[str, Any]:
-    """What a model file holds: format, size in bytes, inputs, outputs, operators by name, tensors with their types."""
+    """The contents of a model file: format, size in bytes, inputs, outputs, operators by name, tensors with their
+    types.
+    """
     size = path.stat().st_size
     found: dict[str, Any] = {"path": str(path), "bytes": size}
     if path.name.endswith("-symbol.json"):

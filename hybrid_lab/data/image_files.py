@@ -22,7 +22,7 @@ def decode(data: bytes, color: bool | None = True) -> np.ndarray:
     """An image as uint8 (height, width, 3) in red, green, blue, or (height, width, 1) in gray; transparency is dropped,
     and of 16 bits the upper eight count.
 
-    color : None for what the image is
+    color : None for the image's own type
     Raises ImageError for bytes that are not an image, MissingPackageError.
     """
     cv2 = opencv()

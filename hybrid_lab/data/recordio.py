@@ -278,7 +278,7 @@ class MXIndexedRecordIO(MXRecordIO):
 
 
 class IRHeader(NamedTuple):
-    """What stands before the image in an image record.
+    """The header of an image record, before the image.
 
     flag : how many numbers the label has; 0 for a single one
     label : a number, or an array of them

@@ -1,4 +1,4 @@
-"""Errors, source locations, findings and the rules about what can become part of a graph."""
+"""Errors, source locations, findings and the rules about code that can become part of a graph."""
 
 from . import rules
 from .errors import (

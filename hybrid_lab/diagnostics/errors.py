@@ -55,7 +55,7 @@ class SettingError(HybridLabError, TypeError):
 class UnknownNameError(HybridLabError, AttributeError):
     """A name that a module or a namespace does not have.
 
-    where : what was asked, as users write it: `nd`, `gluon.nn`
+    where : the object that was asked, as users write it: `nd`, `gluon.nn`
     wanted : the name; near ones among `known` are put into the message
     advice : what to say in place of near names
     location, block : where in the user's code it was asked while a graph was traced, else None
@@ -140,7 +140,7 @@ class NonFiniteError(HybridLabError, FloatingPointError):
     block : path of the Block in the model, "" for the model itself; None if no Block of it is concerned
     operator : name of the operator that made the value, "" if no operator did
     part : "forward" or "backward"; location : the line that called the operator, or None
-    inputs : what the operator read, in words: shapes, ranges, zeros, NaN
+    inputs : the operands in words: shapes, ranges, zeros, NaN
     """
 
     def __init__(

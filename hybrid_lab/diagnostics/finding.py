@@ -91,7 +91,7 @@ class Finding:
         return _place(self.file, self.cell, self.line, self.col)
 
     def message_at(self, call: CallSite) -> str:
-        """What the mark of one of the calls says."""
+        """The message of the mark at a call."""
         return f"calls `{call.function}`, in which {self.message}"
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ from .rules.numpy_calls import SAME_OPERATOR
 
 
 class Foreign(NamedTuple):
-    """A name of another framework. instead : what does the same here, in terms of `F` and a tensor `x`."""
+    """A name of another framework. instead : the equivalent here, in terms of `F` and a tensor `x`."""
 
     framework: str
     instead: str

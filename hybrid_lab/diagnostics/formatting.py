@@ -27,7 +27,7 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 def visible(text: str) -> str:
     """Text with each invisible character written as its escape: a name from a file or from code then cannot break a
-    picture, or reorder what stands beside it.
+    picture, or reorder the text beside it.
     """
     if text.isprintable():  # which is false for some harmless characters, too
         return text

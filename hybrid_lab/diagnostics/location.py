@@ -194,7 +194,7 @@ class Location:
         return f"Location({self})"
 
     def __eq__(self, other: object) -> bool:
-        # Code objects compare by value, which two copies of a cell may share; identity is what is meant, and faster.
+        # Code objects compare by value, which two copies of a cell may share; identity is required, and faster.
         if not isinstance(other, Location):
             return False
         if isinstance(self.code, _Known):

@@ -155,7 +155,7 @@ class _Site:
         raise _Elsewhere
 
     def consumed(self) -> ast.AST:
-        """The expression whose value the instruction takes: what the one before it computed."""
+        """The expression whose value the instruction takes: the result of the instruction before."""
         for instruction in reversed(self.before):
             if instruction.opname not in _BETWEEN:
                 for node in self.nodes((ast.expr, ast.pattern), instruction):

@@ -26,7 +26,7 @@ _ABSENT: dict[str, dict[str, str]] = {
     "contrib.amp": {"convert_bucketing_module": "use amp.convert_hybrid_block"},
 }
 
-#: Module, as users write it -> names of MXNet 2, PyTorch and others -> what has their meaning here.
+#: Module, as users write it -> names of MXNet 2, PyTorch and others -> the name here with their meaning.
 ELSEWHERE: dict[str, dict[str, str]] = {
     "mx": {
         "Block": "gluon.Block",

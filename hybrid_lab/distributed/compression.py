@@ -25,9 +25,9 @@ class Compression:
         return f"Compression({self.kind!r}{f', threshold={self.threshold}' if self.kind in _THRESHOLDS else ''})"
 
     def sum(self, group: Group, memory: np.ndarray, residual: np.ndarray) -> None:
-        """Replace a flat array by the sum of what the workers send of it.
+        """Replace a flat array by the sum of all workers' compressed arrays.
 
-        residual : of the same size; one and two bits keep in it what was not sent, for the next time
+        residual : of the same size; compression to one or two bits keeps the unsent remainder in it for the next time
         """
         if self.kind in _THRESHOLDS:
             self._sum_bits(group, memory, residual)

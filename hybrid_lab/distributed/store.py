@@ -31,7 +31,7 @@ _OTHERS = {
 
 
 class DistributedStore(KVStore):
-    """Arrays by key, equal in all workers: what the workers push is summed over them, and `pull` reads the sum.
+    """Arrays by key, equal in all workers: pushes are summed over the workers, and `pull` reads the sum.
 
         kv = mx.kv.create("dist_sync")
         kv.init("weight", mx.nd.zeros((2, 3)))        # rank 0's values, for all

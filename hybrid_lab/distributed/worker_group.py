@@ -1,4 +1,4 @@
-"""Group: the workers of one training, joined by torch.distributed; and what they do together."""
+"""Group: the workers of one training, joined by torch.distributed, and their common operations."""
 
 from __future__ import annotations
 
@@ -170,7 +170,8 @@ class Group:
                     ended = True
                     raise self._late()
         finally:
-            if not ended and not self._failure:  # an interrupt: what the others get now belongs to nothing
+            # an interrupt: the data that the other workers get now belong to nothing
+            if not ended and not self._failure:
                 self._failure = "an exchange between the workers was interrupted"
 
     def _check(self) -> None:

@@ -1,4 +1,4 @@
-"""Engine and Executable: what every engine offers to the rooms above."""
+"""Engine and Executable: the interface of every engine to the rooms above."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Executable:
     touches again. A random node draws from (seed, base + node.draw). Safe to call from several threads at once.
 
     run : the same as calling it, for callers that count microseconds; takes (inputs, rng)
-    report : what was compiled
+    report : of the compile
     device : torch's device where it takes and gives tensors there instead of arrays; else None
     """
 
@@ -76,7 +76,7 @@ Ready = Callable[[int, Any], object]
 
 
 class ForwardState:
-    """What a forward keeps for its backward.
+    """The values that a forward keeps for its backward.
 
     saved : the saved values, in the order of the ("saved", i) sources; they may lie in memory that goes back to the
         engine with this object, so nobody else may hold on to them
@@ -175,7 +175,7 @@ class Engine(ABC):
 
     @staticmethod
     def missing() -> str | None:
-        """What is not installed or not usable here, in words and with the next step; None if all is there."""
+        """The missing or unusable part, in words and with the next step; None if all is there."""
         return None
 
     def where(self) -> str:
@@ -202,7 +202,7 @@ class Engine(ABC):
         return split
 
     def compile_training(self, split: Split, **options: bool) -> Training:
-        """Compile both graphs of a recorded call. options : as `compile` takes them; raises what it raises"""
+        """Compile both graphs of a recorded call. options : as of `compile`; raises the errors of `compile`"""
         first, second = self.compile(split.forward, **options), self.compile(split.backward, **options)
         return SeparateTraining(first, second, split.num_outputs)
 

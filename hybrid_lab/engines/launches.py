@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Launches:
-    """What was launched on a device since the process began.
+    """Launches on a device since the process began.
 
     kernels : of Triton; replays : captured graphs, each one launch however many kernels it holds
     vendor : products by the vendor's library, calls of torch

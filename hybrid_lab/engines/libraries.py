@@ -40,8 +40,8 @@ def driver_seen() -> bool:
 
 
 def import_library(name: str) -> ModuleType:
-    """The module. Raises what its import raises, and KeyboardInterrupt at once: the import then goes on in its thread,
-    and the next call waits for it. ImportError in a process that was forked in the middle of its import.
+    """The module. Raises the errors of the import, and KeyboardInterrupt at once: the import then goes on in its
+    thread, and the next call waits for it. ImportError in a process that was forked in the middle of its import.
     """
     if name in sys.modules and not _is_running(name):
         if name in cut_off:
@@ -157,7 +157,7 @@ def _wait_at_forks() -> None:
 
 def _wait_before_fork() -> None:
     """Wait for the imports that other threads are at, and for the end of these threads. An interrupt is kept until the
-    fork is done: Python ignores what a function before a fork raises, and the child needs the whole import.
+    fork is done: Python ignores exceptions of a function that runs before a fork, and the child needs the whole import.
     """
     global _interrupted
     until, told = time.monotonic() + LONGEST_WAIT, False
@@ -227,8 +227,8 @@ forks.in_child(_forked)
 
 
 def _load_torch() -> ModuleType:
-    """Import torch, whose threads then sleep while they wait, and keep freed memory for what its kernels allocate.
-    A torch that was imported before is used as its user set it up.
+    """Import torch, whose threads then sleep while they wait, and keep freed memory for its kernels. A torch that was
+    imported before is used as its user set it up.
     """
     with passive_waiting():
         torch = importlib.import_module("torch")
@@ -258,6 +258,6 @@ def _of_old_onnxruntime(module: ModuleType) -> str:
 
 
 def problems() -> list[str]:
-    """What the imported libraries do other than this package expects of them; `mx.explain` tells it."""
+    """Unexpected behaviour of the imported libraries; `mx.explain` tells it."""
     module = sys.modules.get("onnxruntime")
     return [] if module is None or not (problem := _of_old_onnxruntime(module)) else [problem]

@@ -3,8 +3,9 @@
 `choose` has the rules. `mx.explain` prints the decision in its line "engine:". A result of `mx.tune` changes it. If
 `hybridize(engine=...)` or the variable HYBRID_LAB_CPU names an engine, the rules are not asked (registry.for_flags).
 
-The same call on the same installation gets the same engine in every process: the rules read the call's graphs, what is
-installed, and what `mx.tune` has stored. They do not measure, and do not look at load or at what is imported.
+The same call on the same installation gets the same engine in every process: the rules read the call's graphs, the
+installed packages, and the results stored by `mx.tune`. They do not measure, and do not look at the load or at the
+imported packages.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def check_name(name: str) -> None:
 
 
 def get(name: str) -> Engine:
-    """The engine of this name. Raises EngineUnavailable saying what is missing."""
+    """The engine of this name. Raises EngineUnavailable that names the missing part."""
     if name in left_behind:
         _tell_of_a_fork(name)
         return find("numpy")

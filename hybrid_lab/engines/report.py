@@ -1,4 +1,4 @@
-"""What a compile made of a graph: regions, operators per engine, fallbacks and bytes; readable, and as plain data."""
+"""The outcome of a compile: regions, operators per engine, fallbacks and bytes; readable, and as plain data."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Report:
 
     @property
     def bytes_moved(self) -> int:
-        """What the steps read and write in one call; a region counts as one step."""
+        """The bytes that the steps read and write in one call; a region counts as one step."""
         return 0 if self.memory is None else self.memory.bytes_moved
 
     @property

@@ -84,7 +84,7 @@ def _structure(graph: Graph, typed: bool = True) -> str:
         types = [(tuple(map(_rounded, value.shape)), value.dtype.name) for value in node.outputs] if typed else ""
         lines.append(f"{what} {inputs} {types}")
         whole = node.op.forward if isinstance(node.op, Backward) else node.op
-        # What the bodies run on follows from the types of the node.
+        # The types of the node determine the types in the bodies.
         lines += [_structure(body, typed=False) for _, body in whole.subgraphs]
         for value in node.outputs:
             number[value] = len(number)
@@ -92,8 +92,8 @@ def _structure(graph: Graph, typed: bool = True) -> str:
 
 
 def _ordered(graph: Graph) -> list[Node]:
-    """The inputs, then what each root is computed from, its operands from left to right: graphs of one structure may
-    hold their nodes in different orders.
+    """The inputs, then the nodes before each root, operands from left to right: graphs of one structure may hold their
+    nodes in different orders.
     """
     order = dict.fromkeys(value.node for value in graph.inputs)
     waiting = [(value.node, False) for value in reversed(graph.roots)]

@@ -1,4 +1,4 @@
-"""Files of arrays: MXNet's `.params`, or safetensors. Read by what they hold, written by what their name ends with."""
+"""Files of arrays: MXNet's `.params`, or safetensors. Read by their contents, written by the ending of their name."""
 
 from __future__ import annotations
 

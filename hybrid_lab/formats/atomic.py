@@ -133,7 +133,7 @@ def _keep_access_list(descriptor: int, path: str) -> bool:
 
 
 def _force_file(descriptor: int) -> None:
-    """Force a file to the disk. Raises OSError for what the disk could not take."""
+    """Force a file to the disk. Raises OSError if the disk could not take the data."""
     try:
         os.fsync(descriptor)
     except OSError as error:

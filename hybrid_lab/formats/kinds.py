@@ -103,7 +103,7 @@ def _kind(head: bytes) -> str | None:
 
 
 def _kind_of_zip(head: bytes) -> str:
-    """What a zip file is, by the name of its first member."""
+    """The kind of a zip file, by the name of its first member."""
     length = int.from_bytes(head[26:28], "little")
     name = head[30 : 30 + length].decode("utf-8", "replace")
     if name in ("tensor_dict.npz", "states_attr.json"):

@@ -40,7 +40,7 @@ class _File:
             if count == 0:
                 break
             buffer, position = buffer[count:], position + count
-        # a read during which the file was shortened may return zeros in place of what was cut off
+        # a read during which the file was shortened may return zeros in place of the bytes cut off
         available = max(start, min(position, self._size_now()))
         if available < end:
             raise ArchiveError(

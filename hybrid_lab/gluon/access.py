@@ -239,7 +239,7 @@ def fused_updates(trainer: Trainer) -> list[FusedUpdate]:
 
 
 def parameter_holding(name: str, array: NDArray) -> Parameter:
-    """A Parameter of which `array` is the value: the array itself, with what it has on the tape."""
+    """A Parameter whose value is `array`: the array itself, with its link on the tape."""
     from hybrid_lab.gluon.parameter import Parameter
 
     parameter = Parameter(name, grad_req="null", shape=array.shape, dtype=array.dtype)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def graphs_of(net: Hybrid, inputs: object, train: bool = False, rule: VendorRule | None = None) -> dict[str, Graph]:
-    """The graphs of a call by what they are: "forward", in prediction also "parameters" where something depends on
+    """The graphs of a call by their role: "forward", in prediction also "parameters" where something depends on
     parameters alone; in training "forward", "backward" and "update".
 
     inputs : arrays or shapes, one or a list of them; (2, 3) is a shape, of the dtype of the weights
@@ -67,7 +67,7 @@ def graphs_of(net: Hybrid, inputs: object, train: bool = False, rule: VendorRule
 def arguments(inputs: object, dtype: DTypeLike = "float32") -> tuple[Any, ...]:
     """Arrays, or zeros in the place of shapes.
 
-    dtype : of a shape alone; of `(shape, dtype)`, and of what has a shape and a dtype, it is their own
+    dtype : of a plain shape; `(shape, dtype)`, and objects with a shape and a dtype, have their own
     """
     if isinstance(inputs, (NDArray, np.ndarray)) or _is_shape(inputs) or _described(inputs) is not None:
         inputs = (inputs,)

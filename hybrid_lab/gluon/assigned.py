@@ -116,7 +116,7 @@ def parameters_by_names(block: Tree, names: Sequence[str]) -> dict[str, Paramete
 
 
 def _by_form(names: Iterable[str]) -> dict[str, list[str]]:
-    """Names by what they are without their numbers, each list in the order of the numbers."""
+    """Names by their form without numbers, each list in the order of the numbers."""
     found: dict[str, list[str]] = {}
     for name in sorted(names, key=natural):
         found.setdefault(re.sub(r"\d+", "0", name), []).append(name)

@@ -265,7 +265,7 @@ def _arrays(values: object) -> Iterator[NDArray]:
 
 
 class Records:
-    """What is known of the calls of one plain Block.
+    """The known calls of one plain Block.
 
     last : the record that tells of the last call
     expected : the Blocks that the next call should call, in order, while the Block has them all below it; else None
@@ -409,7 +409,7 @@ def _key(args: tuple[Any, ...], ids: Iterable[int]) -> _Key:
 
 
 def records_of(block: Block) -> Records | None:
-    """What is known of the calls of a Block."""
+    """The known calls of a Block."""
     found: Records | None = block.__dict__.get("_calls_noted")
     return found
 
@@ -462,7 +462,7 @@ def called_blocks(owner: int) -> list[weakref.ref[Block]]:
 
 
 class Cell:
-    """The first calls of Blocks, and what flowed between them, of the code in a notebook's cell.
+    """The first calls of Blocks, and the arrays between them, of the code in a notebook's cell.
 
     runs : whether one runs; owner : id of the notebook's variables
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def complete(block: Block, inputs: object, is_train: bool, use_graph: bool) -> None:
-    """Initialize what has no values, switch graphs on or off, and call the Block on the inputs.
+    """Initialize parameters without values, switch graphs on or off, and call the Block on the inputs.
 
     States and random numbers are as before afterwards: the calls leave no running statistics behind.
     """

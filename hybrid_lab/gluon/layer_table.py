@@ -77,7 +77,7 @@ def layer_table(net: Block, inputs: tuple[object, ...]) -> LayerTable:
 
 
 def are_shapes(inputs: tuple[object, ...]) -> bool:
-    """Whether a summary is asked for shapes, or a dict of them, and not for what the Block can be called with."""
+    """Whether a summary is asked for shapes, or a dict of shapes, and not for arguments of the Block."""
 
     def is_shape(item: object) -> bool:
         return isinstance(item, tuple) and bool(item) and all(type(size) is int for size in item)

@@ -438,7 +438,7 @@ class Parameter(AnyParameter):
         return invoke(get("_sparse_retain").bind(), (array.tostype("row_sparse"), rows))
 
     def set_data(self, data: object) -> None:
-        """Overwrite the values on every context, in place. Gradients of what was recorded before keep the old values.
+        """Overwrite the values on every context, in place. Gradients of calls recorded before keep the old values.
 
         data : NDArray, NumPy array or nested lists of the parameter's shape. Raises ShapeError, UninitializedError.
         """

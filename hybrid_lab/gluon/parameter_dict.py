@@ -69,7 +69,7 @@ class ParameterDict:
 
     @property
     def prefix(self) -> str:
-        """What is put before names given to `get`."""
+        """The prefix of names given to `get`."""
         return self._prefix
 
     # -- getting and adding ------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class ParameterDict:
 
 
 def _agree(parameter: Parameter, key: str, wanted: Any) -> None:
-    """Check one wanted attribute against an existing parameter, completing what it leaves open."""
+    """Check one wanted attribute against an existing parameter, completing open dimensions."""
     if key in ("allow_deferred_init", "differentiable", "stype", "grad_stype"):
         return  # decided when the parameter was made
     existing = getattr(parameter, key, None)

@@ -37,7 +37,7 @@ _MOST_UPDATES = 1 << 53
 
 
 class SavedStates(Protocol):
-    """What an archive's report has as `trainer_states`."""
+    """The type of `trainer_states` in an archive's report."""
 
     def restore(self, trainer: Trainer) -> None: ...
 
@@ -69,7 +69,7 @@ class Trainer:
         and `batch_size` counts the samples of all (docs/distributed.md). Or 'local', 'device', a KVStore, or None.
         Gradients of several contexts are summed in this process, and every context is updated here, for each of them.
         A store of your own (see KVStoreBase), or its registered name, sums them itself
-    update_on_kvstore : whether such a store updates the parameters; None leaves that to what it is capable of
+    update_on_kvstore : whether such a store updates the parameters; None leaves that to the store's capabilities
     compression_params : given to such a store
     Raises WorkersError where 'dist_sync' finds no other workers, WorkersDifferError if they have other parameters.
     """
@@ -314,8 +314,8 @@ class Trainer:
         arrays: Mapping[str, np.ndarray] | None = None,
         source: str | None = None,
     ) -> None:
-        """Continue from the two parts that `get_states` gave, or from the `trainer_states` of a loaded archive's
-        report (the random state too, then). All or nothing: raises LoadMismatchError listing what does not fit.
+        """Continue from the two parts that `get_states` gave, or from the `trainer_states` of a loaded archive's report
+        (the random state too, then). All or nothing: raises LoadMismatchError listing the misfits.
         """
         if self._own_store is not None:
             self._own_store.refuse("set_states")

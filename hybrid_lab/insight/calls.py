@@ -37,7 +37,7 @@ class OutermostCall:
     """One call of a HybridBlock that no other HybridBlock makes.
 
     path : attribute names from the top of the model, "" for the top itself
-    args : what it was called with
+    args : of the call
     """
 
     path: str
@@ -84,7 +84,7 @@ def outer_calls(net: Block, inputs: Sequence[object]) -> list[OutermostCall]:
         raise HybridLabError(f"give inputs to call {net.name} on, as in net(x)")
     if isinstance(net, HybridBlock):
         with as_eager(net), unchanged(net), tape.Mode(False, False):
-            net(*inputs)  # finishes a deferred initialization, and says what is wrong with the inputs
+            net(*inputs)  # finishes a deferred initialization, and reports faults of the inputs
         return [OutermostCall("", net, tuple(inputs))]
     if not hybrid_blocks(net):
         raise HybridLabError(f"{net.name} has no HybridBlock: there is nothing to hybridize")
@@ -121,8 +121,8 @@ def as_eager(net: Block) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unchanged(net: Block) -> Iterator[None]:
-    """Restore what a call may change: states without gradients (running statistics) and the count of draws. The lab
-    does not show what the calls return.
+    """Restore the values that a call may change: states without gradients (running statistics) and the count of draws.
+    The lab does not show the results of the calls.
     """
     before = []
     for _, block in blocks_below(net):
@@ -147,9 +147,9 @@ RunPart = Callable[[str, Executable, Graph, list[list[Any]]], Sequence[Sequence[
 class Compiled:
     """One call compiled as hybridize() does it: the program that runs, with the passes that led to it.
 
-    call, training, recording : what is compiled; calls : a call of them runs `program`
+    call, training, recording : the compiled call; calls : a call of them runs `program`
     special : as the program's, with the stages of all passes
-    arrays : NumPy arrays, one per input of the neutral graph; wrt_names : what the backward's gradients are of
+    arrays : NumPy arrays, one per input of the neutral graph; wrt_names : names of the backward's gradients
     alone : nobody else calls `program`, so its parameters may be packed, and its draws are the next call's
     """
 
@@ -201,10 +201,10 @@ class Compiled:
             return random_state.next_draws(self.neutral.graph.draws)
 
     def run_parts(self, heads: Sequence[object] | None, run: RunPart, sides: int = 1) -> None:
-        """Run prologue, forward and - with head gradients - backward, each on what the ones before returned.
+        """Run prologue, forward and - with head gradients - backward, each on the results of the parts before.
 
         run(part, executable, graph, inputs) : returns the results; part is "prologue", "forward" or "backward", graph
-            what the executable was compiled from. inputs and results are lists of arrays, one for each side
+            the source of the executable. inputs and results are lists of arrays, one for each side
         sides : 2 runs every part twice, as a comparison does: on the results of either side
         """
         special, count = self.special, len(self.neutral.graph.outputs)

@@ -33,7 +33,7 @@ from hybrid_lab.symbol.symbol import Symbol
 
 
 class _CapturedCall(NamedTuple):
-    """One call of a named Block in a graph: what it returned, and which nodes were made before it did."""
+    """One call of a named Block in a graph: its results, and the nodes made before it returned."""
 
     path: str
     spec: Spec
@@ -41,7 +41,7 @@ class _CapturedCall(NamedTuple):
     before: int
 
 
-#: The captures that live, the latest at the end: the lab shows what they hold.
+#: The captures that live, the latest at the end: the lab shows their contents.
 _captures: list[weakref.ref[Capture]] = []
 
 _SHOWN = 40
@@ -61,7 +61,7 @@ def capture(
     grad : keep gradients too: after `backward()`, `seen["features.3"].grad`
     replace : takes the result of a named Block, and returns the result for its caller; in eager runs only
 
-    The result holds a copy of what each Block returned in its last call. A hybridized call computes its traced graph
+    The result holds a copy of each Block's results in its last call. A hybridized call computes its traced graph
     operator by operator while it is captured, with the same random numbers; later calls run the compiled program as
     before, and nothing is compiled.
 
@@ -73,7 +73,7 @@ def capture(
 
 
 def last_captured(block: Block) -> Any:
-    """What the Block returned in the latest capture that lives and has it; None if there is none."""
+    """The Block's results in its latest living capture; None if there is none."""
     for reference in reversed(_captures):
         seen = reference()
         if seen is not None:
@@ -84,7 +84,7 @@ def last_captured(block: Block) -> Any:
 
 
 class Capture(Mapping[str, Any]):
-    """Path of a Block -> what it returned last: an NDArray, or a structure of them. See `capture`."""
+    """Path of a Block -> its last result: an NDArray, or a structure of NDArrays. See `capture`."""
 
     def __init__(
         self, net: Block, names: Sequence[str | Block], grad: bool, replace: Callable[[Any], Any] | None
@@ -121,7 +121,7 @@ class Capture(Mapping[str, Any]):
         while self._undo:
             self._undo.pop()()
 
-    # -- what was seen ------------------------------------------------------------------------------------------------
+    # -- the captured results -----------------------------------------------------------------------------------------
 
     def __getitem__(self, path: str) -> Any:
         if path in self._seen:
@@ -231,7 +231,7 @@ class Capture(Mapping[str, Any]):
     def _traced(
         self, running: GraphCalls, spec: Spec, leaves: Sequence[NDArray], top: str
     ) -> tuple[NeutralGraph, list[_CapturedCall]]:
-        """The graph of a call, and what each named Block returns in it."""
+        """The graph of a call, and the results of each named Block in it."""
         types = tuple((leaf.shape, np.dtype(leaf.dtype).name) for leaf in leaves)
         training, recording = bool(tape.state.training), bool(tape.state.recording)
         if running.graphs.pinned:
@@ -253,7 +253,7 @@ class Capture(Mapping[str, Any]):
         return neutral, calls
 
     def _run(self, graph: Graph, arrays: Sequence[NDArray], calls: Sequence[_CapturedCall]) -> list[NDArray]:
-        """The outputs of the graph, operator by operator; what the calls return is kept."""
+        """The outputs of the graph, operator by operator; the results of the calls are kept."""
         due = _due(graph, calls)
         wanted = {value for pending in due.values() for call in pending for value in call.values}
         known = dict(zip(graph.inputs, arrays, strict=True))

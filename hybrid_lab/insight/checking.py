@@ -39,7 +39,7 @@ class Check:
     runs_on : the engine
     difference : from eager, relative to the largest value; what came before is in it
     own : the same, where the reference kernel got the very inputs that this operator got
-    agrees : whether `own` is no more than rounding; remark : what else is known
+    agrees : whether `own` is off by no more than rounding; remark : further facts
     unlike : why `own` is infinite, where it is
     """
 
@@ -73,7 +73,7 @@ def check_program(
 ) -> Part:
     """Run a program and the reference kernels side by side.
 
-    inputs : what the program gets; reference : the same inputs as eager has them; gradient : its tolerances
+    inputs : of the program; reference : the same inputs in eager mode; gradient : its tolerances
     """
     graph = executable.graph
     watched = executable.watched()
@@ -136,7 +136,7 @@ class _Checker:
     ) -> Check:
         """Compare the outputs of one node that were computed.
 
-        right : values known to be right within rounding; what is near them needs no second run of a region
+        right : values known to be right within rounding; values near them need no second run of a region
         """
         apart = alone = allowed = 0.0
         fine, odd, runs = True, "", cache(partial(self.again, node, hybrid))

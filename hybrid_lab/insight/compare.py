@@ -91,9 +91,9 @@ class ValueRow:
 class Difference:
     """A place where eager and hybrid differ.
 
-    layer : "kernel" (an operator computes something else), "pass" (a pass changed the numbers), "code" (the code does
-        not compute what the graph holds) or "call" (the graphs are right, something around them is not)
-    operator, type, block, line, place, excerpt : the operator and its source; text : what is wrong, a sentence
+    layer : "kernel" (an operator computes something else), "pass" (a pass changed the numbers), "code" (the code no
+        longer computes the graph) or "call" (the graphs are right, something around them is not)
+    operator, type, block, line, place, excerpt : the operator and its source; text : the fault, as a sentence
     made_by : the class of the Block if the Block is a layer of this package, whose own code is not shown
     """
 
@@ -166,12 +166,12 @@ class Comparison(InsightReport):
         self.graphs: list[tuple[Graph, Graph]] = []  # of each call: as traced, and after all passes
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled and copied is what it says, without the graphs that `diff` works on."""
+        """Pickles and copies have the text, without the graphs that `diff` works on."""
         return {**vars(self), "graphs": []}
 
     def diff(self, call: int = 0) -> ModelDifference:
-        """The graph that eager mode computes beside the compiled forward graph of a call, operator by operator: what
-        the passes changed. The first operator with other numbers is a change of its Block.
+        """The graph that eager mode computes beside the compiled forward graph of a call, operator by operator: the
+        changes of the passes. The first operator with other numbers is a change of its Block.
         """
         if not self.graphs:
             raise HybridLabError("a copied comparison has no graphs; call mx.compare(net, *inputs) again")
@@ -298,7 +298,7 @@ def _compare_call(compiled: Compiled) -> CallComparison:
 
 
 def check_parts(compiled: Compiled, heads: Sequence[object] | None) -> list[tuple[str, Part]]:
-    """Prologue, forward and backward, each checked on what the ones before gave."""
+    """Prologue, forward and backward, each checked on the results of the parts before."""
     parts: list[tuple[str, Part]] = []
 
     def check(part: str, executable: Executable, graph: Graph, inputs: list[list[Any]]) -> list[Sequence[Any]]:

@@ -78,7 +78,7 @@ class BlockDifference:
     """One Block that differs.
 
     kind : "same" where the Block is alike but not its operators or tensors; class_name : "Dense", "Dense -> Conv2D"
-    changes : what changed in the Block itself, one text each
+    changes : of the Block itself, one text each
     operators : of its graph, those that changed with some equal ones around them
     move : how its place differs; first_path, second_path : its place in each model, None if it is missing
     exchange : in words, which Block of equal structure changed places with it, as the numbers say
@@ -107,7 +107,7 @@ class BlockDifference:
 
     @property
     def all_changes(self) -> list[str]:
-        """What changed in the Block itself, before that its place: `moved from encoder.2`, `exchanged with 3`."""
+        """The changes of the Block itself, before them its place: `moved from encoder.2`, `exchanged with 3`."""
         places = [f"{self.move} from {self.first_path}"] * bool(self.move) + [self.exchange] * bool(self.exchange)
         return places + self.changes
 
@@ -116,9 +116,8 @@ class BlockDifference:
 class ModelDifference(InsightReport):
     """What differs between two models; empty, and so false in a condition, where nothing does.
 
-    first, second : what was compared, in words; blocks : the Blocks that differ, parents first
-    others : differences beside the Blocks, such as the state of a Trainer; notes : what is worth knowing and no
-    difference
+    first, second : the compared models, in words; blocks : the Blocks that differ, parents first
+    others : differences beside the Blocks, such as the state of a Trainer; notes : remarks that are no difference
     """
 
     first: str
@@ -194,7 +193,7 @@ class ModelDifference(InsightReport):
 
     @property
     def headline(self) -> str:
-        """One line: what was compared, and how many Blocks, operators and tensors differ."""
+        """One line: the compared models, and how many Blocks, operators and tensors differ."""
         return f"{self.name}: {self.summary}"
 
     def data(self) -> dict[str, Any]:
@@ -254,7 +253,7 @@ def _title(block: BlockDifference) -> str:
 
 
 def _texts(block: BlockDifference) -> Iterator[str]:
-    """A Block as lines: its name, what changed in it, its operators."""
+    """A Block as lines: its name, its changes, its operators."""
     kind = f": {block.kind}" if block.kind in ("added", "removed") else ""
     yield f"  {_title(block)}{kind}"
     yield from (f"    ~ {change}" for change in block.all_changes)

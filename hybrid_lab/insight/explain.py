@@ -105,7 +105,7 @@ class BlockRow:
 
     @property
     def word(self) -> str:
-        """What the state is called."""
+        """The name of the state."""
         return STATES[self.state].word
 
     @property
@@ -121,7 +121,7 @@ class Explanation(InsightReport):
     copies : between host and device, in this process so far; error : why the call on the inputs could not be traced
     updates : how each Trainer of these parameters makes its steps
     launches : kernels, replays of captured graphs and others on a device, in this process so far
-    problems : what an installed library does other than is expected of it
+    problems : unexpected behaviour of an installed library
     """
 
     name: str
@@ -137,7 +137,7 @@ class Explanation(InsightReport):
         self.on_triton: list[tuple[dict[str, Graph | None], dict[str, Any]]] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled and copied is what it says, without the graphs that `passes` and `kernels` work on."""
+        """Pickles and copies have the text, without the graphs that `passes` and `kernels` work on."""
         return {**vars(self), "recipes": {}, "on_triton": []}
 
     @functools.cached_property
@@ -321,7 +321,7 @@ def explain(net: Block, *inputs: object) -> Explanation:
         len(explanation.fallbacks), len(explanation.recompiles)
 
     If the code cannot be hybridized, the explanation contains the error instead of raising it.
-    Raises HybridLabError if `net` is not a Block, and what the call raises otherwise.
+    Raises HybridLabError if `net` is not a Block, and the errors of the call otherwise.
     """
     if not isinstance(net, Block):
         raise HybridLabError(f"explain needs a Block, not {type(net).__name__}")

@@ -34,7 +34,7 @@ _BARS_HEIGHT = 48
 
 @dataclass(frozen=True)
 class Facets:
-    """What people look at in an array. title : what it is; text : its values as NumPy prints them"""
+    """A view of an array for people. title : its name; text : its values as NumPy prints them"""
 
     title: str
     context: str
@@ -174,7 +174,7 @@ def _name(text: str) -> str:
 
 
 def _height(item: int, highest: int) -> int:
-    """Pixels of a bar; what is not empty is seen."""
+    """Pixels of a bar; a bar that is not empty is visible."""
     return max(round(item / highest * _BARS_HEIGHT), 1) if item else 0
 
 

@@ -28,7 +28,7 @@ class OperatorDifference:
     kind : "added" is in the second graph only, "removed" in the first only
     block : path of its Block in the second model; in the first, of an operator whose Block is there only
     first, second : the operator as text, "" if it is missing
-    changes : what changed, one text each: "num_hidden: 8 became 16"
+    changes : one text each: "num_hidden: 8 became 16"
     first_place, second_place : its number among the operators of its Block in each graph, from 0; None if missing
     line : where it stands in the user's code, "" if unknown
     first_block : path of its Block in the first model, "" if it is missing there
@@ -49,9 +49,9 @@ class OperatorDifference:
 class GraphSide:
     """One of the two graphs.
 
-    path : of its Block in the model; inputs : what each input is called; None: their places
+    path : of its Block in the model; inputs : the name of each input; None: their places
     hidden : whether attributes count that only the compiler sets, such as the mode of a BatchNorm
-    keys : equal for inputs that are the same in both graphs; None: what they are called
+    keys : equal for inputs that are the same in both graphs; None: the names
     partner : of the first graph: path of a Block in the first model -> its path in the second, or a text that begins
         with a zero byte for a missing Block; None: the same path
     moved : of the second graph, the paths of Blocks that were called elsewhere in the first
@@ -80,7 +80,7 @@ class GraphDifference:
 
 
 class _Side:
-    """A graph with what the matching asks: for each operator its Block, its text, and hashes of both directions.
+    """A graph with the data for matching: for each operator its Block, its text, and hashes of both directions.
 
     own_block : path of its Block in its own model; block : the same text for Blocks that belong together
     labels : names of inputs and constants; keys : equal for equal inputs and constants
@@ -232,7 +232,7 @@ def _root_of(side: GraphSide) -> str:
 
 
 def diff_graphs(first: GraphSide, second: GraphSide) -> tuple[list[OperatorDifference], list[str]]:
-    """All operators of both graphs side by side, in the order of the second, and what changed in the results."""
+    """All operators of both graphs side by side, in the order of the second, and the changes of the results."""
     found = match_graphs(first, second)
     return found.rows, found.results
 
@@ -373,7 +373,7 @@ class _Matching:
         keys = {self.two.form[reader].key for reader in readers if reader not in self.back}
         return any(self.one.form[reader].key in keys for reader in after if reader not in self.pairs)
 
-    # -- what changed -------------------------------------------------------------------------------------------------
+    # -- the changes --------------------------------------------------------------------------------------------------
 
     def rows(self) -> tuple[list[OperatorDifference], list[tuple[int | None, int | None]]]:
         """Both graphs in the order of the second, with the number of each operator in its graph; a removed operator
@@ -494,7 +494,7 @@ class _Ends:
         """The ends of each operator without a match."""
         side, matched = self._sides[number]
         found: dict[Node, int] = {}
-        for node in side.operators:  # each after what it reads
+        for node in side.operators:  # each after its operands
             if node not in matched:
                 ends = 0
                 for value in side.form[node].operands:

@@ -40,7 +40,7 @@ _ODD, _EDGE = 2 * _LEVELS + 1, 2 * _LEVELS + 2
 @dataclass(frozen=True)
 class HeatMap:
     """png : the file's bytes; part : which values are shown, as an index ("[:8, :16, ::7, ::7]"), "" for all
-    scale : what the colours mean, in words
+    scale : the meaning of the colours, in words
     """
 
     png: bytes
@@ -54,7 +54,7 @@ class HeatMap:
 
     @property
     def caption(self) -> str:
-        """What is shown, in words."""
+        """The shown part, in words."""
         return f"{self.scale}; shown: {self.part}" if self.part else self.scale
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LastNan:
-    """What a NonFiniteError says, without the error, whose traceback would keep arrays alive.
+    """The text of a NonFiniteError, without the error, whose traceback would keep arrays alive.
 
     net : the watched model; block, operator, part, location : as the error has them; text : its first line
     file : of the notebook's cell that was running, "" outside of one

@@ -79,13 +79,13 @@ class BlockSummary:
 
 @dataclass
 class ModelSummary(InsightReport):
-    """What one call of a model needs. Print it, show it in a notebook, or take `data()`.
+    """The needs of one call of a model. Print it, show it in a notebook, or take `data()`.
 
-    name : of the model; inputs : types of what it is called with; training : whether the backward is counted
+    name : of the model; inputs : types of its arguments; training : whether the backward is counted
     blocks : the Blocks in the order of the tree, the whole model first
     parameter_bytes, gradient_bytes : of all parameters, and of their gradients in training
     peak_bytes : in prediction, the most bytes of results that are alive at one time; None in training
-    kept_bytes : in training, what the forward keeps for the backward; None in prediction
+    kept_bytes : in training, bytes that the forward keeps for the backward; None in prediction
     missing : why there are no operations and outputs, or ""
     """
 
@@ -208,11 +208,11 @@ def summary(
         net.initialize()
         print(mx.summary(net, (4, 3)))
 
-    inputs, more : what it would be called with: arrays, or shapes in their place. One array or shape, several, a list
-        of them, or a dict by the names of the arguments of forward: `mx.summary(net, {"data": (8, 3, 224, 224)})`.
-        `((8, 10), "int32")` is a shape with a dtype
+    inputs, more : its arguments: arrays, or shapes in their place. One array or shape, several, a list of them, or a
+        dict by the names of the arguments of forward: `mx.summary(net, {"data": (8, 3, 224, 224)})`. `((8, 10),
+        "int32")` is a shape with a dtype
     dtype : what if inputs and parameters of floating dtypes had this one; None: as they are
-    training : count the backward too, and what the forward keeps for it
+    training : count the backward too, and the values that the forward keeps for it
 
     The shapes follow by inference from the model's own graph. No parameter needs values, and nothing of the model
     changes. Where the code cannot become a graph, the parameters are counted, and `missing` says why.
@@ -262,7 +262,7 @@ class _TracingWrapper(HybridBlock):
         self.__dict__["_plain"] = block
 
     def forward(self, *args: object) -> object:
-        """What the plain Block returns."""
+        """The result of the plain Block."""
         return self.__dict__["_plain"](*args)
 
 
@@ -366,7 +366,7 @@ class _Tree:
         if len(owners) == sum(map(len, owners.values())) and all(row.same_as is None for row in self.rows):
             for item, (path,) in owners.items():
                 self._count(item, sizes[item], self._line(path))
-        else:  # a Block counts also what stands below it and elsewhere too
+        else:  # a Block also counts Blocks below it, even if they stand elsewhere too
             for row in self.rows:
                 if row.same_as is None:
                     below = blocks_below(self.blocks[row.path])

@@ -182,7 +182,7 @@ class _Step(tape.Entry):
 
 
 def made(arrays: Sequence[object]) -> str:
-    """What is bad in the first of some arrays: `3 NaN among 64 values`."""
+    """The fault in the first bad one of some arrays: `3 NaN among 64 values`."""
     first = arrays[0]
     return _made(summarize(to_host(first) if is_tensor(first) else first))  # type: ignore[arg-type]
 

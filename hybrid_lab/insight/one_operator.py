@@ -1,4 +1,4 @@
-"""One operator in eager mode, on random numbers: how long it takes, and what it gives."""
+"""One operator in eager mode, on random numbers: its time, and its results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def operator_time(op: Operator, types: Types, scalars: Scalars, training: bool) 
 
 
 def operator_values(op: Operator, types: Types, scalars: Scalars, training: bool) -> list[np.ndarray] | None:
-    """What an operator returns; None if it cannot run on random numbers. types : as in `operator_time`"""
+    """The results of an operator; None if it cannot run on random numbers. types : as in `operator_time`"""
 
     def outputs(run: Callable[[], Any]) -> list[np.ndarray]:
         returned = run()
@@ -60,7 +60,7 @@ def operator_values(op: Operator, types: Types, scalars: Scalars, training: bool
 def _on_random(
     op: Operator, types: Types, scalars: Scalars, training: bool, use: Callable[[Callable[[], Any]], Any]
 ) -> Any:  # noqa: ANN401 - what `use` returns
-    """What a function makes of the run of an operator; no random number of the user's is used up."""
+    """The result of a function on the run of an operator; no random number of the user's is used up."""
     known = [(tuple(shape), np.dtype(dtype)) for shape, dtype in types]
     values = [input_node(f"x{place}", shape=shape, dtype=dtype) for place, (shape, dtype) in enumerate(known)]
     operands: list[Any] = [*values]

@@ -105,7 +105,7 @@ def first_changed(compiled: Compiled, heads: Sequence[object] | None) -> tuple[N
 
 
 def first_miscompiled(compiled: Compiled, heads: Sequence[object] | None) -> tuple[Node, str] | None:
-    """The first operator whose value is nowhere in what the engine made of its graph, though its inputs are."""
+    """The first operator whose value is nowhere in the engine's results, though its inputs are."""
     rng, engine = compiled.rng, compiled.program.engine
     missing: list[tuple[Node, str]] = []
 

@@ -11,7 +11,9 @@ from hybrid_lab.insight.table import Column, Row, Table, code, folded, frame
 
 
 class Passes:
-    """`passes["simplify"]` is a Stage with `before`, `after` and `diff()`; printed it says what each pass changed."""
+    """`passes["simplify"]` is a Stage with `before`, `after` and `diff()`; printed it lists the changes of each
+    pass.
+    """
 
     def __init__(self, stages: Sequence[Stage]):
         self.stages = tuple(stages)

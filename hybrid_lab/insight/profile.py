@@ -38,7 +38,7 @@ class CallProfile:
     hybrid_seconds, eager_seconds : medians of whole calls, backward included where `mode` is recorded
     outside_seconds : time of a hybrid call outside of the steps: the call itself, the tape, handing over gradients
     removed_seconds, removed : eager time and number of the operators that no step computes any more
-    prologue_seconds : what is computed when a parameter changes, not in every call
+    prologue_seconds : of the values computed when a parameter changes, not in every call
     """
 
     name: str
@@ -129,7 +129,7 @@ def profile(net: Block, *inputs: object, train: bool = False, runs: int = 20) ->
     runs : how often each is run; long ones make do with fewer, at least three
 
     The net need not be hybridized, and nothing of it changes: neither parameters, states and gradients nor the random
-    numbers to come. What its code prints is shown once, not at every run. Raises HybridLabError for what is no Block,
+    numbers to come. Output of its code is shown once, not at every run. Raises HybridLabError for anything but a Block,
     without a HybridBlock or inputs; HybridizeError if the code cannot become a graph.
     """
     check_switches("profile", train=train)

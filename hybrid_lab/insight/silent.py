@@ -1,4 +1,4 @@
-"""Dropping what the user's code prints in calls that the user did not ask for."""
+"""Dropping output of the user's code in calls that the user did not ask for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TextIO
 
 
 class _SilentHere:
-    """A stream that drops what this thread writes; other threads, such as a running cell, go on printing."""
+    """A stream that drops this thread's output; other threads, such as a running cell, go on printing."""
 
     def __init__(self, stream: TextIO):
         self._stream, self._thread = stream, threading.get_ident()
@@ -24,7 +24,7 @@ class _SilentHere:
 
 @contextlib.contextmanager
 def silent() -> Iterator[None]:
-    """Drop what this thread prints in the block."""
+    """Drop this thread's output in the block."""
     before = sys.stdout
     mine = sys.stdout = _SilentHere(before)
     try:

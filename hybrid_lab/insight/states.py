@@ -15,7 +15,7 @@ State = Literal["active", "inlined", "waiting", "eager", "plain", "failed", "fil
 
 
 class Wording(NamedTuple):
-    """How a state is called wherever people read it, and what it means: "the Block ..."."""
+    """The wording of a state wherever people read it, and its meaning: "the Block ..."."""
 
     word: str
     meaning: str

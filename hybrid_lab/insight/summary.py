@@ -32,7 +32,7 @@ CHUNK = 1 << 15
 
 @dataclass(frozen=True)
 class Summary:
-    """What the values of an array are like.
+    """The distribution of an array's values.
 
     size : values in the array; looked : values that were read, fewer than `size` for a sample
     zeros, nans, infinities : how many of the values read are zero, NaN, infinite

@@ -33,7 +33,7 @@ _PATIENCE = 1.5
 class StepRow(OperatorRow):
     """One step of a compiled program: an operator, a region of several, or an operator inside a region.
 
-    seconds : median; inside a region the region's time, shared out in proportion to what each operator takes by itself
+    seconds : median; inside a region the region's time, shared out in proportion to each operator's time alone
         (`estimated`); share : of all steps; bytes_moved : read and written
     eager_seconds : median time of the same operators run eagerly, None if the step has no eager counterpart
     """

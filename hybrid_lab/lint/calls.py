@@ -210,7 +210,7 @@ def _source_block(walk: Walk, cls: SourceClass, everything: list[Value]) -> Valu
 
 
 def _as_output(value: Value) -> Value:
-    """The return value of a child, reduced to what its caller can rely on."""
+    """The return value of a child, reduced to the facts that its caller can rely on."""
     if value.kind is Kind.TENSOR:
         return value.but(name=None, depends=True, like=None, thin=False, fresh=False)
     if value.kind is Kind.SEQUENCE and value.items is not None:

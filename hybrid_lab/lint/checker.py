@@ -69,7 +69,7 @@ def define(walk: Walk, module: Module) -> list[SourceClass]:
             with walk.inside(frame), suppress(RecursionError):
                 if not run(walk, [statement]):
                     break
-        # Branches replace the environment; what they found belongs to the module.
+        # Branches replace the environment; their names belong to the module.
         module.names.update(frame.env)
         for function in _functions_with_classes(module.source.tree):
             env = {argument.arg: OTHER for argument in ast.walk(function) if isinstance(argument, ast.arg)}

@@ -28,7 +28,7 @@ def passed(call: ast.Call) -> list[ast.expr]:
 
 @dataclass(eq=False)
 class Module:
-    """The names of one module or notebook. `lookup` finds what is not defined in the source: in a live namespace.
+    """The names of one module or notebook. `lookup` finds names that the source does not define: in a live namespace.
 
     imported : finds a function of an imported module by its dotted name
     given : the names that the code gives to objects or asks for, in any cell

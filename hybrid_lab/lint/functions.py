@@ -17,7 +17,7 @@ def call_function(walk: Walk, function: Function, arguments: list[Value], keywor
     """The return value of a function of the source; it is walked once for equal arguments."""
     everything = [*arguments, *keywords.values()]
     if walk.constructing is None and walk.frames[0].function is None and len(walk.frames) == 1:
-        return unknown_result(everything)  # module level: what a call returns does not matter there
+        return unknown_result(everything)  # module level: the result of a call does not matter there
     active = [frame.function for frame in walk.frames]
     if active.count(function) > 1 or len(walk.frames) > _DEPTH or walk.budget < 0:
         return unknown_result(everything)

@@ -64,7 +64,7 @@ _FILTERS = ("builtins.filter", "itertools.takewhile", "itertools.dropwhile", "it
 
 
 def _function_of(name: str, arguments: list[Value], keywords: dict[str, Value]) -> tuple[Value, Value] | None:
-    """The function passed to `filter` and the like, or as the `key` of `sorted`, and what it is called with."""
+    """The function passed to `filter` and similar functions, or as the `key` of `sorted`, and its arguments."""
     if name in _FILTERS and len(arguments) == 2:
         return arguments[0], member(arguments[1])
     if name in ("builtins.sorted", "builtins.max", "builtins.min") and arguments and "key" in keywords:

@@ -27,7 +27,7 @@ _OF_CONTAINERS = frozenset({*dir(list), *dir(dict), *dir(tuple), *dir(str)})
 
 
 def has_operator(path: str, namespace: str | None = None) -> bool:
-    """Whether a namespace has `path`, such as `contrib.box_nms`; what is behind a function is not judged.
+    """Whether a namespace has `path`, such as `contrib.box_nms`; attributes of a function are not judged.
 
     namespace : one of NAMESPACES, or None for F
     """

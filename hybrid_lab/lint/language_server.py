@@ -43,7 +43,7 @@ _SEVERITY = {
 class LintServer(LanguageServer):
     """The documents that an editor has open, and the findings in them.
 
-    A *unit* is what is checked together: one Python file, or the Python cells of one notebook.
+    A *unit* is checked together: one Python file, or the Python cells of one notebook.
 
     texts : the text of each file and cell, by its URI
     findings : of each document, for its text at the time of the check

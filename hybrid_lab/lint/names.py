@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hybrid_lab.aliases import older_name
 
-# A lone cell often leaves its imports to another one; these names mean what they mean in every Gluon book.
+# A lone cell often leaves its imports to another one; these names have their meaning from every Gluon book.
 CONVENTIONAL = {
     "mx": "mx", "mxnet": "mx", "hybrid_lab": "mx", "nd": "mx.nd", "sym": "mx.sym", "gluon": "mx.gluon",
     "nn": "mx.gluon.nn", "rnn": "mx.gluon.rnn", "autograd": "mx.autograd", "init": "mx.init",

@@ -21,7 +21,7 @@ def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value],
     if not depends and short not in names.CREATION and not short.startswith("random"):
         depends = [each.but(held=None) for each in arguments[:1]] == [OTHER]  # a tensor, of which nothing is known
     if short == "arange" and _literal(node, "infer_range"):
-        return tensor()  # it gets the shape of what it is combined with
+        return tensor()  # it gets the shape of its partner
     implicit = len(arguments) - len(node.args)  # the tensor, where a method of it is called
     if short in ("contrib.foreach", "contrib.while_loop", "contrib.cond", "foreach", "while_loop", "cond"):
         return _control_flow(walk, short.removeprefix("contrib."), arguments, keywords)
@@ -46,7 +46,7 @@ def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value],
 
 
 def _thin(node: ast.Call, name: str, first: Value, implicit: int) -> Hashable:
-    """What an operator's result has of `thin`."""
+    """The `thin` of an operator's result."""
     if name in names.REDUCTIONS:
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         axis, keepdims = given.get("axis"), given.get("keepdims")

@@ -31,7 +31,7 @@ class Project:
         importing = Path(file)
         if not importing.is_file():
             return None
-        for _ in range(8):  # a package may hand on what it imports itself
+        for _ in range(8):  # a package may hand on names that it imports itself
             parent, _, name = dotted.rpartition(".")
             path = _file_of(parent or ".", importing)
             if path is None or path == importing:

@@ -63,8 +63,8 @@ def check(
         or `.ipynb`, a module, a HybridBlock class, or a Block - then every HybridBlock below it is checked with its
         real children and parameters, and findings carry block paths that start with `name`.
     target : "mxnet" adds the notes about what MXNet itself cannot do.
-    context : sources of other cells, whose imports, functions and classes the checked text may use. What is found in
-        them is not reported here; `check_cells` reports on all.
+    context : sources of other cells, whose imports, functions and classes the checked text may use. Findings in them
+        are not reported here; `check_cells` reports on all.
     file : the name to report for source text; a string is then source text, whatever it looks like.
     Returns the findings ordered by place. Source that does not parse gives one finding, HL001. Code too large or nested
     too deeply for a complete check is named in one finding, HL002.
@@ -99,7 +99,7 @@ def check(
 
 
 def check_blocks(blocks: Mapping[str, Block], name: str, target: str | None = None) -> list[Finding]:
-    """The findings in the classes of these Blocks, without what is below them.
+    """The findings in the classes of these Blocks, without the Blocks below them.
 
     blocks : by the path in the model; name : of the model
     """
@@ -159,7 +159,7 @@ class _SharedNames:
         return values[above - 1][1]
 
     def last(self, name: str) -> Value | None:
-        """What the last cell says."""
+        """The value from the last cell."""
         return self._values[name][-1][1] if name in self._values else None
 
 
@@ -242,7 +242,7 @@ def _unsilenced(found: list[_Found], comments: Comments, target: str | None) -> 
 
 
 def _at_calls(findings: list[Finding]) -> list[Finding]:
-    """What is found in functions of other files, at the calls of these functions: one finding a call."""
+    """Findings in functions of other files, at the calls of these functions: one finding a call."""
     by_call: dict[CallSite, list[Finding]] = {}
     for finding in ordered(findings):
         for call in finding.calls:
@@ -320,7 +320,7 @@ def _check_class(cls: SourceClass, budget: Budget) -> list[_Found]:
 
 
 def _comments_for(found: list[_Found], sources: dict[str, Source]) -> Comments:
-    """The comments of all files with findings or calls that lead to them. sources : what was parsed already, by file"""
+    """The comments of all files with findings or calls that lead to them. sources : parsed sources so far, by file"""
     comments: Comments = {}
     for file in {file for item in found for file in (item.finding.file, *(call.file for call in item.finding.calls))}:
         source = sources.get(file) or Source("".join(linecache.getlines(file)), file)

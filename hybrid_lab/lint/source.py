@@ -166,7 +166,8 @@ _LONGEST_FILE = 1 << 28
 def read_file(path: str) -> str:
     """The text of a Python file, in the encoding it names, or of a notebook, with unchanged line ends.
 
-    Raises HybridLabError for what is no regular file, cannot be read, or is no text in that encoding.
+    Raises HybridLabError for anything but a regular file, for a file that cannot be read, or is no text in that
+    encoding.
     """
     try:
         if not os.path.isfile(path):

@@ -61,7 +61,7 @@ def suppressions(source: Source) -> OfSource:
 def silence(finding: Finding, comments: Comments) -> Finding | None:
     """The finding without the calls that a comment silences; None if one silences the finding itself.
 
-    The comments remember what they were used for.
+    The comments remember the findings that they silenced.
     """
     calls = tuple(call for call in finding.calls if not _silenced(finding.code, call, comments))
     if _silenced(finding.code, finding, comments):

@@ -35,7 +35,7 @@ def bind(walk: Walk, target: ast.expr, value: Value) -> None:
 
 
 def store_on_self(walk: Walk, cls: Hashable, target: ast.Attribute, value: Value) -> None:
-    """Note what the method under way, often the constructor, assigns to an attribute of self."""
+    """Note assignments of the method under way, often the constructor, to an attribute of self."""
     name = target.attr
     if walk.constructing is None:
         assert isinstance(cls, SourceClass)
@@ -47,7 +47,7 @@ def store_on_self(walk: Walk, cls: Hashable, target: ast.Attribute, value: Value
         walk.constructing.registered.add(value.site)
     known = walk.constructing.attributes.get(name)
     if known is not None and known.value != NONE and known.value.kind is not Kind.CONSTANT:
-        # A second assignment on another path: keep what is sure, and the place that tells most.
+        # A second assignment on another path: keep the certain facts, and the place that tells most.
         value = known.value if value.kind in (Kind.CONSTANT, Kind.OTHER) else value
     walk.constructing.attributes[name] = Attribute(name, value, target)
 

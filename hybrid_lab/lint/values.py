@@ -1,4 +1,4 @@
-"""Abstract values: what is known about an expression in the user's code without running it."""
+"""Abstract values: known facts about an expression in the user's code without running it."""
 
 from __future__ import annotations
 

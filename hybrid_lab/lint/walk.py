@@ -1,7 +1,7 @@
 """Walk: the state of a walk over the user's code without running it. The modules beside it are functions over a Walk.
 
-`expressions` and `calls` register how each kind of syntax is evaluated, `statements` how each is executed, and
-`checks` what each rule objects to.
+`expressions` and `calls` register how each kind of syntax is evaluated, `statements` how each is executed, and `checks`
+the objections of each rule.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .values import OTHER, Kind, Value
 
 
 class Mark:
-    """A place that a rule objects to; the runner makes a Finding of it. None stands for what the rule's page says.
+    """A place that a rule objects to; the runner makes a Finding of it. None stands for the text of the rule's page.
 
     facts : values for the rule's message and rewrite
     calls : for a place in another function, the calls in the checked method that lead to it
@@ -83,8 +83,8 @@ class Walk:
     budget : nodes that may still be walked; below 0 the walk was not finished
     constructing : the class whose constructor is being walked
     classes : the classes defined so far
-    stored : what the checked methods assigned to attributes of self, by class and name
-    results : what the functions passed to `filter`, `sorted` and the like return, by the id of the call
+    stored : assignments of the checked methods to attributes of self, by class and name
+    results : return values of the functions passed to `filter`, `sorted` and similar functions, by the id of the call
     summaries : what functions returned and were marked for, by their arguments
     """
 

@@ -142,7 +142,7 @@ class EvalMetric:
         return {**self._kwargs, "metric": type(self).__name__, "name": self.name, **names}
 
     def get_state(self) -> dict[str, Any]:
-        """What it has counted, as data, for `set_state` of a metric of the same settings. Functions are left out."""
+        """Its counts, as data, for `set_state` of a metric of the same settings. Functions are left out."""
         return {name: _state_of(value) for name, value in vars(self).items() if not callable(value)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -158,7 +158,7 @@ class EvalMetric:
             raise
 
     def measure(self, label: Array, pred: Array) -> tuple[float, float]:
-        """What one pair of arrays adds to the sum and to the count."""
+        """The summands of one pair of arrays for the sum and the count."""
         raise NotImplementedError(f"{type(self).__name__} defines neither measure() nor update()")
 
     def update(self, labels: object, preds: object) -> None:

@@ -58,7 +58,7 @@ def do_checkpoint(prefix: str, period: int = 1) -> Callable[..., None]:
 def log_train_metric(period: int, auto_reset: bool = False) -> Callable[[BatchEndParam], None]:
     """After each `period` batches, log the metric.
 
-    auto_reset : start the metric again each time; what it says about the whole epoch stays
+    auto_reset : start the metric again each time; its value for the whole epoch stays
     """
 
     def log(param: BatchEndParam) -> None:

@@ -29,7 +29,7 @@ def get_registry(base_class: type) -> dict[str, Any]:
 
 
 def get_register_func(base_class: type, nickname: str) -> Callable[..., Any]:
-    """A decorator that registers subclasses of `base_class` by name; `nickname` says in messages what they are.
+    """A decorator that registers subclasses of `base_class` by name; `nickname` is their name in messages.
 
         register = mx.registry.get_register_func(Shape, "shape")
 

@@ -75,7 +75,7 @@ class _Scope:
 
 
 class _CurrentScope(type):
-    """Metaclass: `_NumpyArrayScope._current` is what this thread has now; libraries read and set it."""
+    """Metaclass: `_NumpyArrayScope._current` is this thread's current scope; libraries read and set it."""
 
     @property
     def _current(cls) -> _NumpyArrayScope:

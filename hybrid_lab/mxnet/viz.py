@@ -176,7 +176,9 @@ def drawn(kind: type[Picture], svg: Callable[[], str]) -> type[Picture]:
 
 
 def _block_of(symbol: object) -> Block:
-    """What the lab draws of the argument of `plot_network`: a HybridBlock itself, a Symbol as a SymbolBlock."""
+    """The Block that the lab draws for the argument of `plot_network`: a HybridBlock itself, a Symbol as a
+    SymbolBlock.
+    """
     from hybrid_lab.gluon import SymbolBlock
     from hybrid_lab.gluon.block import Block
 
@@ -217,7 +219,7 @@ def print_summary(
     line_length: int = 120,
     positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0),
 ) -> None:
-    """Print a table of the operators: output shape without the batch, number of parameters, and what they read.
+    """Print a table of the operators: output shape without the batch, number of parameters, and operands.
 
     symbol : a Symbol, or a HybridBlock that was called after hybridize()
     shape : input name -> shape; without it shapes and numbers are shown as far as the variables carry them

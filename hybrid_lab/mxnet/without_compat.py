@@ -33,7 +33,7 @@ class Advice:
 
 
 def _is_import() -> bool:
-    """Whether the import system is about to load what it looks for."""
+    """Whether the import system is about to load the module that it looks for."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename == "<frozen importlib._bootstrap>":
         if frame.f_code.co_name == "_find_and_load":

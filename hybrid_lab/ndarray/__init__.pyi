@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.ndarray import creation as creation
-from hybrid_lab.ndarray import namespace as functions
+from hybrid_lab.ndarray import namespace as namespace
 from hybrid_lab.ndarray import ndarray as ndarray
 from hybrid_lab.ndarray import random as random
 from hybrid_lab.ndarray import sparse as sparse
@@ -183,7 +183,7 @@ sequence_mask = SequenceMask
 def SequenceLast(data: NDArray, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
 def SequenceReverse(data: NDArray, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
+    """Each sequence backwards, elements behind its end stay; without use_sequence_length all steps backwards."""
 def relu(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """max(data, 0); the gradient at 0 is 0."""
 def sigmoid(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -240,7 +240,7 @@ def Cast(data: NDArray, dtype: _DType, *, out: NDArray | list[NDArray] | None = 
     """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
 cast = Cast
 def amp_cast(data: NDArray, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Floating data converted to `dtype`; float64 and whole numbers stay: what mixed precision puts into a graph."""
+    """Floating data converted to `dtype`; float64 and whole numbers stay: the cast that mixed precision puts into a graph."""
 def amp_multicast(*data: NDArray | Sequence[NDArray], num_outputs: int, cast_narrow: bool = False, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
     """All floating inputs in the widest dtype among them, or with cast_narrow in the narrowest; whole numbers stay."""
 def broadcast_equal(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -272,7 +272,7 @@ class _Early:
         self._read = Counter(id(buffer) for buffers in self._reads.values() for buffer in buffers or ())
 
     def passed(self, node: Node, collected: _Gradients) -> None:
-        """After a step: store what is complete."""
+        """After a step: store the complete gradients."""
         buffers = self._reads.pop(node)
         self._unknown -= buffers is None
         self._read.subtract([id(buffer) for buffer in buffers or ()])

@@ -18,7 +18,7 @@ class Buffer:
     host : the whole memory as a C-contiguous NumPy array
     device : the same elements as a flat torch tensor on a GPU, or None
     host_stale, device_stale : that side is out of date; never both
-    version : grows with every write, so that the tape notices writes to what it has recorded
+    version : grows with every write, so that the tape notices writes to recorded values
     kept : a weak reference to the tape's `Kept` for a version, or None
     exported : the memory (of an array on a GPU: that there) was handed to others, who may write to it unnoticed
     context : the context that the array was asked for on

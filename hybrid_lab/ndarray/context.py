@@ -139,7 +139,7 @@ def resolve(ctx: Context | str | None) -> Context:
 
 
 def _usable_gpus() -> tuple[int, str]:
-    """How many GPUs can be used, and what is missing if there is none. Triton's interpreter counts as a GPU."""
+    """How many GPUs can be used, and the missing part if there is none. Triton's interpreter counts as a GPU."""
     from hybrid_lab.engines.triton.run import availability
 
     if availability.setting():
@@ -189,7 +189,7 @@ def device_of(ctx: Context) -> Any:
 
 
 def require(ctx: Context) -> None:
-    """Raise EngineUnavailable, saying what is missing, unless arrays can live on `ctx`."""
+    """Raise EngineUnavailable, naming the missing part, unless arrays can live on `ctx`."""
     if ctx.device_type != "gpu":
         return
     count, missing = _usable_gpus()

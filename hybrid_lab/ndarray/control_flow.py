@@ -239,7 +239,7 @@ class _Constant(tape.Entry):
 
 
 def _zeros_of(array: Any, shape: tuple[int, ...]) -> Any:
-    """Zeros in the place of what a loop would compute from `array`, and like it on the tape if the call is recorded."""
+    """Zeros in the place of a loop's results from `array`, and like it on the tape if the call is recorded."""
     result = zeros(shape, ctx=array.context, dtype=array.dtype)
     if tape.state.recording:
         tape.note(_Constant(), (array,), (result,))

@@ -16,7 +16,7 @@ from hybrid_lab.ops.framework.surface import make_function
 
 
 def dispatch(op: Operator, inputs: list[object], out: object, name: str | None) -> Any:
-    """What the generated functions call."""
+    """Called by the generated functions."""
     return invoke(op, inputs, out, name)
 
 

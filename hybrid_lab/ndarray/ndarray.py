@@ -247,8 +247,8 @@ class NDArray(Overloads):
         return values.copy()
 
     def __dlpack__(self, **keywords: Any) -> Any:
-        """A DLPack capsule of the memory, on a GPU of its memory there; torch orders the receiver's `stream` after
-        what was launched. Raises BufferError for copy=False to another device.
+        """A DLPack capsule of the memory, on a GPU of its memory there; torch orders the receiver's `stream` after the
+        launched work. Raises BufferError for copy=False to another device.
         """
         memory = self._for_others()
         wanted = keywords.get("dl_device")

@@ -127,7 +127,7 @@ class Overloads:
     def SequenceMask(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
     def SequenceReverse(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
+        """Each sequence backwards, elements behind its end stay; without use_sequence_length all steps backwards."""
     def SliceChannel(self, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
         """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
     def Softmax(self, label: NDArray | None = ..., grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['null', 'batch', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -151,7 +151,7 @@ class Overloads:
     def all_finite(self, init_output: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 if no element of data is infinite or NaN, else 0: float32, shape (1,)."""
     def amp_cast(self, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Floating data converted to `dtype`; float64 and whole numbers stay: what mixed precision puts into a graph."""
+        """Floating data converted to `dtype`; float64 and whole numbers stay: the cast that mixed precision puts into a graph."""
     def arccos(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The inverse cosine."""
     def arccosh(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -21,7 +21,7 @@ from hybrid_lab.ops.kernels.philox import substream
 from hybrid_lab.system import forks
 
 _MASK = (1 << 64) - 1
-_MOST_DRAWS = 1 << 62  # no process gets there, and what it draws afterwards still fits into 64 bits
+_MOST_DRAWS = 1 << 62  # no process gets there, and its later draws still fit into 64 bits
 _INITIALIZER_STREAM = 0x9E3779B97F4A7C15  # the golden ratio's bits: far from every seed a person types
 _EPOCH_STREAM = 0xC2B2AE3D27D4EB4F
 _WORKER_STREAM = 0x165667B19E3779F9
@@ -177,7 +177,7 @@ def set_all_states(saved: Mapping[str, Any]) -> None:
 
 
 def _check_kind(saved: Mapping[str, Any]) -> None:
-    """Raise ValueError for what is no state of `np.random`: NumPy converts numbers of other kinds."""
+    """Raise ValueError for anything but a state of `np.random`: NumPy converts numbers of other kinds."""
     key = np.asarray(saved["state"]["key"])
     if saved["bit_generator"] != "MT19937" or key.shape != (624,) or key.dtype.kind not in "ui":
         raise ValueError("it is not of NumPy's MT19937")

@@ -27,7 +27,7 @@ def save(fname: str | PathLike[str], data: NDArray | Sequence[NDArray] | Mapping
     """Write one array, a list of arrays, or a dict of names and arrays, in MXNet's `.params` form.
 
     A name that ends with `.safetensors` gives a safetensors file, for a dict only. Raises DTypeError for other data,
-    ArchiveError for what the format cannot hold.
+    ArchiveError for data that the format cannot hold.
     """
     from hybrid_lab.formats.arrays import write_arrays
 

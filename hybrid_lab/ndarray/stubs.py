@@ -47,7 +47,7 @@ def stub_files() -> dict[Path, str]:
 
 
 def module_stub(module_name: str, array: str, title: str) -> str:
-    """The stub of nd or sym: what the module defines itself, then one function per public operator name."""
+    """The stub of nd or sym: the module's own definitions, then one function per public operator name."""
     module = importlib.import_module(module_name)
     own = [name for name in getattr(module, "own_names", module.__all__) if not name.startswith("_")]
     lines = [
@@ -193,7 +193,7 @@ def methods_stub() -> str:
 
 
 def stale_files() -> list[Path]:
-    """The stubs that differ from what the records give now."""
+    """The stubs that differ from the current records."""
     return [
         path for path, text in stub_files().items() if not path.exists() or path.read_text(encoding="utf-8") != text
     ]

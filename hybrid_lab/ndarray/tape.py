@@ -102,7 +102,7 @@ class Leaf:
         self.fresh = self.written = True
 
     def _receive_sparse(self, gradient: Any) -> None:
-        """`receive`, where `grad` is a sparse array: it stores what is not 0."""
+        """`receive`, if `grad` is a sparse array: it stores the values other than 0."""
         grad = self.grad
         if gradient is not None:
             values = gradient.cpu().numpy() if is_tensor(gradient) else gradient
@@ -141,7 +141,8 @@ Link = Leaf | Output | None
 
 
 class Entry:
-    """What a recorded step must know to go backward; subclasses are eager operators, user Functions, compiled graphs.
+    """The parts of a recorded step that backward needs; subclasses are eager operators, user Functions, compiled
+    graphs.
 
     name : for messages; every subclass sets it
     """
@@ -202,7 +203,7 @@ class Entry:
         """Raise AutogradError if a value that the gradient needs was written to since it was recorded."""
 
     def release(self) -> None:
-        """Drop what was saved; backward is not called again."""
+        """Drop the saved values; backward is not called again."""
 
 
 class Node:

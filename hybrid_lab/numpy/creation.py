@@ -1,4 +1,4 @@
-"""Functions of `mx.np` that make arrays; in traced code what they make is part of the graph."""
+"""Functions of `mx.np` that make arrays; in traced code these arrays are part of the graph."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class MatrixError(InputError, np.linalg.LinAlgError):
     """Matrices that a function of `np.linalg` cannot compute with."""
 
 
-#: What Python or NumPy raises -> what the user gets. The first that fits counts: a LinAlgError is a ValueError, too.
+#: Python's or NumPy's error -> the user's error. The first that fits counts: a LinAlgError is a ValueError, too.
 _TYPES: dict[type[Exception], type[HybridLabError]] = {
     IndexError: ArrayIndexError,
     np.linalg.LinAlgError: MatrixError,
@@ -75,7 +75,7 @@ def _codes_of_functions(arguments: Iterable[object]) -> set[CodeType]:
 
 
 def _function_of(item: object) -> object:
-    """The function that runs when an argument is called; anything else for what is no function in Python."""
+    """The function that runs when an argument is called; anything else for objects other than Python functions."""
     while isinstance(item, functools.partial):
         item = item.func
     if isinstance(item, MethodType):

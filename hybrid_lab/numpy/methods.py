@@ -83,7 +83,7 @@ class Methods:
         return FUNCTIONS["transpose"](self)
 
     def reshape(self, *shape: ShapeLike, **options: object) -> Tensor:
-        """`x.reshape(2, 3)` or `x.reshape((2, 3))`: the elements in another shape; -1 stands for what is left over."""
+        """`x.reshape(2, 3)` or `x.reshape((2, 3))`: the elements in another shape; -1 stands for the remaining size."""
         newshape = options.pop("newshape", shape[0] if len(shape) == 1 else shape)
         return FUNCTIONS["reshape"](self, newshape, **options)
 

@@ -1,8 +1,8 @@
 """How the functions of `mx.np` use the operators: on arrays they run, on Symbols they become part of the graph.
 
 A function is written once. `R.<operator>` calls a record on arrays, Symbols and numbers and gives arrays, or Symbols,
-of `mx.np`. What a function asks about a Symbol makes the graph hold for such inputs only: `rank_of` and `dtype_of` for
-inputs with as many axes and these dtypes, `shape_of` for inputs of these shapes.
+of `mx.np`. A function's question about a Symbol restricts the graph to such inputs: `rank_of` and `dtype_of` for inputs
+with as many axes and these dtypes, `shape_of` for inputs of these shapes.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _host_values(values: Any) -> np.ndarray:
         raise DTypeError(f"array: the lists differ in their lengths ({error})") from None
 
 
-# -- what is known of a tensor -----------------------------------------------------------------------------------
+# -- known facts of a tensor -------------------------------------------------------------------------------------
 
 
 def _known(symbol: Symbol, what: str) -> tuple[Any, Any] | None:
@@ -224,7 +224,7 @@ def common(*items: object, floating: bool = False) -> np.dtype | None:
 
 
 def kind_of_number(item: object) -> int:
-    """0 for a bool, 1 for a whole number, 2 for another number. Raises DTypeError for what is no number."""
+    """0 for a bool, 1 for a whole number, 2 for another number. Raises DTypeError for anything but a number."""
     kind = _KINDS.get(np.asarray(item).dtype.kind)
     if kind is None:
         raise DTypeError(f"an operand must be an array or a number, not {type(item).__name__}")

@@ -71,7 +71,7 @@ seed = _state.seed
 
 
 def _shape(size: ShapeLike | None, *parameters: object) -> tuple[int, ...]:
-    """The shape of the result: `size`, or what the parameters broadcast to."""
+    """The shape of the result: `size`, or the broadcast shape of the parameters."""
     if size is not None:
         return sizes_of(size)
     return np.broadcast_shapes(*(shape_of(item) for item in parameters))

@@ -47,7 +47,7 @@ FUNCTIONS["_check_order"] = check_order
 
 @FUNCTIONS.add
 def reshape(a: ArrayLike, newshape: ShapeLike, reverse: bool = False, order: str = "C") -> Tensor:
-    """The elements in another shape; -1 stands for what is left over. Of an array it is a view of the same memory."""
+    """The elements in another shape; -1 stands for the remaining size. Of an array it is a view of the same memory."""
     check_order("reshape", order)
     a = as_tensor(a)
     op = get("_np_reshape").bind(newshape=sizes_of(newshape))

@@ -1,4 +1,4 @@
-"""Types of what the functions of `mx.np` take and give, and the tables that hold the functions by name."""
+"""Types of the arguments and results of the functions of `mx.np`, and the tables that hold the functions by name."""
 
 from __future__ import annotations
 

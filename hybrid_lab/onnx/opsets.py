@@ -111,7 +111,7 @@ NEWER: dict[str, tuple[int, Translation]] = {
 
 
 def _corners_of_pixels(inputs: list[str], attributes: dict[str, Any], constant: Constants) -> None:
-    # Before opset 16 RoiAlign had no such attribute, and did what is called output_half_pixel since.
+    # Before opset 16 RoiAlign had no such attribute, and did the same as output_half_pixel since.
     if attributes.get("coordinate_transformation_mode") == "output_half_pixel":
         del attributes["coordinate_transformation_mode"]
     elif "coordinate_transformation_mode" not in attributes:

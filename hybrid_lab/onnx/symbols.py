@@ -78,7 +78,7 @@ def export_model(
     block = SymbolBlock(net, [symbol.var(name) for name in names])
     parameters = block.params
     own = access.own_parameters(block)
-    own.clear()  # the file has the Symbol's names, which a Block shortens by what they begin with
+    own.clear()  # the file has the Symbol's names, which a Block shortens by their common beginning
     for name, parameter in parameters.items():
         own[name] = parameter
         access.load_values(parameter, arrays[name].copy())

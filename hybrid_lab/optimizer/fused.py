@@ -152,7 +152,7 @@ class _Arrays:
         self.groups: list[_Group] = []
         self.threads = thread_count() if sum(weight.size for weight in self.weights) >= SHARED else 1
         self._blocks: dict[int, list[tuple[np.ndarray, ...]]] = {}
-        self.on_device: Any = None  # the launches, and what they were made for
+        self.on_device: Any = None  # the launches, and the arrays they were made for
 
     def device(self) -> Any:
         """torch's device if all gradients are on it or belong on it; None for the host."""
@@ -326,7 +326,7 @@ class FusedUpdate:
 
     @property
     def programs(self) -> list[Blockwise]:
-        """What the last step ran, printable."""
+        """The programs of the last step, printable."""
         groups = self._arrays.groups if self._arrays is not None and not self.refusal else []
         return list(dict.fromkeys(group.program for group in groups if group.program is not None))
 

@@ -323,7 +323,7 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
 
 
 def _check_number(optimizer: str, key: str, value: object) -> None:
-    """Raise SettingError for what cannot be a number: it would only fail at the first step."""
+    """Raise SettingError for a value that cannot be a number: it would only fail at the first step."""
     if not hasattr(value, "__float__"):
         meant = "; give a schedule as lr_scheduler=..." if callable(value) and key == "learning_rate" else ""
         raise SettingError(f"{optimizer}: {key} must be a number, not {value!r}{meant}")

@@ -169,7 +169,7 @@ sequence_mask = SequenceMask
 def SequenceLast(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
 def SequenceReverse(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
+    """Each sequence backwards, elements behind its end stay; without use_sequence_length all steps backwards."""
 def cast_storage(data: Symbol, stype: Literal['default', 'row_sparse', 'csr'], *, out: None = ..., name: str | None = ...) -> Symbol:
     """A copy of data in the storage type `stype`. Graphs are dense: there it is a copy."""
 def relu(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -228,7 +228,7 @@ def Cast(data: Symbol, dtype: _DType, *, out: None = ..., name: str | None = ...
     """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
 cast = Cast
 def amp_cast(data: Symbol, dtype: _DType, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Floating data converted to `dtype`; float64 and whole numbers stay: what mixed precision puts into a graph."""
+    """Floating data converted to `dtype`; float64 and whole numbers stay: the cast that mixed precision puts into a graph."""
 def amp_multicast(*data: Symbol | Sequence[Symbol], num_outputs: int, cast_narrow: bool = False, out: None = ..., name: str | None = ...) -> Symbol:
     """All floating inputs in the widest dtype among them, or with cast_narrow in the narrowest; whole numbers stay."""
 def broadcast_equal(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:

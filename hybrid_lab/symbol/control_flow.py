@@ -149,7 +149,7 @@ class _Sketch:
         self.outputs.append(values)
 
     def cut(self) -> tuple[list[Graph], list[Value]]:
-        """The bodies as graphs over their own inputs and what they capture; all take the same inputs."""
+        """The bodies as graphs over their own inputs and captured values; all take the same inputs."""
         captures: dict[Value, None] = {}
         inside = []
         for outputs in self.outputs:
@@ -199,7 +199,7 @@ class _Sketch:
             location=capture(),
             draw=trace.next_draw() if trace else free_draw(),
         )
-        if trace is not None:  # what the bodies compute is inside of the node
+        if trace is not None:  # operators of the bodies are inside of the node
             trace.nodes = [each for each in trace.nodes if each.serial < self.first]
         whole = make_symbol(node)
         if len(whole.outputs) == 1:

@@ -44,7 +44,7 @@ def symbol_of(array: NDArray) -> Symbol:
 
 
 class _History:
-    """The graph behind one link of the tape. value : what the link stands for"""
+    """The graph behind one link of the tape. value : the link's value"""
 
     def __init__(self, link: tape.Leaf | tape.Output) -> None:
         self._leaves: dict[tape.Leaf, Value] = {}

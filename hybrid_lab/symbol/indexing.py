@@ -27,7 +27,7 @@ _DROPPING = {False: "squeeze", True: "_drop_axes"}
 def index_operators(symbol: Symbol, key: object) -> list[Operator]:
     """The operators that compute `symbol[key]` one after the other: `x[i]`, `x[..., None]`, `x[:, [0, 2]]`; never none.
 
-    Raises HybridizeError HL133 for a key that holds a tensor, ArrayIndexError for what is no key.
+    Raises HybridizeError HL133 for a key that holds a tensor, ArrayIndexError for anything but a key.
     """
     keys = key if isinstance(key, tuple) else (key,)
     places = [place for place, item in enumerate(keys) if item is Ellipsis]

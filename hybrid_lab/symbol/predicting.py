@@ -13,7 +13,8 @@ from hybrid_lab.symbol.symbol import Symbol
 def predicting(
     net: Symbol, shapes: Mapping[str, Sequence[int]] | None = None, labels: Collection[str] | None = None
 ) -> Symbol:
-    """The Symbol with what its operators for training, such as SoftmaxOutput, predict: it reads no labels for them.
+    """The Symbol with the predictions of its operators for training, such as SoftmaxOutput: it reads no labels for
+    them.
 
     shapes : of inputs, so that SoftmaxOutput becomes a plain softmax where the rank of its data follows from them
     labels : names of variables; operators whose label reads no such variable are unchanged. None takes all

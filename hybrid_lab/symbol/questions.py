@@ -64,7 +64,7 @@ class GraphQuestions:
         return result
 
     def get_internals(self) -> Self:
-        """All visible outputs of all nodes, each after what it reads, inputs in their order, as MXNet lists them."""
+        """All visible outputs of all nodes, each after its operands, inputs in their order, as MXNet lists them."""
         nodes = _depth_first(self.outputs)
         return type(self)([value for node in nodes for value in node.outputs[: max(node.op.signature.visible, 1)]])
 
@@ -96,7 +96,7 @@ class GraphQuestions:
         return shapes
 
     def infer_shape_partial(self, *args: object, **known: object) -> tuple[Any, Any, Any]:
-        """As infer_shape, with what is known: 0 for an unknown size and () for an unknown shape; with NumPy's shapes
+        """As infer_shape, with partial results: 0 for an unknown size and () for an unknown shape; with NumPy's shapes
         (`mx.np_shape()`) -1 and None. The given shapes say it in the same way.
         """
         arguments, outputs, states = self.known_shapes(*args, **known)
@@ -108,7 +108,7 @@ class GraphQuestions:
         return self._by_kind(shapes)
 
     def _by_kind(self, known: Mapping[Value, Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """What is known of arguments, outputs and auxiliary states."""
+        """The known facts of arguments, outputs and auxiliary states."""
         by_name = {value.node.name: known.get(value) for value in _variables(self.outputs)}
         return (
             [by_name[name] for name in self.list_arguments()],
@@ -120,7 +120,7 @@ class GraphQuestions:
         return [*self.list_arguments(), *self.list_auxiliary_states()]
 
     def _given(self, args: tuple[Any, ...], known: Mapping[str, Any]) -> dict[Value, Any]:
-        """What was passed for inputs, in their order or by name. Raises HybridLabError for an unknown name."""
+        """The values passed for inputs, in their order or by name. Raises HybridLabError for an unknown name."""
         given = {**dict(zip(self.list_arguments(), args, strict=False)), **known}
         variables = {value.node.name: value for value in _variables(self.outputs)}
         unknown = [name for name in given if name not in variables]
@@ -148,7 +148,7 @@ class GraphQuestions:
         return types
 
     def infer_type_partial(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
-        """As infer_type, with None for what is not known."""
+        """As infer_type, with None for an unknown dtype."""
         arguments, outputs, states = self._by_kind(self._partial_types(args, known))
         return _scalar_types(arguments), _scalar_types(outputs), _scalar_types(states)
 
@@ -194,7 +194,7 @@ class GraphQuestions:
 
 
 def _shape_attributes() -> dict[str, Any]:
-    """What a file says of the shapes in it: whether they are NumPy's."""
+    """A file's statement about its shapes: whether they are NumPy's."""
     return {"is_np_shape": ["int", 1]} if is_np_shape() else {}
 
 

@@ -54,8 +54,8 @@ def _operands(operator: str, hint: str, reflected_hint: str | None = None) -> tu
 class Symbol(GraphQuestions, Refusals):
     """One or more outputs of a graph under construction.
 
-    Arithmetic, comparison, indexing and the operator methods build the graph further; what needs numbers raises
-    HybridizeError. Traced code in 2.x style may ask for shapes and dtypes: its graph then holds for these only.
+    Arithmetic, comparison, indexing and the operator methods build the graph further; operations that need numbers
+    raise HybridizeError. Traced code in 2.x style may ask for shapes and dtypes: its graph then holds for these only.
     """
 
     __slots__ = ("__weakref__", "outputs")

@@ -1,4 +1,6 @@
-"""The trace in progress: scopes, parameter variables, draw numbers, and what the traced code observed or swallowed."""
+"""The trace in progress: scopes, parameter variables, draw numbers, and the traced code's observations and swallowed
+errors.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class Trace:
     nodes : the operators so far, including operators without effect on the outputs; none in bodies of loops and
     branches
     types : shapes and dtypes of Values as far as they are known, in a 2.x trace
-    observed : what the code asked about shapes, the mode or recording; not empty makes the trace a guarded variant
+    observed : the code's questions about shapes, the mode or recording; not empty makes the trace a guarded variant
     fixed : inside `with autograd.train_mode()` and its like, the mode that the code set and the call that set it
     used_fixed : how often the code made use of a mode that it set: its operators are not those of the call's mode
     pauses : (serial, serial) of the nodes before and after each piece of code that ran while recording was paused
@@ -237,8 +239,8 @@ def _attribute_question(location: Location | None) -> str | None:
 class _Local(threading.local):
     """trace : the trace in progress, or None
 
-    enclosing : what a call of a Block belongs to: the trace in progress, the list of the calls of a plain Block, the
-        Recorder of a cell (`gluon/call_record.py`), or None
+    enclosing : the object that a call of a Block belongs to: the trace in progress, the list of the calls of a plain
+        Block, the Recorder of a cell (`gluon/call_record.py`), or None
     """
 
     def __init__(self) -> None:

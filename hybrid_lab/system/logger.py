@@ -1,4 +1,6 @@
-"""The `hybrid_lab` logger: one line for what a user should know; a program's standard output belongs to the user."""
+"""The `hybrid_lab` logger: one line for each thing a user should know; a program's standard output belongs to the
+user.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 VARIABLE, KERNELS = "OPENBLAS_CORETYPE", "SkylakeX"
-#: What the kernels need.
+#: Processor features that the kernels need.
 _FLAGS = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"})
 
 

@@ -153,7 +153,7 @@ class Progress:
         self._under = _current.work
 
     def step(self, done: int, current: str = "") -> None:
-        """`done` units are done; `current` says what is under way."""
+        """`done` units are done; `current` names the item under way."""
         work = self._under
         if work is not None:
             own = "" if work.title == self._title else self._title

@@ -76,7 +76,7 @@ def lock(descriptor: int) -> bool:
 
 
 def remove_stale(folder: str, target: str | None = None) -> None:
-    """Remove what killed writers left in a folder: the temporary files of `target`, or of all targets."""
+    """Remove files that killed writers left in a folder: the temporary files of `target`, or of all targets."""
     kept = None if target is None else os.path.basename(target)[:_NAME_KEPT]
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

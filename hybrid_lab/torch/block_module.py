@@ -97,7 +97,7 @@ class BlockModule(torch.nn.Module):
                     f"become {probe.dtype} on {probe.device}. Use net.cast(...) and mx.torch.module(net) again, of "
                     "a Block on the CPU"
                 )
-        return self  # they are what was asked for
+        return self  # they are the requested dtype and device already
 
     def __deepcopy__(self, memo: Any) -> Any:
         return BlockModule(copy.deepcopy(self.net, memo)).train(self.training)

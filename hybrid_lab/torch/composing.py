@@ -162,7 +162,7 @@ class _Composer:
     # -- nodes -------------------------------------------------------------------------------------------------
 
     def _run(self, module: GraphModule) -> Any:
-        """Compose the nodes of a graph module; returns what its output node names."""
+        """Compose the nodes of a graph module; returns the value of its output node."""
         for node in module.graph.nodes:
             if node.op == "get_attr":
                 self.known[node] = self._attribute(module, node.target)

@@ -252,7 +252,7 @@ COMPARED_WITH_ONE = re.compile(r"(!=|==) ?\d+$")
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out torch's warnings, and what it logs and prints about an error before raising it."""
+    """Leave out torch's warnings, and its logs and prints about an error before raising it."""
     thread = threading.get_ident()
 
     def passes(record: logging.LogRecord) -> bool:
@@ -402,7 +402,8 @@ def _is_counter(node: Any) -> bool:
 
 
 def _computation(program: ExportedProgram, size: int | None = None) -> list[Any]:
-    """What a graph computes, so that two can be compared; the dropout of attention and recurrent layers is left out.
+    """The computation of a graph, so that two can be compared; the dropout of attention and recurrent layers is left
+    out.
 
     size : the number in the place of all open sizes; the arithmetic on them is left out then
     """

@@ -160,7 +160,9 @@ def _groups(kinds: Callable[[dict[str, int]], Kinds], values: dict[str, int], si
 
 
 def _outside(work: Callable[[], Kinds]) -> Kinds:
-    """What the work gives outside of torch's tracing, which belongs to the thread: engines may compute with torch."""
+    """The result of the work outside of torch's tracing, which belongs to the thread: engines may compute with
+    torch.
+    """
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(work).result()
 

@@ -1,4 +1,4 @@
-"""What an import of a module is doing: torch takes from seconds to minutes for each stage, and says nothing."""
+"""The current stage of an import of a module: torch takes from seconds to minutes for each stage, and says nothing."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from hybrid_lab.gluon.block import Block
 
 
 def module(net: Block) -> Any:
-    """A torch.nn.Module that computes what a Block computes, with gradients for torch.
+    """A torch.nn.Module that computes the same as a Block, with gradients for torch.
 
         import torch
         net = nn.Dense(2, in_units=3)

@@ -20,7 +20,7 @@ from .cropping import copyMakeBorder, host, imdecode, imresize, resize_short
 from .record_iter import WITHOUT_EFFECT, ImageRecordIter
 from .settings import check_data_shape, check_number, refuse_unknown
 
-#: What each crop sampler has one of: settings with one number, which all samplers share, or with one number for each.
+#: Settings with one number for all crop samplers, or one number for each crop sampler.
 _OF_SAMPLERS = (
     *("min_crop_scales", "max_crop_scales", "min_crop_aspect_ratios", "max_crop_aspect_ratios"),
     *("min_crop_overlaps", "max_crop_overlaps", "min_crop_sample_coverages", "max_crop_sample_coverages"),

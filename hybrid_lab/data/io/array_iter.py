@@ -195,7 +195,7 @@ def rows_of(array: CSRNDArray, rows: np.ndarray) -> CSRNDArray:
 
 
 def named_arrays(arrays: Arrays, default_name: str) -> list[tuple[str, NDArray]]:
-    """Names and arrays in the order of the names. Raises TypeError for what is no array."""
+    """Names and arrays in the order of the names. Raises TypeError for anything but an array."""
     if isinstance(arrays, (np.ndarray, NDArray)) or hasattr(arrays, "tocsr"):
         arrays = [arrays]  # type: ignore[list-item]  # a matrix of SciPy, which is not imported here
     if isinstance(arrays, (list, tuple)):

@@ -1,7 +1,7 @@
 """The rules HL001 to HL199 of the linter and the trace, for code that cannot become part of a graph.
 
-Each rule is a page beside this file, `HL101.md`: for people its text, and in a comment at its top, in TOML, what is
-filled in for one place in the code. The linter's checks are in `lint/checks`.
+Each rule is a page beside this file, `HL101.md`: its text is for people, and a comment at its top, in TOML, has the
+message to be filled in for one place in the code. The linter's checks are in `lint/checks`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""KVStoreBase: what a store must be able to do, so that users can write stores of their own."""
+"""KVStoreBase: the methods of a store, so that users can write stores of their own."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class KVStoreBase:
 
     def pushpull(self, key: Key | Sequence[Key], value: Any, out: Any = None, priority: int = 0) -> None:
         """Sum the arrays of a key and write the sum to `out`, or to `value`. After `set_optimizer` the sum is a
-        gradient, and what is written is the updated array.
+        gradient, and the updated array is written.
         """
         raise self._undefined("pushpull")
 
@@ -76,7 +76,7 @@ class KVStoreBase:
         raise self._undefined("load_optimizer_states")
 
     def set_gradient_compression(self, compression_params: Any) -> None:
-        """Compress what is sent between processes."""
+        """Compress the data sent between processes."""
         raise self._undefined("set_gradient_compression")
 
     @property

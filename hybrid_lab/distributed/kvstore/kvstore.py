@@ -96,7 +96,7 @@ class KVStore(KVStoreBase):
                 self._updater(each, total, stored)
 
     def _total(self, key: Key, arrays: Sequence[NDArray], stored: NDArray) -> NDArray:
-        """What a push of a key adds up to."""
+        """The sum of a push of a key."""
         return sum_of(arrays, stored)
 
     def pull(self, key: Key | Sequence[Key], out: Any = None, priority: int = 0, ignore_sparse: bool = True) -> None:
@@ -152,7 +152,7 @@ class KVStore(KVStoreBase):
     # -- updates -------------------------------------------------------------------------------------------------
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
-        """Update the stored arrays by this optimizer from what is pushed."""
+        """Update the stored arrays by this optimizer from the pushed arrays."""
         self._set_updater(optimizers.get_updater(optimizer))
 
     def set_updater(self, updater: UpdateFunction) -> None:

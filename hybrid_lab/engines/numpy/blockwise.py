@@ -69,7 +69,7 @@ class Blockwise:
         errors = np.geterr()
 
         def work(own: Callable[[Blockwise, int], Sequence[np.ndarray]], block: tuple[np.ndarray, ...]) -> None:
-            with np.errstate(**errors):  # what the caller wants to hear of; every thread has its own
+            with np.errstate(**errors):  # the warnings that the caller wants; every thread has its own settings
                 self.run(numbers, ((*block, *own(self, block[0].size)),))
 
         share(blocks, [partial(work, own) for own in temporaries])

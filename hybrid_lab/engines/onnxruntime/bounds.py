@@ -25,7 +25,7 @@ _FEW = 8192
 
 
 class Bounded:
-    """What is known of a region's values.
+    """Known bounds of a region's values.
 
     values : Values without NaN and infinity as long as the elements of the inputs are at most `magnitude` in size
     inputs : the positions of these inputs

@@ -71,7 +71,9 @@ class SessionOperator(RegionOperator):
         return True
 
     def _tell_refusal(self, error: EngineError) -> None:
-        """A session was made in the background, and there is none. The next compile leaves out what it is due to."""
+        """A session was made in the background, and there is none. The next compile leaves out the node that caused the
+        error.
+        """
         if isinstance(error, TooLong):  # which is told, and known to the next compile
             self.told.append(True)
         elif self._tell_once(f"{{}} are computed in NumPy, because ONNX Runtime turned them down: {error}"):

@@ -14,7 +14,7 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.libraries import import_library
 from hybrid_lab.engines.waiting import run_in_thread
 
-#: Seconds that a session may take, and seconds more per node: twenty times what a busy machine was seen to take.
+#: Seconds that a session may take, and seconds more per node: twenty times the time measured on a busy machine.
 LONGEST, LONGEST_PER_NODE = 20.0, 0.02
 
 
@@ -33,7 +33,7 @@ class TooLong(EngineError):
 
 
 def load(make: Callable[[], Any], cancel: Callable[[], object], longest: float) -> Any:
-    """The result of `make()`, which runs in a thread. Raises what it raises, TooLong after `longest` seconds, and
+    """The result of `make()`, which runs in a thread. Raises the errors of `make`, TooLong after `longest` seconds, and
     KeyboardInterrupt as soon as it comes.
 
     cancel : asks `make` to stop, where it is given up. The thread ends by itself; only the end of the process waits for

@@ -39,7 +39,7 @@ _LARGE = 1 << 15
 class Model:
     """A region as ONNX nodes.
 
-    nodes : in order; what no output and no check needs is left out
+    nodes : in order, without nodes that no output and no check needs
     constants : name -> array
     inputs, outputs : (name, shape, dtype), in the region's order
     checks : further outputs, one number each, that are finite if ONNX Runtime loses no NaN
@@ -249,7 +249,7 @@ def _nan_count(emitter: OnnxEmitter, name: str, value: Value) -> str:
 
 
 def _sum(emitter: OnnxEmitter, name: str, value: Value) -> str:
-    """The sum of the value. What is pooled is large and has no infinities in sound networks, so this will do."""
+    """The sum of the value. Pooled values are large and have no infinities in sound networks, so a sum will do."""
     total = name
     if value.dtype == np.float32 and len(value.shape) == 4 and math.prod(value.shape[1:]) > _LARGE:
         total = emitter.GlobalAveragePool(name)

@@ -86,7 +86,7 @@ class _Writer:
         self.torch, self.region, self.takes_ready = torch, region, takes_ready
         self.calls = calls_of(region)
         self.names: dict[Value, str] = {value: f"x{index}" for index, value in enumerate(region.inputs)}
-        #: What the function's names stand for: kernels and constants.
+        #: The values of the function's names: kernels and constants.
         self.bound: dict[str, object] = {"torch": torch}
         #: The value whose memory a value lies in; None if the memory is an input's, or shared by calls.
         self.origins: dict[Value, Value | None] = {}

@@ -92,7 +92,7 @@ class LayerBackward:
     """The operands and results of the backward of one layer in one direction. N : batch, H : hidden size, T : steps
 
     place : number of the layer and direction; reverse : from the last step to the first
-    below, output : what the layer read, and its output in this direction, (T, N, H)
+    below, output : the layer's input, and its output in this direction, (T, N, H)
     h, c : the first states, (N, H)
     dy : the gradient of the output
     dh, dc : gradients of the final states; the backward overwrites them with the gradients of the first states
@@ -124,7 +124,7 @@ def backward_of_layers(
 
     operands : x, the packed weights, the first states h and c, the output
     lower : outputs of the layers below the last; heads : gradients of the outputs that `op.heads` marks
-    backward : runs one layer in one direction and returns the gradient of what it read
+    backward : runs one layer in one direction and returns the gradient of the layer's input
     """
     x, vector, state, cell, y = operands
     weights, dvector = split_weights(op, vector, x.shape[2]), torch.empty_like(vector)
@@ -178,7 +178,7 @@ def _lstm_grad(torch: ModuleType, node: Node, op: RNNGrad) -> Kernel:
 
 
 def _shifted(torch: ModuleType, values: Tensor, first: Tensor, reverse: bool) -> Tensor:
-    """What the state was before every step."""
+    """The state before every step."""
     return torch.cat([values[1:], first[None]] if reverse else [first[None], values[:-1]])
 
 

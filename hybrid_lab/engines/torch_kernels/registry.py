@@ -94,7 +94,7 @@ def needs(condition: bool, reason: str) -> None:
         raise Unmappable(reason)
 
 
-# -- what has an entry ---------------------------------------------------------------------------------------------
+# -- rows with an entry --------------------------------------------------------------------------------------------
 
 #: dtypes of inputs that need not be floating.
 _WHOLE_TYPES = frozenset({"uint8", "int8", "int32", "int64", "bool", "float32", "float64"})

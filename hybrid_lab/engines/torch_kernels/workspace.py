@@ -1,8 +1,7 @@
-"""LSTMs by oneDNN, whose forward leaves what its backward reads in memory of a layout of its own.
+"""LSTMs by oneDNN, whose forward keeps values for its backward in memory with its own layout.
 
 A record's saved values are known to every engine; oneDNN's workspace has no documented layout. So it stays inside one
-recorded call: `WorkspaceTraining` runs the two graphs with such layers, and hands out nothing in place of what they
-keep.
+recorded call: `WorkspaceTraining` runs the two graphs with such layers, and does not hand out these values.
 """
 
 from __future__ import annotations
@@ -165,7 +164,7 @@ def _workspace(steps: int, batch: int, width: int, hidden: int) -> int:
 
 
 class _Pair:
-    """An LSTM of the forward, its gradient in the backward, and between them only what the LSTM keeps.
+    """An LSTM of the forward, its gradient in the backward, and the LSTM's saved values between them.
 
     kept : the forward's values; read : the backward's inputs that they become
     """
@@ -282,7 +281,7 @@ def rewritten(split: Split) -> Rewritten | None:
 
 
 class _Inner(ForwardState):
-    """What a forward kept; None in place of what only the same training can read."""
+    """The saved values of a forward; None in place of what only the same training can read."""
 
     __slots__ = ("kept",)
 

@@ -38,7 +38,7 @@ from hybrid_lab.system.logger import logger
 
 
 class TritonEngine(Engine):
-    """The GPU engine: kernels for what they can hold; the rest, counted as fallbacks, by torch on the device or, with
+    """The GPU engine: kernels for supported operators; the rest, counted as fallbacks, by torch on the device or, with
     counted copies, on the host.
     """
 

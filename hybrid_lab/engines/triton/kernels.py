@@ -70,7 +70,7 @@ class FusedKernel:
     nodes : the operators in it, views too, in order
     why : why these are together, and why their neighbours are apart
     source : the generated text; blocks : elements of a tile along each axis; programs : along each axis of the launch
-    bytes_moved : what it reads and writes (see traffic.py); flops : operations, roughly: one for an element of a
+    bytes_moved : bytes read and written (see traffic.py); flops : operations, roughly: one for an element of a
         pointwise operator, two for each product
     target : what `ttir`, `asm` and `resources` are of: this machine's GPU, or None if there is none. `on("gfx942")`
         is the same kernel compiled for another one
@@ -212,7 +212,7 @@ def measured(source: KernelSource, runs: int = 20) -> float:
 def kernels_of_graphs(
     graphs: Mapping[str, Graph | None], precision: str = "ieee", tuned: bool = False, rule: VendorRule | None = None
 ) -> tuple[list[FusedKernel], list[tuple[str, Fusion]]]:
-    """The kernels of graphs by what they are - "forward", "backward" ... - and how each was fused.
+    """The kernels of graphs by the graph's role - "forward", "backward" ... - and the reasons of each fusion.
 
     precision : as plans.kernels_of takes it; tuned : with the tiles that `mx.tune` has found for this machine's GPU
     rule : which products the vendor's library computes; our own kernels for these are listed, and say so
@@ -335,7 +335,7 @@ def flops_of(node: Node) -> int:
 
 
 def _dtype(group: Region) -> str:
-    """In what the kernel computes, as the tables of chips name it."""
+    """The dtype in which the kernel computes, as the tables of chips name it."""
     dtypes = {value.dtype.name for node in group.nodes for value in node.values_in if value.dtype.kind not in "biu"}
     dtypes -= {"float64"} if "float32" in dtypes else set()
     if "float64" in dtypes:

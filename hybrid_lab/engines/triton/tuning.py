@@ -53,7 +53,7 @@ FLUSH = 256 << 20
 #: At most PERIOD (a prime) random numbers are drawn for an array.
 PERIOD = 1_048_583
 
-#: What stands in a group's place: sources of kernels, or the vendor's call and kernels behind it.
+#: The form of a group: sources of kernels, or the vendor's call and kernels behind it.
 Form = tuple[Any, ...]
 
 
@@ -130,7 +130,7 @@ class GpuBench:
         return max(device, statistics.median(host))
 
 
-# -- what a compile takes ----------------------------------------------------------------------------------------------
+# -- the arguments of a compile ----------------------------------------------------------------------------------------
 
 
 def chosen(group: Region, kernels: Sequence[KernelSource]) -> Form:
@@ -185,7 +185,7 @@ def tune(
 
     precisions : target -> how float32 is multiplied there; again : those too that were found at an earlier time
     products : as hybridize() takes it
-    Raises EngineUnavailable without a GPU. Interrupting it keeps what was found until then.
+    Raises EngineUnavailable without a GPU. After an interrupt the results so far are kept.
     """
     bench = GpuBench() if bench is None else bench
     groups: dict[str, tuple[Region, tuple[KernelSource, ...]]] = {}
@@ -240,7 +240,7 @@ def measure(
 
 
 def candidates_of(group: Region, kernels: tuple[KernelSource, ...], target: str) -> dict[str, tuple[Choice, Form]]:
-    """What is tried, by its name in reports: the rule first."""
+    """The candidates, by their names in reports: the rule first."""
     candidates: dict[str, tuple[Choice, Form]] = {"rule": (Choice(RULE), kernels)}
     first = kernels[0]
     for item in tiles.configurations(first, target):
@@ -315,7 +315,7 @@ def _measured(
 
 
 def _finite(form: Form, group: Region, arrays: Mapping[Value, object]) -> bool:
-    """Whether most of what the group gives for these numbers can be compared."""
+    """Whether most results of the group for these numbers can be compared."""
     tensors, run = _bound(form, arrays)
     run()
     results = [tensors[value] for value in group.outputs if tensors[value].is_floating_point()]
@@ -349,7 +349,7 @@ def _drawn(random: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
 
 
 def _bound(form: Form, arrays: Mapping[Value, object]) -> tuple[dict[Value, Any], Callable[[], None]]:
-    """Memory for what a candidate makes, and a function that runs it."""
+    """Memory for the results of a candidate, and a function that runs it."""
     device = availability.torch_device()
     tensors = dict(arrays)
     for source in form:

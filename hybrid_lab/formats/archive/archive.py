@@ -111,7 +111,7 @@ class Archive:
         return self._arrays.get(layout.EXAMPLE_ARRAYS, {})
 
     def example_differences(self, members: Iterable[str] | None = None) -> list[str]:
-        """What the stored examples say against the graphs and weights of this file."""
+        """Differences between the stored examples and the graphs and weights of this file."""
         found = []
         for member in members if members is not None else self.graphs:
             problem = examples.check(self.graphs[member], self.weights, self.examples)
@@ -174,5 +174,5 @@ def read_values(container: Container, data: object, member: str, decoder: values
 
 
 def _is_structure(member: str) -> bool:
-    """Whether a member says what the model is made of."""
+    """Whether a member is part of the model's structure."""
     return member in (layout.TREE, layout.CALLS) or member.startswith("graphs/")

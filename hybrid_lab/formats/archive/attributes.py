@@ -37,7 +37,7 @@ _OF_PACKAGE = frozenset({
 
 
 def of(block: Block) -> Iterator[tuple[str, object]]:
-    """Names and values of a Block's own attributes, without children, parameters and what this package keeps."""
+    """Names and values of a Block's own attributes, without children, parameters and this package's own attributes."""
     children, parameters = access.children(block), access.own_parameters(block)
     own = _own_names(type(block))
     for name, value in access.settings(block).items():
@@ -64,7 +64,9 @@ def _kept_by(base: Any) -> frozenset[str]:
 
 
 def describe(tree: Tree, encoder: Encoder) -> list[str]:
-    """Put the attributes into the records of a tree. Returns what is no data: `features.tokenizer (Tokenizer)`."""
+    """Put the attributes into the records of a tree. Returns the names of attributes that are no data:
+    `features.tokenizer (Tokenizer)`.
+    """
     unsaved = []
     for record, block in zip(tree.blocks, tree.live_blocks, strict=True):
         for name, value in of(block):
@@ -159,7 +161,7 @@ class Restoring:
             before = decoder.unresolved
             values[name] = _decode(record, name, decoder, None)
             if decoder.unresolved > before:
-                cut.add(name)  # it refers to Blocks outside of what is loaded
+                cut.add(name)  # it refers to Blocks outside of the loaded part
         if values:
             self.found[path] = values
         if self.choice == "code":
@@ -216,7 +218,7 @@ def _equals(value: object, data: object, decoder: Decoder, encoder: Encoder) -> 
 def restoring(match: Match, tensors: Mapping[str, np.ndarray], choice: str, path: str | None) -> Restoring:
     """Decide which attributes of an archive a load sets. Raises ArchiveError if one is damaged.
 
-    choice : "state" restores what the model's forward does not read, "file" everything, "code" nothing
+    choice : "state" restores attributes that the model's forward does not read, "file" everything, "code" nothing
     """
     blocks: dict[int, Block] = {}
     for _, record, block in match.blocks:

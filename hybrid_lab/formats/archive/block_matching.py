@@ -1,9 +1,9 @@
 """Which Blocks and parameters of two trees belong together: matched by structure and name, not by path alone.
 
-The children of two matched Blocks are aligned as sequences, by class, settings, parameters, what is inside, and name. A
-Block that was inserted so leaves the later ones matched with themselves, whose numbers it shifts. A Block without a
-partner beside it is looked for elsewhere in the tree (it was moved, or wrapped into another Block); only the Blocks
-left then count as replaced, added or removed.
+The children of two matched Blocks are aligned as sequences, by class, settings, parameters, contents, and name. A Block
+that was inserted so leaves the later ones matched with themselves, whose numbers it shifts. A Block without a partner
+beside it is looked for elsewhere in the tree (it was moved, or wrapped into another Block); only the Blocks left then
+count as replaced, added or removed.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class _Matcher:
     def _between_equal(
         self, first: Sequence[_BlockNode], second: Sequence[_BlockNode], unclear: set[int]
     ) -> list[tuple[_BlockNode, _BlockNode]]:
-        """An alignment of many children: equal ones first, what is between them then."""
+        """An alignment of many children: equal children first, then the children between them."""
         keys, others = (
             [key if node.whole in unclear else key[0] for node, key in zip(places, self._keys(side, places, unclear))]
             for side, places in enumerate((first, second))

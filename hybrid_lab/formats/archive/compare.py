@@ -34,7 +34,7 @@ class Match:
     parameters : file id -> live parameter; ids : id() of a live parameter -> file id
     loadable : file ids whose values can be taken over; misfits : those of another shape or dtype
     deferred : file ids of Parameters that wait for their shape, whose live ones were never initialized
-    differences : one line each; notes : what is worth knowing and no obstacle
+    differences : one line each; notes : remarks that are no obstacle
     """
 
     blocks: list[tuple[str, BlockRecord, Block]] = field(default_factory=list)

@@ -140,7 +140,7 @@ class Container:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Container:
-        """Open the archive at `path`. Raises ArchiveError for what is not an intact .hlab file, FileError."""
+        """Open the archive at `path`. Raises ArchiveError for anything but an intact .hlab file, FileError."""
         source = Source.open(path)
         if not len(source):
             raise ArchiveError("damaged archive: the file is empty", path=path)

@@ -46,7 +46,7 @@ def diff(first: object, second: object) -> ModelDifference:
         net.weight.set_data(net.weight.data() * 2)
         print(mx.diff("before.hlab", net))
 
-    first, second : each a Block, the path of a `.hlab` archive, a Graph, or what a pass took or gave
+    first, second : each a Block, the path of a `.hlab` archive, a Graph, or the graph before or after a pass
         (`mx.explain(net).passes["fuse"].before`)
 
     A Block is compared with the graphs that it runs now; a Block without graphs is traced for the inputs of its
@@ -62,7 +62,7 @@ def diff(first: object, second: object) -> ModelDifference:
         ~ tensor fc1.weight: differs by up to 0.0312 (largest value 0.1), 4,000 of 4,000 values
         ~ tensor fc1.bias: differs by up to 0.01 (largest value 0), 40 of 40 values
 
-    Raises ArchiveError for a damaged file, FileError, HybridLabError for what cannot be compared.
+    Raises ArchiveError for a damaged file, FileError, HybridLabError for objects that cannot be compared.
     """
     with boundary.lock:
         return diff_sides(side_of(first), side_of(second))

@@ -19,7 +19,7 @@ _SAMPLE = 256
 
 @dataclass(frozen=True)
 class Exchange:
-    """What is at `path` in the second model was at `before` in the first, in which `path` was `was`.
+    """The Block at `path` in the second model was at `before` in the first, in which `path` was `was`.
 
     is_mutual : the Block that is at the place of `before` was here
     parameters : id in the second model -> id, in the first, of the parameter with these numbers

@@ -1,7 +1,7 @@
 """A folder of MXNet's files, one pair for each HybridBlock, as `save_cached_graphs(format="mxnet")` writes it.
 
-MXNet reads each pair as it is. Attributes of the graph, in which MXNet takes any text, say what its own form does not:
-the structure of arguments and results, the path of each parameter, and the Block's class.
+MXNet reads each pair as it is. Attributes of the graph, in which MXNet takes any text, hold the parts that MXNet's form
+lacks: the structure of arguments and results, the path of each parameter, and the Block's class.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Folder:
         return {}
 
     def example_differences(self, members: Iterable[str] | None = None) -> list[str]:
-        """What the files say against one another and against the model."""
+        """Contradictions between the files, and between the files and the model."""
         return self._differences
 
     # -- files -----------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class _Names:
 
 
 def _read_about(attributes: Mapping[str, object], file: str) -> About | None:
-    """What a file says of its Block; None for a file that MXNet wrote. Raises ArchiveError."""
+    """A file's facts about its Block; None for a file that MXNet wrote. Raises ArchiveError."""
     entry = attributes.get(BLOCK)
     if entry is None:
         return None

@@ -1,4 +1,4 @@
-"""Ledger: which archives hold what a live Block wrote or read, and in which state each file was then."""
+"""Ledger: which archives hold the state of a live Block that wrote or read them, and the state of each file then."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ class _Loading:
         return TrainerStates(settings, arrays, self.archive.random, self.match.parameters, self.archive.path)
 
     def _check_trainer(self, states: TrainerStates | None, trainer: Trainer) -> bool:
-        """Whether the file's states fit this Trainer; what does not is among the differences."""
+        """Whether the file's states fit this Trainer; misfits are listed among the differences."""
         if not hasattr(trainer, "set_states"):
             raise SettingError(f"trainer= takes a gluon.Trainer, not {type(trainer).__name__}")
         if states is None:
@@ -291,7 +291,7 @@ class _Loading:
                 for place, block, saved_graphs in self.pairs:
                     for saved in saved_graphs:
                         if not self.match.parameters.keys() >= set(saved.parameters):
-                            continue  # what it reads is missing in the model, and is among the differences
+                            continue  # its input is missing in the model, and is listed among the differences
                         problem = self._compare_graph(block, saved)
                         if problem:
                             self.differences.append(f"graph: {place or block.name}: {problem}")

@@ -132,8 +132,8 @@ def load(
     """The model in an archive, without its code.
 
     Registered gluon.nn layers are made again; other HybridBlocks run their saved graphs, eagerly and hybridized, train,
-    and take other batch sizes; plain Blocks are stubs that name what is missing, with working children.
-    Attributes of Blocks that were saved, `net.step`, are there again.
+    and take other batch sizes; plain Blocks are stubs that name the missing class, with working children. Attributes of
+    Blocks that were saved, `net.step`, are there again.
 
     path : an archive; or a folder of MXNet's files, as `save_cached_graphs(format="mxnet")` writes it: each Block with
         files is a SymbolBlock at its place in the tree, those above them are stubs
@@ -160,7 +160,7 @@ def _build(
     with_aux: bool,
     classes: Mapping[str, type | str] | None,
 ) -> Any:
-    """The archive's model. A function of its own, so that the collector does not go through what is freed here."""
+    """The archive's model. A function of its own, so that the collector does not go through the objects freed here."""
     differences = archive.example_differences()
     if differences:
         raise LoadMismatchError(
@@ -416,5 +416,5 @@ def _is_as_saved(parameter: Parameter, record: ParameterRecord) -> bool:
 
 
 def _fits(block: Block, record: BlockRecord) -> bool:
-    """Whether a registered parent's own child is what the file has in its place."""
+    """Whether a registered parent's own child equals the file's Block in its place."""
     return record.layer is not None and type(block).__name__ == record.class_ and block.prefix == record.prefix

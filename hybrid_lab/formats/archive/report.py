@@ -1,4 +1,4 @@
-"""What loading an archive into a model did, and what else the file brought."""
+"""The outcome of loading an archive into a model, and the further contents of the file."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TrainerStates:
     def restore(self, trainer: Trainer) -> None:
         """Let `trainer` and the random state continue exactly where they were saved.
 
-        Raises LoadMismatchError listing what does not fit; then nothing changes.
+        Raises LoadMismatchError listing the misfits; then nothing changes.
         """
         trainer.set_states(*self._in_order_of(trainer), self.path)
         if self.random is not None:
@@ -92,10 +92,10 @@ class TrainerStates:
 
 @dataclass(repr=False)
 class LoadReport:
-    """What a load did.
+    """The outcome of a load.
 
     path : the file; blocks, parameters, graphs : how many were loaded
-    differences : what did not fit (strict=False); notes : what is worth knowing
+    differences : parts that did not fit (strict=False); notes : further remarks
     aux : the user's own values; trainer_states : a saved Trainer, or None; restored : whether the Trainer given as
     `trainer=` continues from it
     attributes : path of a Block -> its attributes in the file, by name

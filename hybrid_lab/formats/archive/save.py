@@ -306,7 +306,7 @@ def would_lose(net: Block, path: str | PathLike[str], trainer: Trainer | None = 
 
 
 class _Contents:
-    """What goes into the archive, gathered before anything is written."""
+    """The contents of the archive, gathered before anything is written."""
 
     def __init__(
         self,

@@ -269,7 +269,7 @@ class GraphsSide:
 
 
 def side_of(item: object, label: str = "") -> Side:
-    """The side for a Block, a file, a Graph, or what a pass takes and gives. Raises HybridLabError for others."""
+    """The side for a Block, a file, a Graph, or a graph before or after a pass. Raises HybridLabError for others."""
     from hybrid_lab.gluon import Block
 
     if isinstance(item, Block):

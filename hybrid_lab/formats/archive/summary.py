@@ -1,4 +1,4 @@
-"""What is in an archive, from its manifest and tree alone: quick for any size."""
+"""The contents of an archive, from its manifest and tree alone: quick for any size."""
 
 from __future__ import annotations
 

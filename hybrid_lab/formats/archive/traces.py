@@ -51,8 +51,8 @@ def live_graph(
 
     types : (shape, dtype) of each input tensor, if known
     named : whether the arguments contain named tuples, whose classes a file lacks
-    None if the shapes or classes that the code asks for are unknown. Raises what the code raises; HybridLabError for a
-    SymbolBlock that has no such graph.
+    None if the shapes or classes that the code asks for are unknown. Raises the errors of the code; HybridLabError for
+    a SymbolBlock that has no such graph.
     """
     graphs = access.graphs(block)
     access.calls(block).follow_values()

@@ -233,7 +233,8 @@ def rename_classes(tree: Tree, classes: Mapping[str, type | str] | None) -> dict
     """Give Blocks whose class has another name now the new name, in the tree; the classes among the new ones by name.
 
     classes : name in the file -> the class, or its name
-    Raises SettingError for what is no dict of names and classes, HybridLabError for a name that the file does not have.
+    Raises SettingError for anything but a dict of names and classes, HybridLabError for a name that the file does not
+    have.
     """
     if classes is None:
         return {}
@@ -252,7 +253,7 @@ def rename_classes(tree: Tree, classes: Mapping[str, type | str] | None) -> dict
 
 
 def new_names(classes: Mapping[str, type | str]) -> dict[str, str]:
-    """Old name -> new name of classes. Raises SettingError for what is no dict of classes and names."""
+    """Old name -> new name of classes. Raises SettingError for anything but a dict of classes and names."""
     from hybrid_lab.gluon import Block
 
     if not isinstance(classes, Mapping) or not all(isinstance(name, str) for name in classes):

@@ -29,7 +29,7 @@ _DIGITS = 3999
 
 
 class NotDataError(HybridLabError, TypeError):
-    """A value, or a part of one, that is no data. where : `aux['model'].fn`; kind : what it is, "function"."""
+    """A value, or a part of one, that is no data. where : `aux['model'].fn`; kind : its kind, "function"."""
 
     def __init__(self, message: str, where: str, kind: str) -> None:
         super().__init__(message)
@@ -52,7 +52,9 @@ class Encoder:
         self.tensors, self.blocks, self.parameters = tensors, blocks or {}, parameters or {}
 
     def encode(self, value: object, where: str = "aux", depth: int = 0) -> object:
-        """`value` as JSON data. Raises NotDataError naming what is not data; the tensors are as before then."""
+        """`value` as JSON data. Raises NotDataError naming the value that is not data; the tensors are as before
+        then.
+        """
         count = len(self.tensors)
         try:
             return self._encode(value, where, depth)
@@ -130,7 +132,7 @@ class Encoder:
 
 
 class Decoder:
-    """Makes values of what an Encoder wrote.
+    """Makes values from the output of an Encoder.
 
     blocks, parameters : of the model that is loaded, by their ids in the archive; a value that refers to any other id
         becomes None, and is counted in `unresolved`
@@ -150,7 +152,7 @@ class Decoder:
         self.unresolved = 0
 
     def decode(self, data: object, depth: int = 0) -> Any:
-        """The value. Raises ValueError for what an Encoder does not write."""
+        """The value. Raises ValueError for data that an Encoder does not write."""
         if data is None or isinstance(data, (bool, str, int, float)):
             return data
         try:
@@ -196,12 +198,12 @@ def trainer_parts(parts: Any, parameters: Mapping[str, Parameter]) -> Any:
 
 
 def encode(value: object, tensors: dict[str, np.ndarray], where: str = "aux") -> object:
-    """`value` as JSON data, its arrays put into `tensors`. Raises NotDataError naming what is not data."""
+    """`value` as JSON data, its arrays put into `tensors`. Raises NotDataError naming the value that is not data."""
     return Encoder(tensors).encode(value, where)
 
 
 def decode(data: object, tensors: Mapping[str, np.ndarray]) -> Any:
-    """The value that `encode` made `data` of. Raises ValueError for what it does not make."""
+    """The value that `encode` made `data` of. Raises ValueError for data that `encode` does not write."""
     return Decoder(tensors).decode(data)
 
 

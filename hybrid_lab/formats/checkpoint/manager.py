@@ -94,7 +94,7 @@ class Manager:
 
     Workers that train together (`mx.kv.create("dist_sync")`) all call `save` and `restore`: rank 0 writes one file,
     with the random states and the loader's position of each. Another number of workers may continue from it: a loader
-    with a DistributedSampler shares what is left of the epoch. All workers read the same folder.
+    with a DistributedSampler shares the rest of the epoch. All workers read the same folder.
 
     A training of several models, such as a GAN, gives lists or dicts:
 
@@ -394,7 +394,7 @@ def _whole(step: object) -> int:
 
 
 def _read(path: str) -> Checkpoint:
-    """What a file says of itself. Raises ArchiveError, FileNotFoundError."""
+    """A file's facts about itself. Raises ArchiveError, FileNotFoundError."""
     container = Container.open(path)
     if layout.CHECKPOINT not in container:
         raise ArchiveError(_NONE_HERE, path=path)

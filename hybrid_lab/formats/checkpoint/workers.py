@@ -67,7 +67,7 @@ def own_values(joined: Group, net: Block) -> dict[str, np.ndarray]:
 
 
 def own_part(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint has for this worker. With another number of workers than at the save, the part of rank 0."""
+    """The part of a checkpoint for this worker. With another number of workers than at the save, the part of rank 0."""
     joined, parts = workers(), saved.get("workers") or []
     rank, size = (0, 1) if joined is None else (joined.rank, joined.size)
     if len(parts) == size and size > 1:

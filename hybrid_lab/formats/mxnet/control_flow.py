@@ -143,7 +143,7 @@ class FileOperator(NamedTuple):
 
 
 def read(kind: str, attributes: Mapping[str, str], graphs: Sequence[Graph], count: int) -> FileOperator:
-    """The operator of a node with `count` inputs. Raises ValueError saying what is wrong with the file."""
+    """The operator of a node with `count` inputs. Raises ValueError describing the fault in the file."""
     if len(graphs) != KINDS[kind]:
         raise ValueError(f"{kind} has {len(graphs)} subgraphs, needs {KINDS[kind]}")
     graphs = _with_draws(graphs, attributes.get(DRAWS), kind)
@@ -203,7 +203,7 @@ def decided(graph: Graph, inputs: Sequence[Value]) -> Value:
 
 
 def _over(graph: Graph, locations: Sequence[int], order: Sequence[int]) -> Graph:
-    """The graph with an input for each of `order`; `locations` says what its own variables stand for."""
+    """The graph with an input for each of `order`; `locations` gives the meaning of its own variables."""
     own = dict(zip(locations, graph.inputs, strict=True))
     if len(own) != len(graph.inputs):
         raise ValueError("two variables of a subgraph stand for the same input")

@@ -19,7 +19,7 @@ _FLAGS |= {"with_postsum_act": "with_postsum_act", "with_postsum_relu": "with_po
 
 
 def read(attributes: Mapping[str, str], graph: Graph) -> Operator:
-    """The record of a node. graph : its subgraph. Raises ValueError for what has no record."""
+    """The record of a node. graph : its subgraph. Raises ValueError for an operator without a record."""
     if attributes.get("quantized", "").lower() not in ("true", "1"):
         raise ValueError("it is not in 8 bits; write the network without MXNet's MKLDNN backend")
     if not {"min_calib_range", "max_calib_range"} <= attributes.keys():

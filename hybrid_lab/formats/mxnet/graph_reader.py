@@ -187,7 +187,7 @@ class GraphReader:
             ) from None
 
     def _fused(self, name: str, kind: str, attributes: Mapping[str, str], subgraphs: object) -> Operator:
-        """The operator of a node whose subgraph says what was fused into it."""
+        """The operator of a node whose subgraph has the fused operators."""
         if not isinstance(subgraphs, list) or len(subgraphs) != 1 or self.depth:
             raise self.error(f"node {name!r} ({kind}) has no subgraph of its own, or lies in one")
         reader = GraphReader(subgraphs[0], self.constants, path=self.path, member=self.member, depth=self.depth + 1)

@@ -45,7 +45,7 @@ Stored = dict[str, Entry] | list[Entry]
 
 
 class _Cursor:
-    """A position in the file; every read is checked against what is left."""
+    """A position in the file; every read is checked against the remaining bytes."""
 
     def __init__(self, data: Source) -> None:
         self.data = data

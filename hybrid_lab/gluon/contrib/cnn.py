@@ -122,7 +122,7 @@ class DeformableConvolution(HybridBlock):
 class ModulatedDeformableConvolution(DeformableConvolution):
     """A DeformableConvolution that weights the places of its kernel by predicted masks, too (arXiv 1811.11168).
 
-    Arguments as DeformableConvolution; a mask is twice the sigmoid of what the second convolution predicts.
+    Arguments as DeformableConvolution; a mask is twice the sigmoid of the second convolution's prediction.
     """
 
     numbers = 3

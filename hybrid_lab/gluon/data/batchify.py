@@ -42,7 +42,7 @@ def default_batchify_fn(data: Sequence[object]) -> Any:
 
 def _as_array(item: object) -> np.ndarray:
     """A sample, or one part of it, as an array. Raises ShapeError for a list whose parts differ in shape, DTypeError
-    for what is no array.
+    for anything but an array.
     """
     if isinstance(item, NDArray):
         return item.raw()

@@ -138,7 +138,7 @@ class DataLoader:
         """Continue an epoch that another number of workers began: all loaders together give the samples that were left.
 
         state : what `get_state` gave in one of them; workers : how many they were
-        Raises HybridLabError without a DistributedSampler, and for what is no such state.
+        Raises HybridLabError without a DistributedSampler, and for anything but such a state.
         """
         sampler = getattr(self._batch_sampler, "sampler", None)
         if not isinstance(sampler, DistributedSampler):

@@ -102,7 +102,8 @@ class DistributedSampler(Sampler):
 
     length : how many samples the data set has
     shuffle : in an order that follows from `seed` and the epoch, the same in all workers; else in their own order
-    drop_last : leave out what does not divide evenly; else the first numbers come twice, so that all have equally many
+    drop_last : leave out the rest that does not divide evenly; else the first numbers come twice, so that all workers
+    have equally many
     num_parts, part_index : number of workers, and index of this worker; by default of the joined workers
     """
 

@@ -68,7 +68,7 @@ class _MultiWorkerIter:
             self._sent_idx += 1
 
     def __next__(self) -> object:
-        """The next batch. Raises what the worker raised, and multiprocessing.TimeoutError."""
+        """The next batch. Raises the worker's error, and multiprocessing.TimeoutError."""
         self._push_next()
         if self._rcvd_idx == self._sent_idx:
             raise StopIteration

@@ -40,7 +40,7 @@ def download(
     retries: int = 5,
     verify_ssl: bool = True,
 ) -> str:
-    """Download a file and return its path. The log says what is downloaded from where.
+    """Download a file and return its path. The log names the file and its source.
 
     url : http://, https:// or file://
     path : of the file, or a folder that is there; by default the last part of the URL, in the current folder. A part

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def trace(block: Hybrid, call: KnownCall, keep: bool = True) -> NeutralGraph:
-    """Trace the Block's code for a call; what the code changes outside the graph is undone.
+    """Trace the Block's code for a call; changes of the code outside the graph are undone.
 
     keep : the Block and the HybridBlocks that it calls keep their graphs; Blocks called before a failure, too
     """
@@ -100,7 +100,7 @@ def described(error: Exception, block: Hybrid) -> str:
 
 
 def predicting(block: Hybrid) -> NeutralGraph:
-    """The graph that the latest known call would run in prediction mode: what every file of one graph holds.
+    """The graph that the latest known call would run in prediction mode, which every file of one graph holds.
 
     A Block that has none is traced now, and keeps the graph only if it is hybridized. Raises MissingGraphError.
     """

@@ -1,4 +1,4 @@
-"""What a trace observed of its inputs as a check in the graph, for files that hold a graph and no Observation."""
+"""A trace's observations of its inputs as a check in the graph, for files that hold a graph and no Observation."""
 
 from __future__ import annotations
 

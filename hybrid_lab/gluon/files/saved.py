@@ -38,7 +38,7 @@ class Versions:
 
 @dataclass(frozen=True)
 class Change:
-    """What changed since a file was written or read. Written values count as changed, whether they differ or not.
+    """The changes since a file was written or read. Written values count as changed, whether they differ or not.
 
     changed : parameters that were written, added or removed; unsure : parameters whose memory other programs share
     total : all parameters; structure : Blocks or parameters were added or removed
@@ -61,7 +61,7 @@ class FileState:
     versions: dict[str, Versions]
 
     def change(self, net: Block) -> Change:
-        """What changed in the model since then."""
+        """The changes of the model since then."""
         now = _parameters(net)
         changed = unsure = 0
         for path, parameter in now.items():
@@ -105,7 +105,7 @@ def note_file(net: Block, path: str, how: How) -> None:
 
 
 def forget_file(net: Block) -> None:
-    """The file that the model was last saved to is no longer what was saved."""
+    """The file that the model was last saved to no longer has the saved content."""
     if last_file(net) is not None:
         del _last[id(net)]
 

@@ -69,7 +69,7 @@ def _is_ours(value: object) -> bool:
 
 
 def _failure(optimizer: Optimizer, data: Mapping[str, Any] | None) -> str:
-    """What a copy of the optimizer raises in a step with these settings, or with its own; "" if it makes one."""
+    """The error of a copy of the optimizer in a step with these settings, or with its own; "" if it makes one."""
     twin = copy.copy(optimizer)
     counts = {0: 0}
     if data is not None:

@@ -20,10 +20,10 @@ from hybrid_lab.diagnostics import SettingError
 class NameMap:
     """How the names of a file become paths.
 
-    paths : beginning of a name -> what stands there in the path; `*` is any one part of a name, between dots. The
-        longest beginning counts; other names stay as they are. A beginning that ends with `_` is a prefix of Gluon's
-        names, {"net0_": "net1_"}, and "" stands before all names
-    about : what is mapped into what
+    paths : beginning of a name -> the beginning of the path; `*` is any one part of a name, between dots. The longest
+        beginning counts; other names stay as they are. A beginning that ends with `_` is a prefix of Gluon's names,
+        {"net0_": "net1_"}, and "" stands before all names
+    about : the map's source and target
     names : by which `load_parameters` knows the map
     prefixes : first parts that some files put before all names
     left_out, transposed : patterns, as of file names, of arrays that the Blocks lack or have transposed

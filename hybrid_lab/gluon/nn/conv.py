@@ -41,7 +41,9 @@ def checked_layout(block: HybridBlock, layout: str | None, layouts: Sequence[str
 
 
 class _Conv(HybridBlock):
-    """What the convolutions share; `dims` is the number of spatial dimensions, `operator` what they call."""
+    """The common part of the convolutions; `dims` is the number of spatial dimensions, `operator` the operator that
+    they call.
+    """
 
     dims: int
     operator = "Convolution"

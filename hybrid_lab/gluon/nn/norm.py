@@ -18,7 +18,7 @@ from .registry import layer
 
 
 class _Norm(HybridBlock):
-    """What the layers share: their settings, and the parameters per channel."""
+    """The common part of the layers: their settings, and the parameters per channel."""
 
     gamma: Parameter
     _kwargs: dict[str, Any]
@@ -118,7 +118,7 @@ class BatchNormReLU(BatchNorm):
 
 
 class _Affine(_Norm):
-    """What the layers without running statistics share: gamma and beta."""
+    """The common part of the layers without running statistics: gamma and beta."""
 
     def _set_up(
         self,

@@ -14,7 +14,7 @@ from .registry import layer
 
 
 class _Pool(HybridBlock):
-    """What the pooling layers share; `dims` is the number of spatial dimensions, `pool_type` the reduction."""
+    """The common part of the pooling layers; `dims` is the number of spatial dimensions, `pool_type` the reduction."""
 
     dims: int
     pool_type: str

@@ -1,4 +1,4 @@
-"""Cells that change what other cells do: dropout, zoneout, residual connections, both directions."""
+"""Cells that change the results of other cells: dropout, zoneout, residual connections, both directions."""
 
 from __future__ import annotations
 

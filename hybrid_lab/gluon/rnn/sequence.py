@@ -62,7 +62,7 @@ def steps_of(length: int, inputs: Any, layout: str) -> list[Any]:
 
 
 def merged(steps: Any, layout: str) -> Any:
-    """A list of steps as one tensor; a tensor stays what it is."""
+    """A list of steps as one tensor; a tensor is returned unchanged."""
     if is_tensor(steps):
         return steps
     return functions_of(steps).stack(*steps, axis=axes_of(layout)[0])

@@ -1,4 +1,6 @@
-"""Checks of rules about what each call reads on: iterators and generators of random numbers that outlive the call."""
+"""Checks of rules about objects that each call reads on: iterators and generators of random numbers that outlive the
+call.
+"""
 
 import ast
 import re

@@ -37,7 +37,7 @@ _CHANGING = frozenset({
 def _held(node: ast.expr, walk: Walk) -> Held | None:
     """Where the object that an expression reads, or a part of which a target is, is kept from call to call."""
     while isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-        node = node.value  # the value of a target is what it gets
+        node = node.value  # a target has the value assigned to it
     return walk.value(node).held
 
 

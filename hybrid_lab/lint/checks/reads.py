@@ -1,4 +1,4 @@
-"""Checks of rules about reading what a tensor in a graph does not know: its shape, size, type, place, layout."""
+"""Checks of rules about reading facts that a tensor in a graph does not have: its shape, size, type, place, layout."""
 
 import ast
 from collections.abc import Iterator

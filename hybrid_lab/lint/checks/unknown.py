@@ -52,7 +52,7 @@ def unknown_name(node: ast.Attribute, walk: Walk) -> Iterator[Mark]:
 
 
 def namespace_of(dotted: str) -> tuple[str, str] | None:
-    """("mx.nd", "contrib") for `mx.nd.contrib`; None for what is no namespace of operators."""
+    """("mx.nd", "contrib") for `mx.nd.contrib`; None for anything but a namespace of operators."""
     for namespace in NAMESPACES:
         if dotted == namespace or dotted.startswith(namespace + "."):
             return namespace, dotted[len(namespace) + 1 :]

@@ -101,7 +101,9 @@ class Aliases(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore what the import system has set, since the module is loaded already; then alias all below it."""
+        """Restore the values set by the import system, since the module is loaded already; then alias all modules below
+        it.
+        """
         spec = module.__spec__
         if isinstance(module, TopModule) or spec is None:
             return
@@ -132,7 +134,8 @@ class Aliases(MetaPathFinder, Loader):
         return own
 
     def _alias_below(self, name: str) -> None:
-        """Register the modules below a package, so that a later import of one does not replace what has its name.
+        """Register the modules below a package, so that a later import of one does not replace the attribute of its
+        name.
 
         `model_zoo.vision.alexnet`, for one, is a module and a function; the function is the package's attribute.
         """
@@ -245,7 +248,7 @@ def _is_own(name: str) -> bool:
     """Whether this package has the module; the packages around it are imported."""
     try:
         return importlib.util.find_spec(f"{OWN}.{name}") is not None
-    except ModuleNotFoundError:  # what is around it is a module, not a package
+    except ModuleNotFoundError:  # the parent is a module, not a package
         return False
 
 

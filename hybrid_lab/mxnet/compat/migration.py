@@ -42,7 +42,7 @@ class LineLocation:
 
 @dataclass(frozen=True)
 class Missing:
-    """A name of MXNet's that is not here. name : "mxnet.nd.foo"; advice : what the package says about it"""
+    """A name of MXNet's that is not here. name : "mxnet.nd.foo"; advice : the package's text about it"""
 
     name: str
     place: LineLocation
@@ -69,7 +69,7 @@ class Report:
 
     @property
     def runs(self) -> bool:
-        """Whether all names that the file uses are here; what they are given is not looked at."""
+        """Whether all names that the file uses are here; their arguments are not checked."""
         return self.error is None and not self.missing
 
     def data(self) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def _is_of_mxnet(statement: ast.Import | ast.ImportFrom) -> bool:
 
 
 def _names(tree: ast.AST) -> dict[str, str]:
-    """Names that imports of mxnet bind -> what they stand for: {"mx": "mxnet", "nn": "mxnet.gluon.nn"}."""
+    """Names that imports of mxnet bind -> their meaning: {"mx": "mxnet", "nn": "mxnet.gluon.nn"}."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import) and _is_of_mxnet(node):

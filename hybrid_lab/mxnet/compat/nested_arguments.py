@@ -15,7 +15,7 @@ Format: TypeAlias = "int | list[Format]"
 def _flatten(args: object, inout_str: str) -> tuple[list[Any], Format]:
     """The arrays and Symbols in nested lists and tuples, in order, with None as it is, and how they were nested.
 
-    inout_str : what the arguments are, for the message. Raises ValueError for anything else.
+    inout_str : the arguments' role, for the message. Raises ValueError for anything else.
     """
     if args is None:
         return [None], -1

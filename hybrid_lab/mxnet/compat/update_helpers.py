@@ -95,7 +95,7 @@ def _multiple_callbacks(callbacks: Callbacks, *args: object, **kwargs: object) -
 
 
 def _exchange(kvstore: Store, name: str, pushed: Copies, pulled: Copies, index: int) -> None:
-    """Push arrays and pull what the KVStore makes of them; the first parameters have priority."""
+    """Push arrays and pull the KVStore's results; the first parameters have priority."""
     if all(arrays[0].stype == "default" for arrays in (pushed, pulled)):
         kvstore.pushpull(name, pushed, out=pulled, priority=-index)
     else:

@@ -35,7 +35,7 @@ class Executor:
         executor.backward()
         executor.grad_dict["fc_weight"]
 
-    symbol : what is bound; bound : its graph, which Executors that share it have in common
+    symbol : the bound Symbol; bound : its graph, which Executors that share it have in common
     arg_arrays, aux_arrays : the arrays that it reads, in the order of `list_arguments()`, `list_auxiliary_states()`
     grad_arrays : the arrays that `backward` writes to, None for an argument without a gradient
     outputs : the arrays that `forward` writes to
@@ -84,7 +84,7 @@ class Executor:
     def __setstate__(self, state: dict[str, Any]) -> None:
         Executor.__init__(self, *state.values())
 
-    # -- what it has ---------------------------------------------------------------------------------------------
+    # -- attributes ----------------------------------------------------------------------------------------------
 
     @cached_property
     def arg_dict(self) -> dict[str, NDArray]:
@@ -133,7 +133,7 @@ class Executor:
         training = bool(is_train)
         draws = self.bound.graph.draws
         self._last = training, random_state.next_draws(draws) if draws else _NO_DRAWS
-        self._recorded = None  # frees what the last forward kept before this one allocates
+        self._recorded = None  # frees the values kept by the last forward before this one allocates
         recording = training and bool(self._linked)
         outputs = self._run(recording)
         self._recorded = outputs if recording else None

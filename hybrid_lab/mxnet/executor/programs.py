@@ -26,12 +26,12 @@ from hybrid_lab.system.memory import without_collecting
 
 
 class BoundGraph:
-    """The neutral graph of a Symbol, with its data inputs first; and what the programs for all shapes have in common.
+    """The neutral graph of a Symbol, with its data inputs first; and the common part of the programs for all shapes.
 
     order : for each input of the graph, its number among the Symbol's inputs
 
-    Which inputs are parameters follows from their names, and decides the speed alone: what a prediction computes from
-    parameters only is computed again when they are written to.
+    The names of inputs tell which are parameters, which affects the speed alone: values that a prediction computes from
+    parameters only are computed again when the parameters are written to.
     """
 
     def __init__(self, symbol: Symbol) -> None:
@@ -51,7 +51,7 @@ class BoundGraph:
 class Programs:
     """The programs that run a graph on some arrays.
 
-    arrays : of all inputs, in the order of the graph, with what they have on the tape
+    arrays : of all inputs, in the order of the graph, with their links on the tape
     """
 
     def __init__(self, bound: BoundGraph, arrays: Sequence[NDArray]) -> None:

@@ -1,4 +1,4 @@
-"""BaseModule: the loops that train, validate and predict, over what a kind of Module defines."""
+"""BaseModule: the loops that train, validate and predict, over the methods that a kind of Module defines."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ class BaseModule:
         """Set all parameters from a file. Raises ArchiveError for a file of another kind."""
         self.set_params(*read_params(fname))
 
-    # -- what a kind of Module defines ---------------------------------------------------------------------------
+    # -- methods of a kind of Module -----------------------------------------------------------------------------
 
     @property
     def symbol(self) -> Any:

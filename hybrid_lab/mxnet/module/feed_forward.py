@@ -95,7 +95,7 @@ class FeedForward:
         eval_end_callback: Callbacks = None,
         eval_batch_end_callback: Callbacks = None,
     ) -> None:
-        """Train on an iterator, or on arrays X and y, which are shuffled; `Module.fit` says what the rest means.
+        """Train on an iterator, or on arrays X and y, which are shuffled; `Module.fit` documents the other arguments.
 
         eval_data : an iterator, or a pair of arrays
         batch_end_callback : called with a BatchEndParam whose batches count from 1

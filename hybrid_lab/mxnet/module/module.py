@@ -302,7 +302,7 @@ class Module(BaseModule):
     ) -> None:
         """Give the parameters their first values: those of `arg_params` and `aux_params`, else the initializer's.
 
-        allow_missing : let the initializer make what the dicts lack
+        allow_missing : let the initializer make values missing in the dicts
         force_init : replace existing values, instead of ignoring the call
         allow_extra : ignore names in the dicts that the Symbol does not have
         Raises ModuleStateError before bind, BindError for missing and for further names.

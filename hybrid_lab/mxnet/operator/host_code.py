@@ -179,7 +179,7 @@ _kept = _Kept()
 
 
 def _arrays(values: Sequence[Array]) -> list[NDArray]:
-    """Copies: the engine uses its memory again, and the code may keep what it gets."""
+    """Copies: the engine uses its memory again, and the code may keep its arguments."""
     return [_seen(NDArray.from_host(np.array(value, order="C"), cpu())) for value in values]
 
 

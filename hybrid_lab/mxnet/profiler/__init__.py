@@ -64,7 +64,7 @@ class Settings(TypedDict, total=False):
 
 
 def set_config(**settings: Unpack[Settings]) -> None:
-    """Choose what is recorded and where `dump` writes it.
+    """Choose the recorded events and the file that `dump` writes.
 
     filename : of `dump`, profile.json by default
     profile_all : both of the following; profile_imperative : eager operators and backward passes; profile_symbolic :
@@ -144,7 +144,7 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", as
 
 
 def scope(name: str) -> AbstractContextManager[None]:
-    """`with mx.profiler.scope("encoder"):` - what is recorded inside is named `encoder:dot`."""
+    """`with mx.profiler.scope("encoder"):` - events recorded inside are named `encoder:dot`."""
     return recorder.scope(name)
 
 

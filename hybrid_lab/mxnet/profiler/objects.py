@@ -43,7 +43,9 @@ class Domain:
 
 
 class _Span:
-    """Base of what is started and stopped; also a context manager. Raises ProfilerError for `stop` before `start`."""
+    """Base of objects that are started and stopped; also a context manager. Raises ProfilerError for `stop` before
+    `start`.
+    """
 
     def __init__(self, name: str, category: str) -> None:
         self.name = name

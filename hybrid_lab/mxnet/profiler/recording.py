@@ -139,7 +139,7 @@ class Recorder:
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
-        """Put `name` before the names of what is recorded inside, in this thread."""
+        """Put `name` before the names of events recorded inside, in this thread."""
         self._local.scopes.append(name)
         try:
             yield

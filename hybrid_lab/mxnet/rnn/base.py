@@ -32,7 +32,7 @@ def open_zeros(name: str, shape: tuple[int, ...], dtype: Any = "float32", **kwar
 
 
 def merged(outputs: Any, layout: str) -> Any:
-    """A list of steps as one Symbol; one Symbol stays what it is."""
+    """A list of steps as one Symbol; one Symbol is returned unchanged."""
     if is_tensor(outputs):
         return outputs
     axis, _ = axes_of(layout)

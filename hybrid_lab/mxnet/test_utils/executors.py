@@ -215,7 +215,7 @@ def _projected(sym: Bindable) -> Any:
 
 
 def _after(request: str, gradient: np.ndarray, before: np.ndarray, name: str) -> np.ndarray:
-    """What a gradient's array holds after a backward. Raises ValueError for an unknown request."""
+    """The content of a gradient's array after a backward. Raises ValueError for an unknown request."""
     if request == "write":
         return gradient
     if request == "add":

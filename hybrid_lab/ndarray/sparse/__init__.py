@@ -1,4 +1,4 @@
-"""mx.nd.sparse: arrays that store only what is not 0. Every operator of `nd` is a function here too."""
+"""mx.nd.sparse: arrays that store only their values other than 0. Every operator of `nd` is a function here too."""
 
 from __future__ import annotations
 

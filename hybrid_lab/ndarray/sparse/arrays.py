@@ -34,8 +34,8 @@ STYPES = ("default", "row_sparse", "csr")
 class BaseSparseNDArray(NDArray):
     """The base of sparse arrays. `nd.sparse.csr_matrix`, `nd.sparse.row_sparse_array` and `x.tostype(...)` make them.
 
-    An operator that keeps the storage type computes on what is stored; see `rules`. Every other operator reads a dense
-    copy, gives a dense array, and logs a warning once.
+    An operator that keeps the storage type computes on the stored values; see `rules`. Every other operator reads a
+    dense copy, gives a dense array, and logs a warning once.
     """
 
     __slots__ = ()

@@ -105,7 +105,7 @@ def nonzero(a: ArrayLike) -> Tensor:
 
 
 def reshape(a: ArrayLike, newshape: int | Sequence[int], reverse: bool = False, order: str = "C") -> Tensor:
-    """The elements in another shape, with codes: -1 what is left over, -2 the same size, -3 drop an axis of 1, -4 all
+    """The elements in another shape, with codes: -1 the remaining size, -2 the same size, -3 drop an axis of 1, -4 all
     further axes, -5 two axes joined, -6 one axis split into the two numbers that follow.
     """
     sizes = [newshape] if isinstance(newshape, int) else list(newshape)

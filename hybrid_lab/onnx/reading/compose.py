@@ -59,7 +59,7 @@ class Composed:
     outputs : names of the outputs in the file; classes : path of a Block -> the name of its class, as the file says
     frozen : parameters that the model's owner did not train
     shapes : the shape of each Value as imported, with symbols for open sizes; {} if unknown
-    conditions : what the symbols satisfy
+    conditions : on the symbols
     source : where the graph comes from
     views : Blocks of the same graph with further outputs, by the names of these
     buffers : name -> the memory of a parameter that others read and write, too
@@ -161,7 +161,9 @@ METADATA = "hybrid_lab"
 
 
 def own_metadata(model: ModelProto) -> dict[str, Any]:
-    """What a file of this package says of its arguments, results and frozen parameters; of others nothing."""
+    """The facts in a file of this package about its arguments, results and frozen parameters; of other files
+    nothing.
+    """
     text = next((item.value for item in model.metadata_props if item.key == METADATA), "")
     try:
         data = json.loads(text) if 0 < len(text) < _MOST_METADATA else {}

@@ -1,4 +1,6 @@
-"""Branches, loops and sequences of ONNX. What they depend on must be known at the import; loops are unrolled."""
+"""Branches, loops and sequences of ONNX. The numbers that they depend on must be known at the import; loops are
+unrolled.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ Outputs: TypeAlias = Sequence[Item]
 class ControlFlowNode:
     """One node of control flow or of sequences.
 
-    inputs, attributes : of the node; known : what the nodes before it computed, by name
+    inputs, attributes : of the node; known : the values computed by the nodes before it, by name
     """
 
     importer: GraphImporter

@@ -37,7 +37,7 @@ _BROKEN = (TypeError, ValueError, IndexError, KeyError, AttributeError, Arithmet
 class GraphImporter:
     """Composes the graph of one file.
 
-    file : what is imported; F : where the nodes are made
+    file : the imported file; F : where the nodes are made
     """
 
     def __init__(self, file: OnnxFile, F: Functions) -> None:

@@ -30,7 +30,7 @@ def add_children(
 ) -> dict[str, Block]:
     """Add the Blocks below `root`, each with the graph of its first call; returns all by path, "" for root.
 
-    graphs : of root, one for each mode or one for both; composed : what they were made from
+    graphs : of root, one for each mode or one for both; composed : their sources
     classes : path -> name of the class in the file
     """
     blocks: dict[str, Block] = {"": root}

@@ -1,4 +1,4 @@
-"""Initializers of parameters in ONNX files: what a parameter's first values are drawn from, both ways.
+"""Initializers of parameters in ONNX files: the distributions of a parameter's first values, both ways.
 
 Xavier() of a weight (20, 10)   <->   RandomUniform(low=-0.447, high=0.447, shape=(20, 10))
 """
@@ -89,7 +89,7 @@ def constant(array: np.ndarray, output: str) -> tuple[OnnxNode, dict[str, np.nda
 
 
 def read(node: NodeProto, attributes: Attributes, constants: Mapping[str, np.ndarray]) -> Any:
-    """The initializer that gives what a node gives. Raises OnnxError for what no initializer gives."""
+    """The initializer equal to a node. Raises OnnxError for a node that no initializer equals."""
     if node.op_type == "RandomUniform":
         low, high = attributes.get("low", 0.0), attributes.get("high", 1.0)
         if low == -high:

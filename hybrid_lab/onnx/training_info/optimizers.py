@@ -54,7 +54,7 @@ class Weight:
 
 @dataclass
 class Group:
-    """Weights with the same rate, decay and count: they can share nodes. suffix : of the names of what they share"""
+    """Weights with the same rate, decay and count: they can share nodes. suffix : of the names of shared values"""
 
     weights: list[Weight]
     suffix: str

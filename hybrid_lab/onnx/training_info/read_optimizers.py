@@ -48,7 +48,7 @@ class Update:
 def read_optimizer(update: Update, parameters: Sequence[Parameter], settings: Mapping[str, Any] | None) -> Trainer:
     """The Trainer of these parameters, in the order of `update.gradients`, with its states and counters.
 
-    settings : what a Trainer's `get_states` gave when the file was written; None in other files
+    settings : the result of a Trainer's `get_states` when the file was written; None in other files
     """
     if settings is None:
         return _foreign(update, parameters)
@@ -186,7 +186,9 @@ def _parameters(trainer: Trainer) -> list[Parameter]:
 
 @dataclass
 class _WeightUpdate:
-    """What a node of a foreign file does to one weight: our optimizer, its settings, rate, states, and the count."""
+    """The effect of a node of a foreign file on one weight: our optimizer, its settings, rate, states, and the
+    count.
+    """
 
     kind: str
     settings: dict[str, float]

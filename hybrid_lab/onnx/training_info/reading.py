@@ -42,7 +42,7 @@ _MOST_METADATA = 16 << 20
 
 
 class Training(NamedTuple):
-    """What a file says about training. One step of it is
+    """The training information of a file. One step of it is
 
         with autograd.record():
             loss = training.loss(training.net(data), label)

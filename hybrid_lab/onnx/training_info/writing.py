@@ -8,7 +8,7 @@ prediction, the loss, ONNX's operator `Gradient`, and the optimizer's nodes. One
     loss.backward()
     trainer.step(loss.size)
 
-`Gradient` says of which value it is the derivative, so that a reader can tell what is trained, and derive it himself.
+`Gradient` names the value whose derivative it is, so that a reader knows the trained loss, and can derive it himself.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ class _Writing:
     # -- gradients and the optimizer ---------------------------------------------------------------------------
 
     def _weights(self) -> tuple[list[Weight], dict[str, Any]]:
-        """What the optimizer updates, and the trainer's settings and counters as a reader restores them."""
+        """The weights that the optimizer updates, and the trainer's settings and counters as a reader restores them."""
         trainer, optimizer = self.settings.trainer, self.settings.trainer.optimizer
         _refuse(trainer)
         data, arrays = trainer.get_states()
@@ -362,7 +362,7 @@ class _Writing:
         return weights, data
 
     def _add_gradient(self, weights: Sequence[Weight], others: Sequence[str], loss: str) -> None:
-        """Gradient: of the loss, by the weights. What else it depends on are inputs, and parameters that stay."""
+        """Gradient: of the loss, by the weights. Its other sources are inputs, and fixed parameters."""
         trained = [weight.name for weight in weights]
         read = {name for node in (*self.network.body.nodes, *self.emitter.nodes) for name in node.inputs}
         fixed = [name for name in (*others, *self.owners) if name in read and name not in trained]

@@ -1,4 +1,4 @@
-"""box_nms in files: a Scan over the boxes, best first, which suppresses what each one covers.
+"""box_nms in files: a Scan over the boxes, best first, which suppresses the boxes that each box covers.
 
 Not NonMaxSuppression, which gives numbers of boxes instead of rows, and compares other coordinates. The record has no
 form of its own, because a region of the ONNX Runtime engine holds no loops.
@@ -96,7 +96,9 @@ def kept(g: FileEmitter, alive: str, shape: tuple[Any, Any], covered: Callable[[
 
 
 def shared_area(g: FileEmitter, box: Corners, mine: Mine, zero: str, extra: str | None = None) -> str:
-    """What one box shares with each: (batch, boxes). extra : 1 for boxes that count their last pixel, None for 0"""
+    """The area that one box shares with each: (batch, boxes). extra : 1 for boxes that count their last pixel, None for
+    0
+    """
     own = [mine(item) for item in box]
     sides = []
     for low, high in ((0, 2), (1, 3)):

@@ -94,7 +94,7 @@ def _sorted(items: Sequence[Node | BlockCall], reads: Sequence[set[Value]]) -> l
 
 
 def _connect(call: BlockCall, outputs: Sequence[Value], parameters: Collection[Value]) -> None:
-    """Fill in what each call reads of the graph around it, and what of it is read around it."""
+    """Fill in the values that each call reads from the graph around it, and the values read from the call."""
     call.outputs = list(outputs)
     nodes = call.nodes
     made = {value for node in nodes for value in node.outputs}

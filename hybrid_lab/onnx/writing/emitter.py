@@ -169,7 +169,7 @@ class FileEmitter(OnnxEmitter):
         return results
 
     def _undo(self, start: int, known: Collection[str]) -> None:
-        """Drop the nodes from number `start` on, and what is known of their outputs."""
+        """Drop the nodes from number `start` on, and the facts known of their outputs."""
         gone = {name for node in self.nodes[start:] for name in node.outputs}
         del self.nodes[start:], self.operators[start:]
         self._known = {name: item for name, item in self._known.items() if name not in gone or name in known}

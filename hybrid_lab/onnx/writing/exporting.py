@@ -73,7 +73,7 @@ class Exported:
         return self.path
 
     def __str__(self) -> str:
-        """The file, what it takes and gives, and the notes."""
+        """The file, its inputs and outputs, and the notes."""
         takes, gives = (", ".join(f"{name} {_shown(shape)}" for name, shape in each.items())
                         for each in (self.inputs, self.outputs))  # fmt: skip
         lines = [f"{self.path}: opset {self.opset}, {takes} -> {gives}, {count(len(self.functions), 'function')}"]
@@ -129,7 +129,7 @@ def export(
     trainer: Trainer | None = None,
     label: object = None,
 ) -> ExportReport:
-    """Write the network of a model, as it predicts, to an ONNX file; returns what was written.
+    """Write the network of a model, as it predicts, to an ONNX file; returns a report of the file.
 
         net = nn.Dense(2, in_units=3)
         net.initialize()

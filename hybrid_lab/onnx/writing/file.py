@@ -44,7 +44,7 @@ ALIGNMENT = 1 << 12
 
 @dataclass
 class Contents:
-    """What a file holds.
+    """The contents of a file.
 
     inputs, outputs : name, dimensions (numbers, or names of open sizes), dtype
     arrays : name -> array, the parameters

@@ -115,7 +115,7 @@ class Writer:
         body = pruned(call.path, tuple(inputs.values()), results, emitter)
         if not call.path:
             self.root_names = names | dict(zip(call.outputs, results, strict=True))
-        else:  # what an operator takes and does not read, such as the gamma of a BatchNorm without a scale
+        else:  # an operand that an operator takes and does not read, such as the gamma of a BatchNorm without a scale
             read = {name for node in body.nodes for name in reads(node)}
             call.inputs = [value for value in inputs if value not in self.parameters or inputs[value] in read]
             body.inputs = (*(inputs[value] for value in call.inputs), *body.sizes)
@@ -207,7 +207,7 @@ def _renamed(node: OnnxNode, names: Mapping[str, str]) -> OnnxNode:
 
 
 def pruned(path: str, inputs: tuple[str, ...], outputs: tuple[str, ...], emitter: FileEmitter) -> Body:
-    """The body without what its outputs do not need."""
+    """The body without nodes that its outputs do not need."""
     places = needed(emitter.nodes, outputs)
     nodes = [emitter.nodes[place] for place in places]
     operators = [emitter.operators[place] for place in places]

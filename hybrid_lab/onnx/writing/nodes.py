@@ -58,6 +58,6 @@ def needed(nodes: Sequence[OnnxNode], outputs: Iterable[str]) -> list[int]:
 
 
 def subgraph(name: str, nodes: Sequence[OnnxNode], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Subgraph:
-    """A body without what its outputs do not need."""
+    """A body without nodes that its outputs do not need."""
     kept = [nodes[place] for place in needed(nodes, [output[0] for output in outputs])]
     return Subgraph(name, tuple(kept), tuple(inputs), tuple(outputs))

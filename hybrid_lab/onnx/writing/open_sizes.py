@@ -1,4 +1,4 @@
-"""Which sizes of a network's inputs are open in its file, and what they are called.
+"""Which sizes of a network's inputs are open in its file, and their names.
 
 A size is open if calls differ in it, if the user gave it a name, or, tried out, if it is one of the first two of an
 input (batch and time, in either layout). The network is inferred and written with SymbolicSizes in these places:
@@ -144,7 +144,7 @@ class OpenSizes:
         return bool(tried)
 
     def _settle(self, guards: Guards) -> bool:
-        """Fix and join what the guards say must be so; whether anything changed."""
+        """Fix and join sizes as the guards demand; whether anything changed."""
         need = needed(guards, self._order())
         if need.one:
             first, *others = sorted(need.one)

@@ -86,7 +86,7 @@ def _read(part: object) -> Part:
 
 
 class _Plan(NamedTuple):
-    """What a key does to an array of one shape.
+    """The effect of a key on an array of one shape.
 
     added : the axes of size 1 that the key adds, numbered among all axes; the other fields count added axes, too
     cut : one range for each axis; dropped : the axes of which it takes one place
@@ -194,7 +194,7 @@ class ConstantIndex(Operator, name="_index"):
 
 
 class _Axis(NamedTuple):
-    """What a key says about one axis of the data, or about an added axis. size : None for an ellipsis of no axes"""
+    """The part of a key for one axis of the data, or for an added axis. size : None for an ellipsis of no axes"""
 
     size: Any
     range: slice = _WHOLE

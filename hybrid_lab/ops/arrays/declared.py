@@ -44,7 +44,7 @@ class CheckInputs(Operator, name="_check_inputs"):
 
     @cached_property
     def holds_for(self) -> DeclaredShapes:
-        """What the graph holds for."""
+        """The shapes that the graph holds for."""
         return DeclaredShapes.loads(self.declares, self.conditions)
 
     @cached_property

@@ -134,7 +134,7 @@ class ArgSort(_Ordering, name="argsort"):
 class TopK(_Ordering, name="topk"):
     """The k largest elements along `axis` (None: of the flattened data), or the smallest with is_ascend; k < 1: all.
 
-    data : numbers. ret_typ : what is returned, "value"; "indices", in `dtype`; "both", a list of values and indices; or
+    data : numbers. ret_typ : the results, "value"; "indices", in `dtype`; "both", a list of values and indices; or
     "mask", an array of data's shape with 1 at the chosen elements. returns : data's shape with k along `axis`
     """
 

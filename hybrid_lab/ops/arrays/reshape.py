@@ -18,8 +18,8 @@ from hybrid_lab.ops.framework.types import Array
 def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse: bool) -> tuple[int, ...]:
     """The shape that MXNet's codes make of `shape`.
 
-    0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
-    the two numbers that follow (one may be -1). `reverse` reads both from the right. Raises ShapeError.
+    0 keeps a dimension, -1 takes the rest, -2 keeps all further dimensions, -3 joins two, -4 splits one into the two
+    numbers that follow (one may be -1). `reverse` reads both from the right. Raises ShapeError.
 
     -1 is the product of the dimensions left over by the other codes, so that (0, -1) flattens an empty batch.
     """
@@ -114,10 +114,10 @@ class _Reshaping(Operator):
 class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
     """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give.
 
-    0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
-    the two numbers that follow (one may be -1); with reverse=True the codes are read from the right.
-    MXNet's older attributes are converted: `target_shape`, in which 0 takes what is left over, and `keep_highest`,
-    which keeps the first dimension.
+    0 keeps a dimension, -1 takes the rest, -2 keeps all further dimensions, -3 joins two, -4 splits one into the two
+    numbers that follow (one may be -1); with reverse=True the codes are read from the right.
+    MXNet's older attributes are converted: `target_shape`, in which 0 takes the rest, and `keep_highest`, which keeps
+    the first dimension.
     """
 
     shape: Shape
@@ -147,7 +147,7 @@ class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
 
 
 class NumpyReshape(_Reshaping, name="_np_reshape"):
-    """The elements of data in another shape, with NumPy's meaning of sizes: 0 is a size, -1 takes what is left over."""
+    """The elements of data in another shape, with NumPy's meaning of sizes: 0 is a size, -1 takes the rest."""
 
     mxnet = None
     newshape: Shape

@@ -217,7 +217,7 @@ class SequenceLastGrad(Adjoint, _Sequence, name="_sequence_last_grad"):
 
 
 class SequenceReverse(_Sequence, name="SequenceReverse"):
-    """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards.
+    """Each sequence backwards, elements behind its end stay; without use_sequence_length all steps backwards.
 
     data : (steps, batch, ...); sequence_length : (batch,), up to steps; returns : as data
     """

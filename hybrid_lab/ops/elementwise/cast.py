@@ -75,7 +75,9 @@ class CastLike(_Casting, name="_cast_like"):
 
 
 class AMPCast(_Casting, name="amp_cast"):
-    """Floating data converted to `dtype`; float64 and whole numbers stay: what mixed precision puts into a graph."""
+    """Floating data converted to `dtype`; float64 and whole numbers stay: the cast that mixed precision puts into a
+    graph.
+    """
 
     dtype: DType
     samples = [

@@ -255,7 +255,7 @@ def _divergence(counts: np.ndarray, first: int, stop: int, levels: int) -> float
     """
     inner = counts[first:stop].copy()
     clipped = inner.astype(np.float64)
-    inner[0] = 0  # as in MXNet, whose first bin only takes what is cut off
+    inner[0] = 0  # as in MXNet, whose first bin only takes the counts cut off
     clipped[0] += counts[:first].sum()
     clipped[-1] += counts[stop:].sum()
     merged = len(inner) // levels
@@ -273,7 +273,7 @@ class CalibrateEntropy(Operator, name="_contrib_calibrate_entropy"):
     """The threshold at which a histogram of an odd number of bins around 0 is best cut before it is quantized.
 
     hist : (bins,); hist_edges : (bins + 1,); num_quantized_bins : levels that are left
-    returns : the threshold and the divergence of what is left, (1,) each
+    returns : the threshold and the divergence of the cut histogram, (1,) each
     """
 
     dtype_kinds = "f"

@@ -1,4 +1,4 @@
-"""What an operator is: the record class and its registry, signature, attributes, types and shapes; how records run.
+"""Operators: the record class and its registry, signature, attributes, types and shapes; how records run.
 
 The names below are what records import.
 """

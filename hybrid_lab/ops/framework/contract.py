@@ -32,7 +32,7 @@ def named_parameters(method: Any) -> tuple[tuple[str, ...], bool]:
 
 
 def check_record(record: type[Operator], base: type[Operator]) -> None:
-    """Raise RecordError for what can be seen without running anything. base : Operator itself."""
+    """Raise RecordError for faults that are visible without running anything. base : Operator itself."""
     for member in ("infer_shape", "numpy"):
         if getattr(record, member) is getattr(base, member) and (member == "numpy" or record.shaped_like is None):
             instead = " or shaped_like" if member == "infer_shape" else ""

@@ -41,7 +41,7 @@ def bfloat16() -> np.dtype:
 def dtype_of(wanted: Any) -> np.dtype:
     """NumPy's dtype of a name, a type or a dtype; "bfloat16" is one, and MXNet's `np.dtype([("bfloat16", np.uint16)])`.
 
-    Raises TypeError for what is none, DTypeError for bfloat16 without ml_dtypes.
+    Raises TypeError for anything but a dtype, DTypeError for bfloat16 without ml_dtypes.
     """
     if isinstance(wanted, str) and wanted == BFLOAT16:
         return bfloat16()

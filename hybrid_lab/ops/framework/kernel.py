@@ -1,4 +1,4 @@
-"""Kinds of Triton kernels: what a record's `triton` says of its operator.
+"""Kinds of Triton kernels: the values of a record's `triton`.
 
 `numpy`, `onnx` and `triton` are a record's members for one engine each. `triton` is a value of one of five kinds, which
 engines tell apart by `isinstance`; functions in it get the operator as their first argument, so that the kinds serve as
@@ -85,7 +85,7 @@ class Contraction:
     batch, rows, columns, inner : the sizes of the axes that b, m, n and k stand for; () for one alone
     left, right : (elements, b, m, k) and (elements, b, k, n) -> an element, as `Element.read` writes it
     place : (b, m, n) -> where in the output the sum belongs
-    bias : (elements, b, m, n) -> what is added to the sum, or None
+    bias : (elements, b, m, n) -> the summand, or None
     """
 
     batch: tuple[int, ...]

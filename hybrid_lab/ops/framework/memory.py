@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from hybrid_lab.ops.framework.types import Array, Arrays, Outs
 
 _ALIGNMENT = 64
-#: A thread keeps at most this much; what a kernel needs beyond it is allocated for that call.
+#: A thread keeps at most this much; memory that a kernel needs beyond it is allocated for that call.
 KEEP_BYTES = 1 << 26
 
 
 def into(result: np.ndarray, out: np.ndarray | None, dtype: DTypeLike | None = None) -> np.ndarray:
-    """`result` itself, or copied into `out`. dtype : what it is converted to, whatever is lost; None: nothing"""
+    """`result` itself, or copied into `out`. dtype : to convert to, whatever is lost; None: nothing"""
     if out is None or result is out:
         return result if dtype is None else result.astype(dtype, copy=False)
     np.copyto(out, result, casting="same_kind" if dtype is None else "unsafe")
@@ -64,7 +64,7 @@ class Workspace(threading.local):
         return self.used
 
     def release(self, mark: int) -> None:
-        """Take back what was lent since `mark`."""
+        """Take back the arrays lent since `mark`."""
         self.used = mark
         if mark == 0:
             self.wanted = min(self.wanted, KEEP_BYTES)

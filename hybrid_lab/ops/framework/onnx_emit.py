@@ -2,7 +2,7 @@
 
 Opset 17. `g.Softmax(x, axis=1)` adds a node and returns the name of its output; `outputs=2` gives a tuple of names; an
 input that is None or "" is left out; a list or tuple of whole numbers is an int64 constant: `g.Reshape(x, [-1, 2])`.
-What is collected is plain data (`nodes`, `initializers`), from which an engine or exporter makes its model.
+The collected nodes are plain data (`nodes`, `initializers`), from which an engine or exporter makes its model.
 """
 
 from __future__ import annotations

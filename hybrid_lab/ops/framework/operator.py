@@ -34,7 +34,7 @@ _unloaded: list[str] = []
 
 
 class Operator:
-    """Base of all records. docs/rooms/operators.md lists what a record may declare.
+    """Base of all records. docs/rooms/operators.md lists the members that a record may declare.
 
     Instances are interned per attribute values, immutable and hashable by identity: `Softmax.bind(axis=1) is
     Softmax.bind(axis=1)`.

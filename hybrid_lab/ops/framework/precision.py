@@ -1,5 +1,5 @@
-"""Mixed precision: which operators compute in a low precision, which in float32, and what each of a call's inputs
-becomes.
+"""Mixed precision: which operators compute in a low precision, which in float32, and the dtype of each of a call's
+inputs.
 
 Records say it in `precision` and `float32_where`, for eager calls and for graphs, for float16 and for bfloat16:
 
@@ -28,10 +28,10 @@ _CASTS = frozenset({"Cast", "_cast_like", "amp_cast", "amp_multicast", "BlockGra
 
 
 class Precision:
-    """What mixed precision asks for: the low dtype, and which operators compute in which.
+    """The settings of mixed precision: the low dtype, and which operators compute in which.
 
     low, float32 : names of operators (MXNet's count too); conditional : (name, attribute, values), for float32 there;
-    None: what the records say
+    None: the records' choice
     Raises SettingError for names that no operator has, and for names in two of the lists.
     """
 

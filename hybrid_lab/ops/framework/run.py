@@ -77,7 +77,7 @@ class InFloat32:
         self.op, self.dtypes = op, dtypes
 
     def widened(self, inputs: Sequence[Any]) -> list[Any]:
-        """The inputs with float32 for what the kernel does not take."""
+        """The inputs, converted to float32 if the kernel does not take their dtype."""
         kinds = "Vf" if self.op.half_in_float32 else "V"
         return [
             widen(item) if type(item) is np.ndarray and item.dtype.itemsize == 2 and item.dtype.kind in kinds else item
@@ -136,7 +136,7 @@ def infer(
         # What runs in float32 is kept apart: eager calls run the kernel itself where they find their key in `inferred`.
         if computes_in_float32(op, dtypes):
             known = known.setdefault(BFLOAT16, {})
-    else:  # symbolic sizes have no hash; what is inferred of them is kept for this run of the passes
+    else:  # symbolic sizes have no hash; their inferred types are kept for this run of the passes
         if not type(op).__module__.startswith("hybrid_lab."):  # nobody told its author of symbolic sizes
             symbols = frozenset().union(*[guards.symbols_of(size) for shape in shapes for size in shape])
             raise NeedsNumber(symbols, f"{op.name}: its rule")

@@ -1,4 +1,4 @@
-"""Shape rules that records share: axes, reductions, broadcasting, filling what is unknown."""
+"""Shape rules that records share: axes, reductions, broadcasting, filling unknown sizes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ its `hint` is the value of the call at hand. Every comparison is recorded as a g
 
 Passes and the operators' rules are deterministic: for other values that satisfy the same guards they take the same way,
 step by step, and make the same graph with other numbers in its shapes. A `Binding` gives values to the symbols; it says
-whether they satisfy the guards, and what every size and shape is then. Where a guard fails the passes run again.
+whether they satisfy the guards, and evaluates every size and shape. Where a guard fails the passes run again.
 
 A SymbolicSize is no int. Python's and NumPy's own code can read its number only by `__index__`, `__hash__` and the
 like, and these raise `NeedsNumber`. The symbols that the size is made of are then given as numbers, and each of their
@@ -250,7 +250,7 @@ class SymbolicSize:
     def __bool__(self) -> bool:
         return not self == 0
 
-    # -- what needs a number -------------------------------------------------------------------------------------
+    # -- operations that need a number ---------------------------------------------------------------------------
 
     def _needs_number(self, *_: object) -> NoReturn:
         raise NeedsNumber(self.guards.symbols_of(self))
@@ -383,7 +383,7 @@ class Binding:
         return True
 
     def size(self, item: Any) -> int:
-        """The value of a symbolic size; numbers are what they are."""
+        """The value of a symbolic size; numbers are returned unchanged."""
         return self._sum(item.terms) if type(item) is SymbolicSize else item
 
     def shape(self, shape: tuple[Any, ...]) -> tuple[int, ...]:
@@ -411,7 +411,7 @@ class Binding:
 
     def _factor(self, number: int) -> int:
         factors = self._factors
-        while len(factors) <= number:  # a division comes after what it divides
+        while len(factors) <= number:  # a division comes after its operands
             item = self.guards.factors[len(factors)]
             if isinstance(item, int):
                 factors.append(self.values[item])

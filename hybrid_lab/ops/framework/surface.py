@@ -24,7 +24,7 @@ MISSING = _Missing()
 
 
 def no_input(op: Operator, position: int, item: object, needed: str = "an NDArray") -> DTypeError:
-    """The error for what cannot be the input of an operator: a string, a list."""
+    """The error for an object that cannot be the input of an operator: a string, a list."""
     names = op.signature.inputs
     name = names[position] if position < len(names) else f"number {position}"
     if not op.needs_array(position):

@@ -13,7 +13,7 @@ from hybrid_lab.ops.framework.attributes import Shape as Shape
 PartialShape: TypeAlias = tuple[int | None, ...] | None
 PartialSizes: TypeAlias = tuple[int | None, ...]
 PartialShapes: TypeAlias = tuple[PartialShape, ...]
-#: What a shape rule answers: the shape of the output, or a list of them.
+#: The result of a shape rule: the shape of the output, or a list of shapes.
 Shapes: TypeAlias = Shape | list[Shape]
 
 #: An array of any shape and dtype.

@@ -60,7 +60,7 @@ def share(items: Sequence[Any], workers: Sequence[Callable[[Any], None]]) -> Non
     """Give every item to one of the workers, which run on a thread each and take the next item when they are done.
 
     A thread that the machine does not let run takes nothing, and is not waited for. Products of workers stay on their
-    threads. Raises what the first failing worker raises, when all have stopped.
+    threads. Raises the error of the first failing worker, when all have stopped.
     """
     queue = deque(items)
 
@@ -137,7 +137,7 @@ def matmul(left: np.ndarray, right: np.ndarray, out: np.ndarray | None = None) -
     if products <= TINY or products > SMALL or (control := thread_control()) is None:
         return np.matmul(left, right, out=out)
     read, write = control
-    # A count of 1 is what the user wants, or another Python thread is inside this function: leave it alone.
+    # A count of 1 is the user's setting, or another Python thread is inside this function: leave it alone.
     if (count := read()) <= 1:
         return np.matmul(left, right, out=out)
     try:

@@ -1,4 +1,4 @@
-"""Scale and shift per channel: what is left of a BatchNorm once its statistics stand still."""
+"""Scale and shift per channel: the rest of a BatchNorm once its statistics stand still."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The gradient of max pooling in two parts, for kernels: which place of a window has its maximum, and what it takes."""
+"""The gradient of max pooling in two parts, for kernels: which place of a window has its maximum, and the gradient it
+takes.
+"""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class SVD(Solver, name="_svd"):
         apart, along_columns = _over_differences(F, F.square(s)), F.expand_dims(s, axis=-2)
         zero = F.broadcast_equal(s, 0.0)
         inverse = F.where(zero, 0.0, 1.0 / (s + zero))
-        inner = None if ds is None else F._linalg_makediag(ds)  # u^T da v^T, and what is outside of both spaces
+        inner = None if ds is None else F._linalg_makediag(ds)  # u^T da v^T, and the part outside of both spaces
         outside = None
         if du is not None:
             turned = gemm(u, du, transpose_a=True)

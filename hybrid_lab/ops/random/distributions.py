@@ -266,7 +266,7 @@ def _families(
     kind: str, method: Callable[..., np.ndarray], parameters: dict[str, Any], doc: str, block: str, **members: Any
 ) -> None:
     """Declare random_X, _random_X_like and _sample_X. parameters : name -> default, whose type is the attribute's;
-    doc, block : what the numbers are; members : further class members of the first two
+    doc, block : descriptions of the numbers; members : further class members of the first two
     """
     shared = {"method": staticmethod(method), "parameters": tuple(parameters), "__module__": __name__}
     kinds = {name: type(default) for name, default in parameters.items()}

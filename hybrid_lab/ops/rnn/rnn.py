@@ -24,7 +24,7 @@ Mode = Literal["rnn_relu", "rnn_tanh", "lstm", "gru"]
 
 
 class Recurrent(Operator):
-    """What the operator and its gradient share: attributes, the order of the inputs, the saved values."""
+    """The common part of the operator and its gradient: attributes, the order of the inputs, the saved values."""
 
     state_size: int
     num_layers: int
@@ -75,7 +75,7 @@ class Recurrent(Operator):
 
     @cached_property
     def saved(self) -> tuple[str, ...]:
-        """What a training-mode forward keeps for the backward."""
+        """The values that a training-mode forward keeps for the backward."""
         kept: tuple[str, ...] = {"lstm": ("gates", "cells"), "gru": ("gates",)}.get(self.mode, ())
         if self.num_layers > 1:
             kept += ("lower", "mask") if self.p else ("lower",)

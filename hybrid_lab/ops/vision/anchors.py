@@ -1,4 +1,4 @@
-"""Detectors with anchors in one stage (SSD): what every anchor learns, and boxes from predictions."""
+"""Detectors with anchors in one stage (SSD): targets of every anchor, and boxes from predictions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _overlaps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 class MultiBoxTarget(Operator, name="_contrib_MultiBoxTarget"):
-    """What every anchor learns: the offset of the box it is matched with, and its class. No gradient.
+    """The targets of every anchor: the offset of the box it is matched with, and its class. No gradient.
 
     anchor : (1, n, 4), corners; label : (b, m, 5 or more), class and corners, rows of -1 behind the last box
     cls_pred : (b, classes, n), read where negatives are mined

@@ -298,7 +298,7 @@ class BipartiteMatching(Operator, name="_contrib_bipartite_matching"):
 
 
 class BoxEncode(Operator, name="_contrib_box_encode"):
-    """What a detector learns per anchor: the offset of its matched box, normalized; and a mask. No gradient.
+    """The targets of a detector per anchor: the offset of its matched box, normalized; and a mask. No gradient.
 
     samples : (b, n), above 0.5 where the anchor is a positive one; matches : (b, n), numbers of boxes in refs
     anchors : (b, n, 4), refs : (b, m, 4), corners; means, stds : (4,)

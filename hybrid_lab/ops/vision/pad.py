@@ -79,7 +79,7 @@ class Pad(_Padding, name="Pad", aliases=("pad",)):
         np.copyto(out[self.inside(pairs, data.shape)], data)
         if self.mode == "constant":
             return out
-        # Axis by axis, each border made from what the axes before have completed.
+        # Axis by axis, each border made from the part completed along the axes before.
         for axis, ((before, after), size) in enumerate(zip(pairs, data.shape, strict=True)):
             rows, end = np.moveaxis(out, axis, 0), before + size
             if self.mode == "edge":

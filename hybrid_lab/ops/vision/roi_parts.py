@@ -156,7 +156,7 @@ class PSROIPoolingGrad(Adjoint, _Means, name="_psroi_pooling_grad"):
 
 
 class _Points(NamedTuple):
-    """What every element of the result is made of. terms : of the elements of data, (elements, 4 points);
+    """The sources of every element of the result. terms : of the elements of data, (elements, 4 points);
     by_x, by_y : how the weights change with the offsets
     """
 

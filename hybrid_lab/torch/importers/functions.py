@@ -27,7 +27,7 @@ Axes: TypeAlias = int | Sequence[int] | None
 class Functions(functions.Functions):
     """F of one import, at one operator.
 
-    result : what the operator gave in torch's export, as fake tensors
+    result : the operator's results in torch's export, as fake tensors
     used : numbers of the outputs that others read, where there are several
     path : of the module that the operator is of; overload : of the operator, "Tensor"
     """

@@ -86,7 +86,7 @@ class GluonWriter(Writer):
         return f"F.{_function(node)}({', '.join([*_named(op, inputs), *settings])})"
 
     def _begun(self, node: Node) -> str:
-        """The zeros or ones of a first state, (batch, size), for any batch; "" for what is no such state."""
+        """The zeros or ones of a first state, (batch, size), for any batch; "" for anything but such a state."""
         shape, data = node.outputs[0].shape, self.graph.inputs[0].shape
         if node.op.name not in ("_zeros", "_ones") or len(shape) != 2 or not data or data[0] != shape[0]:
             return ""

@@ -118,7 +118,7 @@ class Writer:
         return self.own(self._new_array(identifier(name), array, False))
 
     def own(self, path: str) -> str:
-        """What stands in a call for an array that belongs to no layer."""
+        """The expression in a call for an array that belongs to no layer."""
         return f"self.{path}"
 
     def helper(self, name: str) -> str:
@@ -289,7 +289,7 @@ class Writer:
     # -- names ---------------------------------------------------------------------------------------------------
 
     def _all_paths(self) -> dict[Node, str]:
-        """A path for the layer of each node: what its weights' names begin with, else its own name."""
+        """A path for the layer of each node: the common beginning of its weights' names, else its own name."""
         self._read = {item for node in self._operators for item in node.inputs if isinstance(item, Value)}
         self._read.update(self.graph.outputs)
         self._by_id = {id(item): item for item in self._read}

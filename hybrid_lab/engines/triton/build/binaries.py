@@ -15,7 +15,7 @@ from hybrid_lab.engines.triton.build.resources import Resources, resources_of
 
 #: Version of the entries and of the way binaries are made; a binary of another version is compiled again.
 FORMAT = 5
-#: What is kept of Triton's stages, by file suffix. What a GPU loads comes last.
+#: The kept stages of Triton, by file suffix. The GPU's file comes last.
 KINDS = ("json", "ttir", "ttgir", "amdgcn", "ptx", "hsaco", "cubin")
 
 
@@ -25,7 +25,7 @@ class Binary:
 
     key : of all that went into it; name : of the function; target : "gfx942", "sm90" ...
     files : suffix -> contents: "json" is Triton's metadata, "ttir" and "ttgir" its stages, then assembly and binary
-    log : what the vendor's assembler printed; seconds : that compiling took
+    log : the output of the vendor's assembler; seconds : that compiling took
     """
 
     key: str
@@ -47,7 +47,7 @@ class Binary:
 
     @property
     def code(self) -> bytes:
-        """What the GPU loads: an hsaco or a cubin."""
+        """The file that the GPU loads: an hsaco or a cubin."""
         return self.files["hsaco" if "hsaco" in self.files else "cubin"]
 
     @property

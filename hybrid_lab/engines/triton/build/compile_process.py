@@ -72,7 +72,7 @@ def _answer(internals: Any, resources: Any, request: dict[str, Any], folder: str
 def _compiled(
     internals: Any, resources: Any, function: Any, request: dict[str, Any], warps: int, into: str
 ) -> tuple[int, dict[str, str], str]:
-    """How many registers spill, the files by suffix, and what the assembler printed."""
+    """The number of spilled registers, the files by suffix, and the assembler's output."""
     printed = io.StringIO()
     internals.use_cache_folder(into)
     with contextlib.redirect_stdout(printed):

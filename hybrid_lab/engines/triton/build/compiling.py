@@ -201,7 +201,7 @@ _handles: dict[tuple[Any, ...], Any] = {}
 
 
 class _Process:
-    """One compile process and what it is at."""
+    """One compile process and its current request."""
 
     def __init__(self, folder: str):
         self.request: dict[str, Any] | None = None
@@ -232,7 +232,7 @@ class _Process:
             return None
 
     def said(self) -> str:
-        """What it has printed since this was asked last."""
+        """Its output since the last call."""
         self.errors.seek(self._heard)
         text = self.errors.read()
         self._heard += len(text)
@@ -251,7 +251,7 @@ class _Process:
         return f"{how}" + (f":\n{said}" if said else "")
 
     def end(self) -> None:
-        """End it and what it has started, now."""
+        """End it and its child processes, now."""
         if self.pipe.poll() is None and self.request is None:
             with contextlib.suppress(OSError):
                 self.pipe.stdin.close()  # type: ignore[union-attr]
@@ -266,7 +266,7 @@ class _Process:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, without what would keep Triton from compiling, or make it compile something else."""
+    """This process's, without variables that would keep Triton from compiling, or make it compile something else."""
     unwanted = ("TRITON_INTERPRET", "TRITON_CACHE_DIR", "TRITON_KERNEL_OVERRIDE", "TRITON_STORE_BINARY_ONLY")
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     return {**environment, "TRITON_DUMP_PTXAS_LOG": "1", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -146,9 +146,9 @@ def compile_source(
     """Compile for a target, (backend, architecture, threads per warp), whether or not such a GPU is here.
 
     signature : argument -> "*fp32", "i32", "constexpr" ...; constants : the latter's values
-    divisible : (number of an argument, of what it is a multiple), addresses in bytes
+    divisible : (index of an argument, the number that it is a multiple of), addresses in bytes
     options : num_warps, num_stages, enable_fp_fusion ...
-    Triton keeps what it makes in its own cache, $TRITON_CACHE_DIR.
+    Triton keeps its files in its own cache, $TRITON_CACHE_DIR.
     """
     import triton
     from triton.backends.compiler import GPUTarget
@@ -159,7 +159,7 @@ def compile_source(
 
 
 def files_of(compiled: object, folder: str) -> dict[str, str]:
-    """Suffix -> path of what a compile made. folder : Triton's own cache, in which nothing else was kept"""
+    """Suffix -> path of a file of a compile. folder : Triton's own cache, in which nothing else was kept"""
     group = getattr(compiled, "metadata_group", None)
     if group is None:  # Triton 3.4 does not say
         group = {path.name: path for path in Path(folder).rglob("*") if path.is_file() and path.name[:2] != "__"}
@@ -231,7 +231,7 @@ def forget_own_cache() -> None:
 
 
 def use_cache_folder(folder: str) -> None:
-    """Let Triton keep what this process compiles from now on in `folder`."""
+    """Let Triton keep the files of this process's later compiles in `folder`."""
     os.environ["TRITON_CACHE_DIR"] = folder
 
 
@@ -271,7 +271,7 @@ def _not_built(error: subprocess.CalledProcessError) -> Exception:
 
 
 def handles(compiled: Any) -> tuple[Any, Any, Any]:
-    """What a launch of Triton's CompiledKernel takes: its launcher, the function on the device and its metadata."""
+    """The parts of a launch of Triton's CompiledKernel: its launcher, the function on the device and its metadata."""
     import subprocess
 
     try:

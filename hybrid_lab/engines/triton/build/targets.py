@@ -1,4 +1,4 @@
-"""The GPUs that kernels are compiled for, and what the data sheets of well-known chips promise."""
+"""The GPUs that kernels are compiled for, and the data sheets of well-known chips."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def supported(name: str) -> bool:
 
 
 #: Bytes of shared memory that one program can have, by compute capability (CUDA's programming guide); AMD's compiler
-#: refuses by itself what is too much.
+#: refuses excessive sizes by itself.
 SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 120: 101376, 121: 101376}
 MOST_SHARED = 232448
 

@@ -78,7 +78,7 @@ def _weights(q: Array, k: Array, scale: float) -> Array:
 
 @dataclass(frozen=True)
 class _Found:
-    """An attention of a graph: its last product, its softmax, what it reads, and the factor of its scores."""
+    """An attention of a graph: its last product, its softmax, its operands, and the factor of its scores."""
 
     mixed: Node
     softmax: Node
@@ -275,7 +275,7 @@ class _Rebuilt:
         """A value of the old graph in the new one."""
         if value not in self._new:
             waiting, seen = [value.node], dict[Node, None]()
-            while waiting:  # what it is made of, in the order of the graph
+            while waiting:  # the operators before it, in the order of the graph
                 node = waiting.pop()
                 if node not in seen and node.outputs[0] not in self._new:
                     seen[node] = None

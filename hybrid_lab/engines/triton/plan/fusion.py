@@ -99,7 +99,7 @@ def fuse(
                 region, run = grouping.region((group,)), Writing()
                 fusion.kernels[region] = write(region, run)
                 fusion.choices[region] = tuple(run.outcomes)
-        except Refused as reason:  # another member has changed what is stored: fuse again without this group
+        except Refused as reason:  # another member has changed the stored values: fuse again without this group
             if len(region.nodes) == 1:
                 refused[region.nodes[0]] = str(reason)
             else:

@@ -103,7 +103,7 @@ class Grouping:
                     group.product = node
                 self.of.setdefault(node, []).append(group)
         self.runs_before(home, [reader for node in nodes for reader in self.readers(node)])
-        for node in nodes:  # what was placed together with later operators, before its readers
+        for node in nodes:  # operators placed together with later operators, before their readers
             for maker in {value.node for value in node.values_in if value.node in self.of}:
                 if home not in self.of[maker]:
                     self.runs_before(self.of[maker][0], [home])
@@ -181,7 +181,7 @@ class Grouping:
 
 
 def origin(value: Value) -> Value:
-    """What a view, or a view of a view, looks at."""
+    """The value under a view, or under a view of a view."""
     while value.node.op.view and len(value.node.outputs) == 1 and value.node.values_in:
         value = value.node.values_in[0]
     return value

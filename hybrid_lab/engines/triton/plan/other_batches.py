@@ -228,7 +228,7 @@ def _for_equal_region(kernels: Kernels, region: Region, other: Region) -> Kernel
     moved = []
     for source in kernels:
         for value in (*source.inputs, *source.outputs):
-            if value not in values:  # what one kernel of the group stores for the next
+            if value not in values:  # a value that one kernel of the group stores for the next
                 values[value] = input_node(value.node.name, shape=tuple(map(int, value.shape)), dtype=value.dtype)
         moved.append(replace(
             source,

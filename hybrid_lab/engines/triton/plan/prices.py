@@ -161,7 +161,9 @@ def cheaper_than_host(grouping: Grouping, host: Host, groups: Sequence[Group], m
 
 
 def _price(grouping: Grouping, host: Host, group: Group) -> int:
-    """The bytes that a group reads more if it computes what the host could store, and the worth of the arithmetic."""
+    """The bytes that a group reads in addition if it computes the values that the host could store, and the worth of
+    the arithmetic.
+    """
     if group.product is not None and grouping.feeds(host.node, group):
         return NEVER
     computed = host.chain - group.nodes

@@ -34,7 +34,7 @@ from hybrid_lab.graph.symbolic import stand_in
 from hybrid_lab.ops.framework.dtypes import NARROW
 from hybrid_lab.ops.framework.operator import get
 
-#: What the names of an attention's products have in them.
+#: The letters in the names of an attention's products.
 _PRODUCTS = ("dot", "matmul", "gemm")
 
 
@@ -140,7 +140,7 @@ class _Rewriting:
         return new
 
     def is_at_hand(self, value: Value, known: set[Value] | None = None) -> bool:
-        """Whether the backward can see or compute it for nothing: a view, or element by element, of what it has.
+        """Whether the backward has the value for nothing: as a view, or element by element, of its own values.
 
         known : values that are at hand, each looked at once
         """
@@ -173,7 +173,7 @@ class _Rewriting:
     # -- the sum over the keys -----------------------------------------------------------------------------------------
 
     def sums(self, weights: Value, size: int) -> dict[Value, Value]:
-        """Value of the backward -> what it is replaced by: the sums over keys of weights times their gradients."""
+        """Value of the backward -> its replacement: the sums over keys of weights times their gradients."""
         replacements = {}
         for node in self.split.backward.operators:
             if not is_reduction(node) or prod(node.values_in[0].shape) != size:
@@ -283,6 +283,6 @@ def _cast(value: Value, dtype: str) -> Value:
 
 
 def make_like(node: Node, inputs: Sequence[object]) -> Node:
-    """The operator over other inputs, with what is said of it; its outputs have the dtypes that follow."""
+    """The operator over other inputs, with its annotations; its outputs have the dtypes that follow."""
     copy = make_node(node.op, list(inputs))
     return copy.replace(scope=node.scope, location=node.location, composite=node.composite, draw=node.draw)

@@ -1,4 +1,4 @@
-"""Recurrent layers as one call of the vendor's library: RNN and its gradient stay whole and save what the library does.
+"""Recurrent layers as one call of the vendor's library: RNN and its gradient stay whole and save the library's values.
 
 A training-mode RNN saves its gates, cells and lower layers for the gradient. The library saves them in memory of a
 layout of its own, the reserve. So forward and backward of a recorded call are rewritten in pairs, before fusion:
@@ -48,7 +48,7 @@ class VendorRNN(Operator):
         return repr(self.record)
 
     def numpy(self, *inputs: Any) -> tuple[np.ndarray | None, ...]:  # type: ignore[override]
-        """What the user sees, for comparisons; there is no reserve, and the gradient computes the layer again."""
+        """The user's outputs, for comparisons; there is no reserve, and the gradient computes the layer again."""
         record: Any = self.record
         return (*run_kernel(record.bind_mode(False), list(inputs)), None)
 
@@ -139,8 +139,8 @@ def with_vendor_layers(split: Split, computes: Callable[[Node], bool]) -> Split:
 
 
 def _pairs(split: Split, computes: Callable[[Node], bool]) -> Iterator[tuple[Node, Node, tuple[Value, ...]]]:
-    """Layers of the forward, their gradients in the backward, and the backward's inputs for what the layers saved,
-    which nothing else reads.
+    """Layers of the forward, their gradients in the backward, and the backward's inputs for the layers' saved values,
+    if nothing else reads these.
     """
     forward, backward = split.forward, split.backward
     before, after, roots = forward.users(), backward.users(), list(forward.roots)

@@ -13,7 +13,7 @@ from hybrid_lab.engines.triton.run import availability
 
 
 def device_memory(nbytes: int) -> Any:
-    """A tensor of bytes. torch aligns what it allocates to more than the planner's offsets are multiples of."""
+    """A tensor of bytes. torch aligns its allocations to larger multiples than the planner's offsets."""
     import torch
 
     return memory.empty((max(nbytes, 1),), torch.uint8, availability.torch_device())
@@ -35,7 +35,7 @@ def wait_for(stream: int | None) -> bool:
     """
     import torch
 
-    # A capture begins when the device has done everything, and must not wait for what is not captured.
+    # A capture begins when the device has done everything, and must not wait for work outside the capture.
     if stream is None or torch.cuda.is_current_stream_capturing():
         return False
     device = availability.torch_device()

@@ -1,4 +1,6 @@
-"""What the Triton engine can run on here: a GPU that torch reaches, Triton's interpreter, or nothing - and then why."""
+"""The device of the Triton engine on this machine: a GPU that torch reaches, Triton's interpreter, or nothing, with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +54,7 @@ def interpreting() -> bool:
 
 
 def missing() -> str | None:
-    """What is missing, with the next step; None if kernels can run. Imports torch only if a GPU's driver is
-    seen.
-    """
+    """The missing part, with the next step; None if kernels can run. Imports torch only if a GPU's driver is seen."""
     if setting() not in ("", INTERPRET):
         return f"HYBRID_LAB_TRITON={setting()}: the variable takes {INTERPRET}, or nothing"
     if sys.platform != "linux" and "triton" in _absent():

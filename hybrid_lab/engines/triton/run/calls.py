@@ -297,7 +297,7 @@ def _of_image(tensor: Tensor) -> Tensor:
 
 
 def _settings(torch: ModuleType) -> Callable[[], tuple[bool, bool]]:
-    """What the user has chosen for cuDNN: whether it measures its algorithms, and takes deterministic ones only."""
+    """The user's settings for cuDNN: whether it measures its algorithms, and takes deterministic ones only."""
     core, flags = torch._C, ("cudnn_benchmark", "cudnn_deterministic", "deterministic_algorithms")  # noqa: SLF001
     benchmark, always, deterministic = (getattr(core, f"_get_{name}") for name in flags)
     return lambda: (benchmark(), always() or deterministic())

@@ -112,7 +112,7 @@ def is_near(first: Any, second: Any) -> bool:
 class Steady:
     """Which inputs of a graph keep their addresses, and memory for the others.
 
-    inputs : what the captured program reads
+    inputs : of the captured program
 
     Hoisted values are recomputed into new buffers whenever a parameter changes. They are copied, too, but only if the
     tensor is another than the one copied last. That tensor is kept alive, so that no other can have its address.
@@ -180,7 +180,7 @@ class _Capturing:
                 wait_for(before)
 
     def _forget(self) -> None:
-        """Drop what was captured, with its memory."""
+        """Drop the capture, with its memory."""
         self._replay: Callable[[], None] | None = None
         self._outputs: list[Any] = []
         self._steady.forget()
@@ -255,7 +255,7 @@ class CapturedRun(_Capturing):
         self._alone = None
 
     def forget(self) -> None:
-        """Drop what was captured, with its memory."""
+        """Drop the capture, with its memory."""
         with self._lock:
             self._forget()
             self._calls = 0

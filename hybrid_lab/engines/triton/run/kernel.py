@@ -38,7 +38,7 @@ class Kernel:
 
     @functools.cached_property
     def function(self) -> Any:
-        """What the interpreter runs."""
+        """The function that the interpreter runs."""
         return load_function(self.source.name, self.source.code)
 
     @functools.cached_property

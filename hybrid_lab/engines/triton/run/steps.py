@@ -22,7 +22,7 @@ class KernelOperator(RegionOperator):
     """A fused group, whose kernels it launches.
 
     kernels : in the order in which they run; a product may be the vendor's (see vendor.py)
-    temporaries : (shape, dtype) of what one kernel leaves for the next, the node's last outputs
+    temporaries : (shape, dtype) of the values that one kernel leaves for the next, the node's last outputs
     """
 
     name: ClassVar[str] = "triton"
@@ -50,7 +50,7 @@ class KernelOperator(RegionOperator):
     temporaries: list[tuple[Any, Any]]
 
     def places(self, inputs: Any, outputs: Any) -> dict[Value, Any]:
-        """What stands for each Value of the kernels, constants left out."""
+        """The tensor or number of each Value of the kernels, constants left out."""
         region = self.region
         return {
             **dict(zip(region.inputs, inputs, strict=True)),

@@ -78,7 +78,7 @@ class UpdateFunction:
         part = Graph([*self.arrays, *fresh.values()], part.outputs, name=graph.name)
         lowered = simplify(decompose(part, lambda node: refusal(node) is None))
         nodes = [node for node in lowered.operators if not isinstance(node.op, Constant)]
-        # Programs write over what they read: an element may depend on no other.
+        # Programs write over their inputs: an element may depend on no other.
         apart = [is_pointwise(node) or isinstance(node.op, Cast) for node in nodes]
         if not all(apart) or any(refusal(node) is not None for node in nodes):
             raise EngineError(f"the update {graph.name} is not one pointwise kernel")
@@ -115,7 +115,7 @@ class UpdateFunction:
         return place if place < len(self.arrays) else ~(place - len(self.arrays))
 
     def numbers(self, values: Sequence[float]) -> list[float]:
-        """What the kernel reads, of the values of the graph's "number" inputs, rounded to its dtype."""
+        """The kernel's numbers, from the values of the graph's "number" inputs, rounded to the kernel's dtype."""
         known: dict[Value, Any] = dict(zip(self._given, map(float, values), strict=True))
         for node in self._host:
             operands = [known[item] if isinstance(item, Value) else float(item) for item in node.inputs]
@@ -164,7 +164,7 @@ class DeviceUpdate:
 
     @cached_property
     def text(self) -> tuple[list[str], list[str], list[str]]:
-        """The functions as text, and the kernel that calls them: its arguments, what comes before it, its lines."""
+        """The functions as text, and the kernel that calls them: its arguments, the lines before it, its lines."""
         lines = [
             "block_ptr = blocks_ptr + tl.program_id(0) * 2",
             f"row_ptr = weights_ptr + tl.load(block_ptr) * {self.width}",
@@ -269,7 +269,7 @@ def _identifier(text: str) -> str:
 
 
 def _label(value: Value) -> str:
-    """What a number is called in the kernel."""
+    """The name of a number in the kernel."""
     return str(value.node.name) if _is_number(value) else "number"
 
 

@@ -126,7 +126,7 @@ def by_vendor(group: Region, precision: str) -> VendorKernel:
 
 
 def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ...] | None:
-    """The group as torch's call and kernels for what is made of its result; None if it cannot be.
+    """The group as torch's call and kernels for the operators behind it; None if it cannot be.
 
     kernels : of the group, as they are written
     """
@@ -193,7 +193,7 @@ class Flags:
 
 
 def with_flag(function: Callable[..., Any], flag: Flag | None) -> Callable[..., Any]:
-    """The function, during which a flag of torch has a value; what it was is set again, whatever happens."""
+    """The function, during which a flag of torch has a value; the earlier value is set again in any case."""
     if flag is None:
         return function
     read, wanted, change, restore = flag.read, flag.wanted, flag.change, flag.restore

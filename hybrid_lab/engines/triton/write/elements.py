@@ -1,4 +1,4 @@
-"""Elements: what a record's `element` function reads operands and prints formulas with."""
+"""Elements: with it a record's `element` function reads operands and prints formulas."""
 
 from __future__ import annotations
 

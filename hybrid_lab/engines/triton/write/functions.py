@@ -83,7 +83,7 @@ def arc_tangent(x):
 # float64 is two halves, of which digits below 2^26 have exact products; 84 digits reach over all of it.
 @triton.jit
 def rest_of_division(left, size):
-    """What is left of a number not below 0 behind the whole multiples of another, in float64."""
+    """The remainder of a number not below 0 after division by another, in float64."""
     for part in tl.static_range(4):
         factor = tl.full([], 2.0**520, tl.float64)
         for _ in range(21):
@@ -157,7 +157,7 @@ def raised(a, b):
 
 @triton.jit
 def log_plus_one(x):
-    """log(1 + x); what is lost of x in the sum u is made up for by the quotient of x and u - 1."""
+    """log(1 + x); the quotient of x and u - 1 makes up for the digits of x lost in the sum u."""
     u = 1.0 + x
     kept = u - 1.0
     return tl.where(u == x, tl.log(u), tl.where(kept == 0, x, tl.log(u) * divide(x, tl.where(kept == 0, 1.0, kept))))

@@ -3,7 +3,7 @@
 A kernel counts the elements of its space with few variables: `offsets` over all of them, or `row` and `col`. The place
 of an element along an axis is then a digit of such a variable, `(offsets // 280) % 3`, and its place in memory a sum of
 digits times strides. Neighbouring digits that stay neighbours in memory are one again, so that a contiguous operand is
-read at `offsets`, and a transposed or broadcast one at what is really different about it.
+read at `offsets`, and a transposed or broadcast operand at the fewest digits.
 
 The size of a variable's highest digit is never printed: another batch gives the same text.
 """
@@ -93,7 +93,7 @@ class Index(NamedTuple):
         return self.constant + sum(factor * (digit[3] - 1) for digit, factor in self.terms if factor < 0)
 
     def __str__(self) -> str:
-        """A sum without brackets around it: what is written beside it has to put some."""
+        """A sum without brackets around it: text beside it has to add them."""
         return _summed([(_printed(digit), factor) for digit, factor in self.terms], self.constant)
 
 
@@ -244,7 +244,7 @@ def _printed(digit: Digit) -> str:
 
 
 def _summed(parts: Sequence[tuple[str, int]], constant: int) -> str:
-    """The sum of texts times numbers, and a number; what is subtracted comes last."""
+    """The sum of texts times numbers, and a number; subtracted terms come last."""
     text = " + ".join([_times(part, factor) for part, factor in parts if factor > 0])
     for part, factor in parts:
         if factor < 0:

@@ -1,4 +1,4 @@
-"""KernelSource: the text of a kernel, what it takes and how many programs of it run."""
+"""KernelSource: the text of a kernel, its arguments, and the number of its programs."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _pointer(dtype: np.dtype) -> str:  # NumPy takes a microsecond for each name
 
 
 def kernel_name(nodes: Sequence[Node]) -> str:
-    """`sub_exp_mul`: what the kernel fuses, shortened after five operators; views have no part in it."""
+    """`sub_exp_mul`: the fused operators, shortened after five; views have no part in it."""
     named = [node for node in nodes if not node.op.view] or list(nodes)
     words = [re.sub(r"\W", "_", short(node.op.name), flags=re.ASCII).lower() for node in named]
     more = f"_and_{len(words) - 5}_more" if len(words) > 5 else ""

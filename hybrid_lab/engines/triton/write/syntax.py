@@ -89,8 +89,8 @@ def number_of(item: object) -> Any:
 
 
 def label(value: Value) -> str:
-    """What a value is called in a kernel: as its operator, and inputs without the layer's prefix (`conv3_weight`), so
-    that layers of one kind and size share a kernel.
+    """The name of a value in a kernel: its operator's, and for inputs the name without the layer's prefix
+    (`conv3_weight`), so that layers of one kind and size share a kernel.
     """
     if not value.is_input:
         return short(value.node.op.name)

@@ -1,4 +1,4 @@
-"""The handler that saves parameters and Trainer while an Estimator trains, and goes on from what it saved.
+"""The handler that saves parameters and Trainer while an Estimator trains, and continues from its last save.
 
 Its files are MXNet's: `<prefix>-epoch3batch40.params` and `.states`, `<prefix>-best.params`, `<prefix>-symbol.json`.
 """
@@ -31,7 +31,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     train together, rank 0 saves, and the others wait for it.
 
     model_dir : the folder of the files, made where it is missing; model_prefix : how their names begin
-    monitor : the metric that decides what is best, with save_best; mode : as in EarlyStoppingHandler
+    monitor : the metric that decides which model is best, with save_best; mode : as in EarlyStoppingHandler
     verbose : 1 logs every save; max_checkpoints : how many are kept, besides the best
     resume_from_checkpoint : load the latest checkpoint when the training begins, and train the rest of the epochs
     """

@@ -70,7 +70,7 @@ def folder_of(data_set: str) -> str:
 def missing_file(data_set: str, folder: str, names: Sequence[str], otherwise: str) -> DatasetFileError:
     """The error for a data set none of whose files `names` is in the folder.
 
-    otherwise : what the user can do who does not put the file into the folder
+    otherwise : the alternative to putting the file into the folder
     """
     return DatasetFileError(
         f"{data_set} has no file {' or '.join(names)} in {folder}. Nothing is downloaded: "

@@ -17,7 +17,7 @@ def count_tokens_from_str(
 ) -> Counter[str]:
     """How often each token occurs in a text.
 
-    token_delim, seq_delim : regular expressions of what is between tokens, and between sequences of them
+    token_delim, seq_delim : regular expressions of the text between tokens, and between sequences of them
     to_lower : count in lower case; counter_to_update : add to this Counter, which is then returned
     """
     tokens = [token for token in re.split(f"{token_delim}|{seq_delim}", source_str) if token]

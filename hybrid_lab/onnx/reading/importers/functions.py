@@ -51,7 +51,7 @@ class Tensor(Arithmetic):
         array of numbers and SymbolicSizes
     carries : the ONNX element type whose values it holds, where arrays have no such type ("UINT16"); else ""
     name : of the parameter or input that it is; "" for others
-    flattened : what it is, with all axes but the first made one; None if it is no such thing
+    flattened : the same, with all axes but the first made one; None if it is no such thing
     every : of the numbers 0, n, 2n ... the step n; None for others
     """
 
@@ -283,7 +283,7 @@ class Functions(Namespace):
             if isinstance(size, SymbolicSize):
                 self._dimensions.setdefault(size.terms, (value, axis))
 
-    # -- what a node needs to know -----------------------------------------------------------------------------
+    # -- facts of a node ---------------------------------------------------------------------------------------
 
     def unsupported(self, message: str) -> UnsupportedOperatorError:
         """The error for a node that cannot be imported."""

@@ -51,9 +51,9 @@ PROGRAMS, TILES = 512, 2
 
 
 def write_split(group: Region) -> tuple[KernelSource, KernelSource]:
-    """Two kernels: parts of rows, many programs a row, and what is made of the parts.
+    """Two kernels: parts of rows, many programs a row, and the operators behind the sums.
 
-    What has an element per row and column and needs no sum is stored by the first one, on the way.
+    Values with an element per row and column that need no sum are stored by the first kernel, on the way.
     """
     nodes, level = reductions(group.nodes), levels(group.nodes)
     space = Rows.of(nodes[0])
@@ -116,7 +116,7 @@ def _parts(
 
 
 def _spaces(nodes: Sequence[Node], shape: tuple[int, int]) -> list[Value]:
-    """Memory for the parts of sums: what the first kernel stores for the second."""
+    """Memory for the parts of sums, which the first kernel stores for the second."""
     return [
         input_node(f"{short(node.op.name)}_parts", shape=shape, dtype=wide(node.outputs[0].dtype)) for node in nodes
     ]
@@ -125,7 +125,7 @@ def _spaces(nodes: Sequence[Node], shape: tuple[int, int]) -> list[Value]:
 def _put_together(
     group: Region, computed: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int, most: int = 0
 ) -> KernelSource:
-    """The kernel that puts parts together, and computes what needs the whole.
+    """The kernel that puts parts together, and computes the operators that need the whole.
 
     computed : the reductions, and operators that read them; most : how many parts there may be, MOST_PARTS for 0
     """
@@ -204,7 +204,9 @@ class _ColumnBody(RowBody):
 
 
 def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, KernelSource]:
-    """Two kernels: rows with parts of the sums down their columns, and what is made of the parts. Raises Refused."""
+    """Two kernels: rows with parts of the sums down their columns, and the operators behind the sums. Raises
+    Refused.
+    """
     along = [node for node in reductions(group.nodes) if node not in down]
     space = Rows.of(along[0])
     rows, columns = space.counts

@@ -110,7 +110,7 @@ def _times(product: Node) -> int:
 def multiplied(left: str, right: str, precision: str, dtype: np.dtype[Any], total: str = "") -> str:
     """The product of two tiles, onto `total`, as an expression. dtype : of the factors"""
     arguments = [left, right, *([total] if total else []), f'input_precision="{precision}"']
-    if dtype == np.float64:  # up to Triton 3.6 it is not what comes of float64 by itself
+    if dtype == np.float64:  # up to Triton 3.6 the default for float64 is another
         arguments.append("out_dtype=tl.float64")
     return f"tl.dot({', '.join(arguments)})"
 
@@ -128,7 +128,7 @@ def factors(body: Body, node: Node, outer: str, inner: str, tile: str) -> Elemen
             value, place = value.node.values_in[0], moved
         if value.node in body.nodes:
             name = tensor(body.value(value, place, guard), dtype)
-            # Beyond the borders the inputs are 0, but what the body computes from 0 may be another number.
+            # Beyond the borders the inputs are 0, but a value that the body computes from 0 may be another number.
             inside = " & ".join(item for item in (body.masks[outer], body.masks[inner], guard) if item)
             text = f"tl.where({body.named_if_long(inside, 'there')}, {name}, 0.0)"
             return elements.named(f"{text}.to({TYPES[dtype.name]})" if dtype.name in NARROW else text, "factor")
@@ -199,7 +199,7 @@ class ProductBody(Body):
         self.total = total
 
     def sum_parts(self, parts: Value) -> None:
-        """The sum of what the programs of a tile have left."""
+        """The sum of the parts that the programs of a tile have left."""
         self.total = self.fresh(short(self.anchor.op.name))
         self.line(f"{self.total} = tl.zeros([ROWS, COLUMNS], {TYPES[parts.dtype.name]})", self.anchor)
         many = prod(self.product.batch) > 1
@@ -293,7 +293,7 @@ def _parts(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Tiles, preci
 
 
 def _total(group: Region, anchor: Node, sizes: Sizes, left: Value) -> KernelSource:
-    """The kernel that adds the parts up, and computes what is made of the result."""
+    """The kernel that adds the parts up, and computes the operators behind the result."""
     body = ProductBody(group, anchor)
     body.sum_parts(left)
     body.finish()

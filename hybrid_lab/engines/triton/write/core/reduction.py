@@ -324,7 +324,7 @@ def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "", 
     """Tiles of partial results, added to in a loop, and then the results of the rows.
 
     part : if the loop goes over a part of each row, the number of elements of the part
-    stored : what has an element per row and column and is stored on the way
+    stored : values with an element per row and column, which are stored on the way
     """
     one_pass = [pair for node in nodes if (pair := pair_of(node, body.nodes)) is not None and pair.first in nodes]
     pairs: dict[Pair, Squares | Exponentials] = {}

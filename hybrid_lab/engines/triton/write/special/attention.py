@@ -92,7 +92,7 @@ def attention_in(nodes: Collection[Node]) -> Attention | None:
 
 
 def _softmax(division: Node) -> tuple[Value, tuple[Node, Node, Node, Node]] | None:
-    """What a softmax over the last axis is of, and its parts: maximum, difference, exponential, sum."""
+    """The operand of a softmax over the last axis, and its parts: maximum, difference, exponential, sum."""
     if division.op.name != "broadcast_div" or len(division.values_in) != 2:
         return None
     above, below = division.values_in
@@ -205,7 +205,7 @@ class AttentionBody(ProductBody):
         return self.key.digits(self.product.inner)
 
     def weights(self, keys: tuple[Any, ...]) -> str:
-        """The tile of the weights, or of what they are before they are divided; 0 beyond the last key."""
+        """The tile of the weights, or of the weights before the division; 0 beyond the last key."""
         (batch, rows, _), mixed = self.space, self.attention.mixed
 
         def read(number: int, place: Place, guard: str) -> str:
@@ -240,7 +240,7 @@ class AttentionBody(ProductBody):
         self.total = self.named(f"{self.mixed} / {self.sum_so_far}", short(attention.mixed.op.name), attention.weights)
 
     def store_statistics(self) -> None:
-        """Store what has one element for each query: the largest score, the sum of the weights."""
+        """Store the values with one element for each query: the largest score, the sum of the weights."""
         batch, rows = self.batch.digits(self.first.batch), self.row.digits(self.first.rows)
         scores = self.first.place(batch, rows, (ZERO,) * len(self.first.columns))
         count = prod(self.first.columns)
@@ -307,7 +307,7 @@ class WholeBody(AttentionBody):
         self.total = self.named(text, short(mixed.op.name), mixed)
 
     def store_parts(self) -> None:
-        """Store what has an element for each query and key."""
+        """Store the values with an element for each query and key."""
         scores = self.attention.scores.outputs[0]
         place = linear(self.score_place, scores.shape)
         for value in self.parts:

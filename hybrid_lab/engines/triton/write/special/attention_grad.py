@@ -1,9 +1,9 @@
 """The gradients of an attention: products of tiles computed from other products, without storing these in memory.
 
 The forward leaves the largest score and the sum of each query; weights follow from them and the scores again, tile by
-tile. One kernel goes over the queries and, for each tile of keys, computes scores and weights, what the gradient of the
-result says about them, and adds up the gradient of the queries. The other one goes over the keys, with the same tiles
-turned, and adds up the gradients of keys and values. Each sum has one order, so no run differs from another.
+tile. One kernel goes over the queries and, for each tile of keys, computes scores and weights and their gradients from
+the gradient of the result, and adds up the gradient of the queries. The other one goes over the keys, with the same
+tiles turned, and adds up the gradients of keys and values. Each sum has one order, so no run differs from another.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _is_weight(node: Node, size: int) -> bool:
 
 
 class ChainedBody(Body):
-    """A body over `row` of one batch, and over what the inner products and the ends go along in a loop."""
+    """A body over `row` of one batch, and, in a loop, over the axis shared by the inner products and the ends."""
 
     rounds = False
 
@@ -171,7 +171,7 @@ class ChainedBody(Body):
 
     @property
     def along(self) -> str:
-        """What the loop goes over."""
+        """The axis that the loop goes over."""
         return "queries" if self.chained.turned else "keys"
 
     @staticmethod
@@ -207,7 +207,7 @@ class ChainedBody(Body):
         return name
 
     def write_all(self) -> None:
-        """All lines: sums, the loop, and what is stored."""
+        """All lines: sums, the loop, and the stores."""
         fixed = [self.fixed_factor(node, self._product(node)) for node in self.chained.inner]
         totals = []
         for node, product in self.ends:

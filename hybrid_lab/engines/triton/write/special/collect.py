@@ -37,7 +37,7 @@ _HEAD = [
 
 
 class CollectBody(Body):
-    """A body over `row` and `column`; `total` is what has been collected, once the loop has run."""
+    """A body over `row` and `column`; `total` is the collected value after the loop."""
 
     def __init__(self, group: Region, anchor: Node, spec: Entries):
         super().__init__(group)

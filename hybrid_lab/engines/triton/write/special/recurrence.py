@@ -98,7 +98,7 @@ def _behind(part: int) -> str:
 
 
 class _Steps(Body):
-    """What the steps of both directions have in common: variables, products, loads and stores."""
+    """The common parts of both directions' steps: variables, products, loads and stores."""
 
     def __init__(
         self, group: Region, anchor: Node, inputs: dict[str, Any], states: dict[str, Value], precision: str
