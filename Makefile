@@ -312,6 +312,7 @@ lint: install
 lint-style: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
+	$(PY) scripts/wrap_docs.py --check
 
 lint-types: install
 	$(BIN)/mypy

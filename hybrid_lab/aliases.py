@@ -205,6 +205,7 @@ MODULES: dict[str, str] = {
     "operator": "mxnet.operator",
     "ops.framework.work": "ops.framework.shapes",
     "ops.kernels.conv_kernels": "ops.kernels.convolution",
+    "ops.kernels.resizing": "ops.kernels.opencv",
     "ops.updates.update": "ops.updates.rule",
     "profiler": "mxnet.profiler",
     "progress": "system.progress",

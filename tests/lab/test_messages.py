@@ -45,5 +45,5 @@ def test_every_request_has_a_method():
 def test_a_view_may_ask_what_the_page_of_the_protocol_says():
     page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
     listed = page.partition("**Front end -> kernel**")[2].partition("**Kernel -> front end**")[0]
-    assert set(re.findall(r"`(\w+)` \*\*w\*\*", listed)) == widget.ALLOWED == set(re.findall(r"### `(\w+)` w", page))
+    assert set(re.findall(r"`(\w+)`\s\*\*w\*\*", listed)) == widget.ALLOWED == set(re.findall(r"### `(\w+)` w", page))
     assert set(re.findall(r"`(\w+)`", listed)) == requests.REQUESTS.keys()
