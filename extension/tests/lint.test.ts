@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Text } from '@codemirror/state';
 import { callMarks } from '../src/lab/editor-marks';
-import { CellDiagnostics, LintClient, changedCells } from '../src/lint/lint-client';
+import { CellDiagnostics, LintClient } from '../src/lint/lint-client';
 import { changesOf, offsetAt, rangeOf } from '../src/lint/positions';
 import { diagnostic } from './records';
 
@@ -48,12 +48,6 @@ test('equal questions are asked once, until answers are forgotten', async () => 
   await client.lint(cells);
   await client.lint([{ id: 'a', source: 'other' }]);
   assert.equal(asked, 3);
-});
-
-test('changed cells are those whose findings differ', () => {
-  const before = { a: [diagnostic()], b: [], c: [diagnostic()] };
-  const after = { a: [diagnostic()], b: [diagnostic()] };
-  assert.deepEqual(changedCells(before, after), ['b', 'c']);
 });
 
 const doc = Text.of(['def f(x):', '    é = "😀😀"; x.shape', '', 'end']);

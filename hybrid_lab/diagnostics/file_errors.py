@@ -7,7 +7,8 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from os import PathLike
 
@@ -66,28 +67,25 @@ _KINDS: dict[int, type[FileError]] = {
 }
 
 
-@contextlib.contextmanager
-def reading(path: str | PathLike[str]) -> Iterator[None]:
+def reading(path: str | PathLike[str]) -> AbstractContextManager[None]:
     """Raise the errors of the system in the block, which opens or reads the file at `path`, as FileErrors."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        number = _number(error, path)
-        if number is None:
-            raise
-        raise read_error(number, path) from None
+    return _raising(read_error, path)
+
+
+def writing(path: str | PathLike[str]) -> AbstractContextManager[None]:
+    """Raise the errors of the system in the block, which writes the file or makes the folder `path`, as FileErrors."""
+    return _raising(write_error, path)
 
 
 @contextlib.contextmanager
-def writing(path: str | PathLike[str]) -> Iterator[None]:
-    """Raise the errors of the system in the block, which writes the file or makes the folder `path`, as FileErrors."""
+def _raising(file_error: Callable[[int, str | PathLike[str]], FileError], path: str | PathLike[str]) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
         number = _number(error, path)
         if number is None:
             raise
-        raise write_error(number, path) from None
+        raise file_error(number, path) from None
 
 
 def read_error(number: int, path: str | PathLike[str]) -> FileError:

@@ -286,8 +286,8 @@ def _start() -> Group:
         local = launchers.worker_identity({**os.environ, "MASTER_ADDR": "unknown", "MASTER_PORT": "1"})
         rank, size = dist.get_rank(), dist.get_world_size()
         local_rank, local_size = (0, 1) if local is None else (local.local_rank, local.local_size)
-        identity = WorkerIdentity(rank, size, local_rank, local_size, "", 0, "torch.distributed")
-        return Group(identity, dist.get_backend(), None)
+        joined = WorkerIdentity(rank, size, local_rank, local_size, "", 0, "torch.distributed")
+        return Group(joined, dist.get_backend(), None)
     if launchers.serves_only(os.environ):
         print("hybrid_lab: gradients are summed by the workers themselves; this server ends")
         raise SystemExit(0)

@@ -107,9 +107,6 @@ class DeviceCall(CompiledCall):
         self.device = self.forward.device
         super()._bind(state)
 
-    def _may_pack(self) -> bool:
-        return False
-
     def _heads_of_ones(self) -> None:
         return None
 

@@ -1,6 +1,6 @@
 // Who answers a lint request: the kernel, or the server where the kernel cannot within a second. Equal questions are asked once.
 
-import type { CellSource, Diagnostic, LintReply } from '../protocol/messages';
+import type { CellSource, LintReply } from '../protocol/messages';
 
 /** Diagnostics by cell id. */
 export type CellDiagnostics = LintReply['cells'];
@@ -70,13 +70,4 @@ export class LintClient {
 
   private last: Answer | null = null;
   private inFlight: { key: string; answer: Promise<CellDiagnostics | null> } | null = null;
-}
-
-/** Cell ids whose diagnostics differ between two answers. */
-export function changedCells(before: CellDiagnostics, after: CellDiagnostics): string[] {
-  const same = (a: Diagnostic[] | undefined, b: Diagnostic[] | undefined): boolean =>
-    JSON.stringify(a ?? []) === JSON.stringify(b ?? []);
-  return [...new Set([...Object.keys(before), ...Object.keys(after)])].filter(
-    id => !same(before[id], after[id])
-  );
 }

@@ -198,11 +198,6 @@ export class TreeColumns {
     return this.work.get(path) ?? null;
   }
 
-  /** What the numbers are of, in words. */
-  get inputsText(): string {
-    return this.reply?.inputs ?? '';
-  }
-
   /** Whether the numbers are not those of the last call. */
   get isWhatIf(): boolean {
     return this.reply?.what_if ?? false;

@@ -14,14 +14,13 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.engine import ForwardState, Ready, Training
+from hybrid_lab.engines.library_rnn import LibraryRNN
 from hybrid_lab.engines.torch_kernels.fused import Item
 from hybrid_lab.engines.torch_kernels.recurrent import LayerBackward, backward_of_layers, lstm_only, split_weights
 from hybrid_lab.engines.torch_kernels.registry import Kernel, entry, shape_of
 from hybrid_lab.graph.call_graphs import Split
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.rnn.rnn import RNN, RNNGrad
 
 if TYPE_CHECKING:
@@ -35,23 +34,12 @@ _LSTM = 2
 _GIVEN = 5
 
 
-class WorkspaceLSTM(Operator):
+class WorkspaceLSTM(LibraryRNN):
     """RNN in training, by oneDNN. Outputs: the user's outputs, the last cell states of all layers, the outputs of the
     lower layers if there are several layers, a workspace for each layer and direction.
-
-    record : the RNN that it stands for
     """
 
     name: ClassVar[str] = "torch_lstm"
-    record: RNN | RNNGrad
-
-    def __init__(self, record: RNN | RNNGrad, num_outputs: int):
-        signature = Signature(outputs=num_outputs)
-        for key, value in (("record", record), ("signature", signature), ("attributes", {}), ("inferred", {})):
-            object.__setattr__(self, key, value)
-
-    def __repr__(self) -> str:
-        return repr(self.record)
 
 
 class WorkspaceGradient(WorkspaceLSTM):

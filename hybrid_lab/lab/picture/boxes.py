@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 from hybrid_lab.diagnostics.formatting import visible
-from hybrid_lab.lab.messages.graphs import BoxKind, GraphBox, GraphNode
+from hybrid_lab.lab.messages.common import Tensor
+from hybrid_lab.lab.messages.graphs import BoxKind, GraphBox, GraphNode, NodeKind
 
 LARGEST = 150
 """Members of one layer; one with more is cut into parts, since a picture is laid out layer by layer."""
@@ -29,6 +30,29 @@ class Item:
     order: float
     operators: int
     reads: list[tuple[Item, int]] = field(default_factory=list)
+
+
+def add_item(
+    box: Box, order: float, identity: str, kind: NodeKind, label: str, outputs: list[Tensor], block: str
+) -> Item:
+    """Put a node of the picture into a box. block : the path of the Block that it belongs to"""
+    row: GraphNode = {
+        "id": identity,
+        "box": "",
+        "kind": kind,
+        "label": short(label),
+        "op": "",
+        "attributes": {},
+        "inputs": [],
+        "outputs": outputs,
+        "badges": [],
+        "block": block,
+        "location": None,
+        "engine": "",
+    }
+    item = Item(row, box, order, int(kind == "operator"))
+    box.members.append(item)
+    return item
 
 
 @dataclass(eq=False)

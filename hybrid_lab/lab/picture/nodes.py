@@ -17,7 +17,7 @@ from hybrid_lab.lab.messages.common import Location as LocationData
 from hybrid_lab.lab.messages.common import Tensor
 from hybrid_lab.lab.messages.graphs import Badge, BadgeKind, GraphBox, GraphNode, NodeKind
 from hybrid_lab.lab.models.tree import tensor
-from hybrid_lab.lab.picture.boxes import Box, Item, common_box, short, write
+from hybrid_lab.lab.picture.boxes import Box, Item, add_item, common_box, short, write
 from hybrid_lab.lab.picture.units import Unit, Units
 from hybrid_lab.lab.places import located
 
@@ -323,24 +323,8 @@ class Picture:
             self.results[number] = item
 
     def _add(self, kind: NodeKind, label: str, box: Box, order: float, outputs: list[Tensor]) -> Item:
-        row: GraphNode = {
-            "id": f"n{self._serial}",
-            "box": "",
-            "kind": kind,
-            "label": short(label),
-            "op": "",
-            "attributes": {},
-            "inputs": [],
-            "outputs": outputs,
-            "badges": [],
-            "block": self.path,
-            "location": None,
-            "engine": "",
-        }
         self._serial += 1
-        item = Item(row, box, order, int(kind == "operator"))
-        box.members.append(item)
-        return item
+        return add_item(box, order, f"n{self._serial - 1}", kind, label, outputs, self.path)
 
     def _tensor(self, value: Value) -> Tensor:
         key = value.shape, value.dtype

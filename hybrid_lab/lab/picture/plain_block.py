@@ -24,7 +24,7 @@ from hybrid_lab.lab.messages.common import Location as LocationData
 from hybrid_lab.lab.messages.graphs import GraphBox, GraphNode, GraphProgram, Half, NodeKind
 from hybrid_lab.lab.models.groups import Group
 from hybrid_lab.lab.models.tree import tensor
-from hybrid_lab.lab.picture.boxes import Box, Item, short, write
+from hybrid_lab.lab.picture.boxes import Box, Item, add_item, write
 from hybrid_lab.lab.picture.hybrid_block import chosen, hybrid_programs
 from hybrid_lab.lab.picture.nodes import DrawnGraph, Picture
 from hybrid_lab.lab.picture.programs import Choice, Shown, entry, parameter_paths, updates
@@ -359,24 +359,9 @@ class Whole:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def _add(self, kind: NodeKind, label: str, box: Box, types: Types | Sequence[tuple[object, object]]) -> Item:
-        row: GraphNode = {
-            "id": "",
-            "box": "",
-            "kind": kind,
-            "label": short(label),
-            "op": "",
-            "attributes": {},
-            "inputs": [],
-            "outputs": [tensor(shape, dtype) for shape, dtype in types],  # type: ignore[arg-type]
-            "badges": [],
-            "block": self.path,
-            "location": None,
-            "engine": "",
-        }
         self._order += 1
-        item = Item(row, box, self._order, int(kind == "operator"))
-        box.members.append(item)
-        return item
+        outputs = [tensor(shape, dtype) for shape, dtype in types]  # type: ignore[arg-type]
+        return add_item(box, self._order, "", kind, label, outputs, self.path)
 
     def _node(
         self,

@@ -17,35 +17,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hybrid_lab.engines.library_rnn import LibraryRNN
 from hybrid_lab.engines.triton.plan.saved import forward_value, with_saved
 from hybrid_lab.graph.call_graphs import Split
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import run_kernel
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.rnn.rnn import RNN, RNNGrad
 
 #: dtypes of the layers that the library computes.
 DTYPES = ("float32", "float16")
 
 
-class VendorRNN(Operator):
-    """RNN in training. Outputs: those that the user sees, and the reserve, whose size only the library knows.
-
-    record : the RNN that it stands for
-    """
+class VendorRNN(LibraryRNN):
+    """RNN in training. Outputs: those that the user sees, and the reserve, whose size only the library knows."""
 
     name: ClassVar[str] = "vendor_rnn"
-    record: RNN | RNNGrad
-
-    def __init__(self, record: RNN | RNNGrad, num_outputs: int):
-        signature = Signature(outputs=num_outputs)
-        for key, value in (("record", record), ("signature", signature), ("attributes", {}), ("inferred", {})):
-            object.__setattr__(self, key, value)
-
-    def __repr__(self) -> str:
-        return repr(self.record)
 
     def numpy(self, *inputs: Any) -> tuple[np.ndarray | None, ...]:  # type: ignore[override]
         """The user's outputs, for comparisons; there is no reserve, and the gradient computes the layer again."""
