@@ -356,7 +356,8 @@ def _private(name: str) -> bool:
 def private(modules: list[Source]) -> list[str]:
     """Names with an underscore that belong to another room: `x._name` that no module of the room has.
 
-    Left out are a class's own names, which a base class in another room may have, and operators: `F._sum_like`.
+    Left out are a class's own names, which a base class in another room may have, operators (`F._sum_like`), and what
+    other packages have: `torch._check`.
     """
     own: dict[str, set[str]] = {}
     operators = {
@@ -382,9 +383,10 @@ def private(modules: list[Source]) -> list[str]:
     found = []
     for source in modules:
         others = everywhere - own[source.room] - operators
+        foreign = _names_of_others(source)
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr in others:
-                if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+                if _root(node) in foreign or ast.unparse(node.value) in ("self", "cls"):
                     continue
                 found.append(f"{source.where(node)}: {ast.unparse(node)[:80]}")
             elif isinstance(node, ast.ImportFrom) and (base := _absolute(source, node)) is not None:
@@ -395,6 +397,17 @@ def private(modules: list[Source]) -> list[str]:
                         if _private(alias.name) and alias.name not in LEVEL
                     ]
     return found
+
+
+def _names_of_others(source: Source) -> set[str]:
+    """The names that a module imports of other packages."""
+    return {
+        (alias.asname or alias.name).split(".")[0]
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and _absolute(source, node) is None)
+        for alias in node.names
+        if not alias.name.startswith(PACKAGE)
+    }
 
 
 def broad(modules: list[Source]) -> list[str]:

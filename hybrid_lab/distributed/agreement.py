@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from hybrid_lab.diagnostics.errors import UninitializedError
 
 from .errors import WorkersDifferError, WorkersError
 from .store import memory_of
@@ -61,11 +64,10 @@ def check(net: Any) -> None:
     joined = group()
     if joined is None:
         raise WorkersError("the workers have not joined: make the store first, mx.kv.create('dist_sync')")
-    rows = [
-        (name, _digest(array))
-        for name, parameter in net.collect_params().items()
-        for array in (parameter._data or ())[:1]
-    ]
+    rows = []
+    for name, parameter in net.collect_params().items():
+        with contextlib.suppress(UninitializedError):
+            rows.append((name, _digest(parameter.list_data()[0])))
     everybody = joined.gather([list(row) for row in rows])
     for rank, other in enumerate(everybody):
         for mine, theirs in zip(everybody[0], other, strict=False):

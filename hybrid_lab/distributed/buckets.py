@@ -65,7 +65,7 @@ class Bucket:
                 buffer.written_on_device()
             else:
                 if each.host_view is not part:
-                    each._data[...] = part
+                    each.raw()[...] = part
                 each.written()
 
     def collect(self) -> None:
@@ -77,7 +77,7 @@ class Bucket:
                 if tensor.data_ptr() != part.data_ptr():
                     part.copy_(tensor)
             else:
-                values = each._data
+                values = each.raw()
                 if values is not part:
                     part[...] = values
 
@@ -240,7 +240,7 @@ class Buckets:
         flags = group.sum(changed) if early else None
         pending = [(bucket, bucket.begin(group)) for bucket in self._dense[len(early) :]]
         for array in self._sparse:
-            dense = array._data.copy()
+            dense = array.raw().copy()
             group.sum(dense).wait()
             array.assign(dense)
         if flags is not None:
@@ -287,7 +287,7 @@ def _adopt(gradient: NDArray, part: Any) -> Any:
         old.written_on_device(part)
         return part
     view = part.reshape(gradient.shape)
-    view[...] = gradient._data
+    view[...] = gradient.raw()
     buffer = Buffer(view, old.context)
     buffer.watched = old.watched
     gradient.buffer, gradient.host_view = buffer, view

@@ -92,7 +92,7 @@ class DistributedStore(KVStore):
             sparse = total.stype
             total = total.copy() if sparse == "default" else total.tostype("default")
             if self.compression is not None:
-                memory = total._data.reshape(-1)
+                memory = total.raw().reshape(-1)
                 residual = self._residuals.setdefault(key, np.zeros_like(memory))
                 self.compression.sum(self.group, memory, residual)
             else:
@@ -130,7 +130,7 @@ def memory_of(array: NDArray) -> Any:
     buffer = array.buffer
     if buffer.lives_on_device or (buffer.device is not None and buffer.host_stale):
         return array.raw(buffer.device.device if buffer.device is not None else None)
-    return array._data
+    return array.raw()
 
 
 def written(array: NDArray) -> None:

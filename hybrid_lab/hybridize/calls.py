@@ -340,12 +340,12 @@ class GraphCalls:
             self.follow_values()
         program = self.compiled.find(call)
         if program is None:
-            return self._compile(call, leaves)
+            return self._new_program(call, leaves)
         if self.failures.failure is not None:
             self.failures.forget()
         return program
 
-    def _compile(self, call: Call, leaves: Sequence[NDArray]) -> CompiledCall:
+    def _new_program(self, call: Call, leaves: Sequence[NDArray]) -> CompiledCall:
         location = capture()
         with self.graphs.lock, without_collecting(), working(f"compiling {self.block.name}"):
             known = self.compiled.find(call)  # another thread may have compiled it

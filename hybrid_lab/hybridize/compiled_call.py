@@ -126,7 +126,7 @@ class CompiledCall:
         self.differentiated = self.cache.heads.get(neutral, self._leading) & self._leading or self._leading
         self.num_data = len(leaves)
         shapes, dtypes = [array.shape for array in inputs], [array.host_view.dtype for array in inputs]
-        self._compile(self._specialize(shapes, dtypes, wrt), state)
+        self._make_executables(self._specialize(shapes, dtypes, wrt), state)
         self._bind(state)
         self.state = state
         if self.backward is not None:
@@ -145,7 +145,7 @@ class CompiledCall:
             return specialize(*arguments, bound=True, **options)
         return specialize_call(self.cache.specializations, *arguments, **options)
 
-    def _compile(self, special: Specialized, state: CallState) -> None:
+    def _make_executables(self, special: Specialized, state: CallState) -> None:
         split, flags = special.split, self.flags
         graphs = [special.forward] if split is None else [split.forward, split.backward]
         engine, choice = (self.asked, "") if self.asked else _chosen_engine(graphs, bool(flags.get("strict")))
@@ -367,7 +367,7 @@ class CompiledCall:
                 setattr(program, name, getattr(self, name))
         state = self.state.for_other_heads()
         program.differentiated = heads
-        program._compile(program._specialize(*self.types, self.special.wrt), state)
+        program._make_executables(program._specialize(*self.types, self.special.wrt), state)
         program._bind(state)
         program.state = state
         return program

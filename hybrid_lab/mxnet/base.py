@@ -34,9 +34,13 @@ def py_str(text: bytes | str) -> str:
     return text if isinstance(text, str) else text.decode("utf-8")
 
 
-def _as_list(item: object) -> list[object]:
-    """A list or tuple as a list, anything else as a list of one; libraries take it from here."""
+def as_list(item: object) -> list[object]:
+    """A list or tuple as a list, anything else as a list of one."""
     return list(item) if isinstance(item, (list, tuple)) else [item]
+
+
+_as_list = as_list
+"""MXNet's name; libraries take it from here, and from mxnet.module.base_module."""
 
 
 def data_dir() -> str:

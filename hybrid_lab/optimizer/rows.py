@@ -42,7 +42,7 @@ def update_sparse(
 def _rows(array: NDArray, rows: np.ndarray) -> np.ndarray:
     """A dense copy of some rows, whose numbers rise."""
     if not isinstance(array, RowSparseNDArray):
-        return array._data[rows]
+        return array.raw()[rows]
     parts = array.buffer
     values = np.zeros((len(rows), *parts.shape[1:]), parts.data.dtype)
     _, mine, places = np.intersect1d(parts.indices, rows, True, return_indices=True)
@@ -53,7 +53,7 @@ def _rows(array: NDArray, rows: np.ndarray) -> np.ndarray:
 def _write_rows(array: NDArray, rows: np.ndarray, values: np.ndarray) -> None:
     """Overwrite some rows. A row_sparse array stores all of its rows then, as weights and states do in MXNet."""
     if not isinstance(array, RowSparseNDArray):
-        array._data[rows] = values
+        array.raw()[rows] = values
         array.written()
         return
     parts = array.buffer

@@ -166,13 +166,13 @@ class Writer:
         for index, value in enumerate(graph.roots):
             name = self._name(value)
             results.append(f"array({name})" if index in plan.copies else name)
-        return self._compile(results)
+        return self._function(results)
 
     def describe(self, report: Report, text: Callable[[], str]) -> None:
         """Fill in the memory and program parts of a report. text : of the program"""
         report.static_alloc, report.memory, report.written = self.static_alloc, self.plan, text
 
-    def _compile(self, results: list[str]) -> tuple[Program, Callable[[], str]]:
+    def _function(self, results: list[str]) -> tuple[Program, Callable[[], str]]:
         inputs = ", ".join(self.names[value] for value in self.plan.graph.inputs)
         head = [f"def program({self.parameters}):"]
         enter, leave = self._settings()

@@ -13,12 +13,13 @@ import numpy as np
 from hybrid_lab.data.io import DataBatch, DataDesc
 from hybrid_lab.data.io.array_iter import Arrays, named_arrays, rows_of
 from hybrid_lab.diagnostics.errors import BindError, SettingError, ShapeError
-from hybrid_lab.mxnet.base import _as_list  # noqa: F401 - libraries take it from mxnet.module.base_module, too
+from hybrid_lab.mxnet.base import as_list
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray.sparse import CSRNDArray
 from hybrid_lab.symbol import Symbol
 
+_as_list = as_list
 _PARAMETER_ENDINGS = ("_weight", "_bias", "_gamma", "_beta")
 
 
