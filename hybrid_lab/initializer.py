@@ -281,7 +281,7 @@ class Zero(Initializer):
 @register
 @alias("ones")
 class One(Initializer):
-    """All ones."""
+    """An array of 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -512,7 +512,7 @@ class Mixed:
         self.map = [(re.compile(pattern), create(each)) for pattern, each in zip(patterns, initializers, strict=True)]
 
     def set_verbosity(self, verbose: bool = False, print_func: Callable[[object], str] | None = None) -> Mixed:
-        """As `Initializer.set_verbosity`, for each of them."""
+        """As `Initializer.set_verbosity`, for each initializer."""
         check_switches("Mixed.set_verbosity", verbose=verbose)
         for _, initializer in self.map:
             initializer.set_verbosity(verbose, print_func)

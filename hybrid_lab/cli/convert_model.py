@@ -148,7 +148,7 @@ def _shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
 
 
 def _readers(block: SymbolBlock, name: str) -> list[Any]:
-    """The nodes that read an input, behind those that keep its shape."""
+    """The nodes that read an input, behind nodes that keep its shape."""
     from hybrid_lab.gluon import access
 
     neutral = access.graphs(block).first()

@@ -16,7 +16,8 @@ from .command import CommandError, Commands, has_module, install_hint
 
 FIRST_NOTEBOOK = "01_tutorial.ipynb"
 DEFAULT_FOLDER = "hybrid-lab-tutorial"
-#: JupyterLab asks pypi.org for its newest version, and offers to read news. Later options of the user's replace these.
+#: JupyterLab asks pypi.org for its newest version, and offers to read news. Later options of the user's replace these
+#: options.
 QUIET = ("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None")
 #: Defaults of JupyterLab's settings: whatever the server is told, the page asks whether it may read news until the
 #: setting says so. The user's own settings win.

@@ -36,7 +36,9 @@ def add_commands(commands: Commands) -> None:
 
 
 def source_files(paths: list[str]) -> Iterator[Path]:
-    """The files named, and those in the folders named (no hidden folders, environments or checkpoints), once each."""
+    """The named files, and the files in the named folders (no hidden folders, environments or checkpoints), once
+    each.
+    """
     seen: set[Path] = set()
     for path in map(Path, paths):
         if path.is_dir():
@@ -99,6 +101,8 @@ def run_lint(arguments: Namespace) -> int:
 
 
 def printable(text: str) -> str:
-    """A text as standard output can have it: a file's name need not be Unicode, nor a terminal know all of it."""
+    """A text that standard output can encode: a file's name need not be Unicode, and a terminal may not know all
+    characters.
+    """
     encoding = sys.stdout.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -37,7 +37,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def run_migrate(arguments: Namespace) -> int:
-    """Examine every file; with --write also put the line into those that import mxnet without it."""
+    """Examine every file; with --write also put the line into files that import mxnet without it."""
     from hybrid_lab.mxnet.compat.migration import examine
 
     reports = [report for file in source_files(arguments.paths)

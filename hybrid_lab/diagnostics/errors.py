@@ -29,7 +29,9 @@ class ShapeError(HybridLabError, ValueError):
 
 
 class DeclaredSizeError(ShapeError):
-    """Inputs of other sizes than those that an imported graph holds for. The message names input, axis and sizes."""
+    """Inputs of other sizes than the sizes that an imported graph holds for. The message names input, axis and
+    sizes.
+    """
 
 
 class ArrayIndexError(ShapeError, IndexError):
@@ -194,7 +196,7 @@ class ArchiveError(HybridLabError, ValueError):
 
 
 class LoadMismatchError(ArchiveError):
-    """A file and the live model differ; `differences` lists all of them, one line each."""
+    """A file and the live model differ; `differences` lists every difference, one line each."""
 
     def __init__(
         self,

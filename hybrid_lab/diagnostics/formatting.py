@@ -20,7 +20,7 @@ def dimensions(rank: int) -> str:
     return count(rank, "dimension") if rank else "no dimensions"
 
 
-#: Categories of characters that draw nothing, or that change how others are drawn: control characters, format
+#: Categories of characters that draw nothing, or that change how other characters are drawn: control characters, format
 #: characters such as the marks of text direction, surrogates, private characters, separators of lines and paragraphs.
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
@@ -57,7 +57,7 @@ def check_choice(what: str, value: object, choices: Sequence[str], error: type[E
 
 
 def lookup(kind: str, name: str, entries: Mapping[str, Entry]) -> Entry:
-    """The entry with this name, in any case. Raises ValueError that names a similar entry, or all of them."""
+    """The entry with this name, in any case. Raises ValueError that names a similar entry, or every entry."""
     entry = entries.get(name.lower())
     if entry is None:
         near = difflib.get_close_matches(name.lower(), entries, n=1)

@@ -19,7 +19,7 @@ if "\\" in _PACKAGE:  # co_filename uses the system's separator
 
 @functools.cache
 def is_own(file: str) -> bool:
-    """Whether a file is one of this package's; remembered, because every captured location asks."""
+    """Whether a file belongs to this package; remembered, because every captured location asks."""
     return file.startswith(_PACKAGE)
 
 
@@ -42,7 +42,7 @@ def set_cell_runs(variables: int) -> None:
 def register_cell(file: str, number: int, lines_above: int = 0) -> None:
     """Name the notebook cell whose code object has `file` as its file name; a re-run cell gets its new number.
 
-    lines_above : lines of the cell above the code, which Python does not count: empty ones, and a cell magic
+    lines_above : lines of the cell above the code, which Python does not count: empty lines, and a cell magic
     """
     _cells[file], _lines_above[file] = number, lines_above
 

@@ -149,7 +149,7 @@ class _Site:
         yield from (node for _, node in sorted(ending_here, key=itemgetter(0), reverse=True))
 
     def node(self, *kinds: type[Kind]) -> Kind:
-        """The node of one of these kinds that the instruction belongs to."""
+        """The node that the instruction belongs to, of a kind in `kinds`."""
         for node in self.nodes(kinds, self.instruction):
             return node
         raise _Elsewhere

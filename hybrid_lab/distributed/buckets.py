@@ -27,7 +27,7 @@ _MISSES = 3
 class Bucket:
     """Gradients of one dtype on one device, in the order in which a backward pass makes them.
 
-    flat : the memory of all of them; gradients : the arrays, whose memory is a part of it
+    flat : the memory of all gradients; gradients : the arrays, whose memory is a part of it
     """
 
     __slots__ = ("_parts", "flat", "gradients")
@@ -143,7 +143,7 @@ class Buckets:
     All but the last are summed while the backward pass still runs, as an EarlySum: one sum of each bucket in each step,
     in the same order in all workers. A gradient that a worker changes after its sum has begun, as in a second backward
     pass, is summed once more by all workers.
-    early : whether sums begin in the backward pass, equal in all workers; else all of them begin in the step
+    early : whether sums begin in the backward pass, equal in all workers; else every sum begins in the step
     """
 
     def __init__(self, group: Group, early: bool = True) -> None:
@@ -169,7 +169,7 @@ class Buckets:
 
     @property
     def outdated(self) -> bool:
-        """Whether the gradients may be others than those that lie in the buckets."""
+        """Whether the gradients may differ from the gradients in the buckets."""
         return self._count != changes.count
 
     def order(self, gradient: NDArray) -> int | None:
@@ -257,7 +257,9 @@ class Buckets:
 
 
 def divided(gradients: Sequence[NDArray]) -> Iterator[list[NDArray]]:
-    """The dense gradients in groups, each of one dtype and device and of at most SIZE bytes, the first of FIRST."""
+    """The dense gradients in groups, each of one dtype and device and of at most SIZE bytes, the first group of at most
+    FIRST bytes.
+    """
     open_groups: dict[Any, list[NDArray]] = {}
     sizes: dict[Any, int] = {}
     limit = FIRST

@@ -55,7 +55,7 @@ class Compression:
 
 
 def compression(settings: Mapping[str, Any]) -> Compression:
-    """The compression of MXNet's settings. Raises KVStoreError for others."""
+    """The compression of MXNet's settings. Raises KVStoreError for other settings."""
     if not isinstance(settings, Mapping):
         raise KVStoreError(f"gradient compression takes a dict such as {{'type': '2bit'}}, not {settings!r}")
     kind = settings.get("type")

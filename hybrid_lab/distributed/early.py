@@ -1,4 +1,4 @@
-"""Whether the sums of gradients begin in the backward pass, or all of them in the step."""
+"""Whether the sums of gradients begin in the backward pass, or in the step."""
 
 from __future__ import annotations
 

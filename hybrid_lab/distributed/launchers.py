@@ -20,7 +20,7 @@ class WorkerIdentity(NamedTuple):
     """One worker among all, as its launcher describes it.
 
     rank, size : its number among all workers, and how many there are
-    local_rank, local_size : the same among those of its machine; `gpu(0)` is the card number `local_rank`
+    local_rank, local_size : the same among the workers of its machine; `gpu(0)` is the card number `local_rank`
     address, port : where rank 0 listens while the workers find each other
     launcher : who set the environment, for messages
     """

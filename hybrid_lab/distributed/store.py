@@ -61,7 +61,7 @@ class DistributedStore(KVStore):
 
     @property
     def local_rank(self) -> int:
-        """The number of this worker among those of its machine: the number of its GPU."""
+        """The number of this worker on its machine: the number of its GPU."""
         return self.group.identity.local_rank
 
     def barrier(self) -> None:

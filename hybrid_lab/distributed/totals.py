@@ -24,8 +24,8 @@ def summed(what: str, names: Sequence[str], arrays: Sequence[np.ndarray]) -> lis
     """The sums of float64 arrays over all workers, which all call it: one exchange of 2 KB for up to 252 numbers.
 
     what : of which kind they are, for errors; names : of the arrays, the same in all workers
-    Tables, of two dimensions, may be of other sizes in other workers: the smaller ones are filled up with zeros.
-    Raises WorkersDifferError, in all workers, where they have other names or shapes. Alone: the arrays.
+    Tables, of two dimensions, may have other sizes in other workers: smaller tables are filled up with zeros. Raises
+    WorkersDifferError, in all workers, where they have other names or shapes. Alone: the arrays.
     """
     joined = group()
     if joined is None or joined.size == 1:
@@ -89,7 +89,7 @@ def _digest(what: str, rows: Sequence[object]) -> list[float]:
 
 
 def _alike(head: np.ndarray, size: int) -> bool:
-    """Whether numbers are equal whose sum and whose sum of squares these are."""
+    """Whether the numbers with this sum and this sum of squares are equal."""
     return all(size * head[place + 1] == head[place] ** 2 for place in (0, 2))
 
 

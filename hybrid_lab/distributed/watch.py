@@ -1,7 +1,7 @@
 """Who is still there: a connection of each worker to rank 0, by which the end of a process is noticed at once.
 
 The kernel of a machine closes the connections of a process that ends, however it ends. A process that computes for
-minutes keeps them open. So a lost worker differs from a busy worker, which a heartbeat cannot tell apart.
+minutes keeps them open. This tells a lost worker from a busy worker, which a heartbeat cannot.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Watch:
     lost : rank -> machine of each worker that ended without saying so; ended : rank -> machine of each worker that left
         in an orderly way, except for workers that left because others had gone
     why : rank -> the error that ended a worker, if it reported one
-    changed : an event, set when one of them grows
+    changed : an event, set when `lost` or `ended` grows
     """
 
     def __init__(self, rank: int, size: int, store: Store, address: str, token: str) -> None:
@@ -65,7 +65,7 @@ class Watch:
         self._told.start()
 
     def close(self, why: str = "") -> None:
-        """Leave in an orderly way: the others then know that this worker ended by itself.
+        """Leave in an orderly way: the other workers then know that this worker ended by itself.
 
         why : the error that ended it, or empty
         """

@@ -108,7 +108,7 @@ class Group:
         return self._begin("all_reduce", tensor_of(memory))
 
     def broadcast(self, memory: Any, source: int = 0) -> Pending:
-        """Begin to replace memory by that of one worker."""
+        """Begin to replace memory by the memory of one worker."""
         return self._begin("broadcast", tensor_of(memory), source)
 
     def channel(self) -> Channel:
@@ -219,7 +219,7 @@ class Group:
 
     @property
     def broken(self) -> bool:
-        """Whether this worker can no longer exchange anything with the others."""
+        """Whether this worker can no longer exchange anything with the other workers."""
         watch = self._watch
         return bool(self._failure) or (watch is not None and bool(watch.lost or watch.ended))
 

@@ -21,7 +21,7 @@ from hybrid_lab.engines import libraries
 from hybrid_lab.system import forks
 from hybrid_lab.system.threads import thread_count
 
-#: A Trainer of so many numbers may belong to a recorded call that torch runs. Convolutions may with fewer.
+#: A Trainer of this many numbers may belong to a recorded call that torch runs. Convolutions may with fewer.
 PARAMETERS = 400_000
 _UNKNOWN = 128
 """Taken for a size that is not known yet."""

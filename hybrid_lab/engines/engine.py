@@ -58,7 +58,7 @@ class Executable:
         """All inputs count again, from the next call on."""
 
     def watched(self) -> WatchedProgram:
-        """The same program with a look at the results after every step, for those who check or measure it."""
+        """The same program with a look at the results after every step, for checks and measurements."""
         raise NotImplementedError(f"{type(self).__name__} is no planned program")
 
     def release(self) -> None:
@@ -99,7 +99,7 @@ class ForwardState:
 class Training(ABC):
     """The compiled forward and backward of recorded calls. Threads may run them at once, each with its own state.
 
-    forward, backward : the same as two executables that share nothing: for reports, and to run one of them alone
+    forward, backward : the same as two executables that share nothing: for reports, and to run only one
     begin : (inputs, rng) -> (results, kept). Runs the forward; results are the outputs and then the new values of
         effects, in fresh memory
     """
@@ -126,7 +126,7 @@ class Training(ABC):
         """Run the backward. Returns the gradients in fresh memory, or in `out`.
 
         operands : one array per input of the backward graph, `kept.saved` among them
-        rng : that of the forward
+        rng : the forward's
         last : nobody will run it again on this `kept`, whose memory may be used up (no retain_graph)
         out : per gradient None, or a C-contiguous array of its shape and dtype that may take it, which shares no memory
             with the operands. Whether it did shows in the result: it is that array, or another one
@@ -165,7 +165,7 @@ class Engine(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    #: Flags of hybridize() that `compile` takes beside those of every engine.
+    #: Flags of hybridize() that `compile` takes in addition to the flags of every engine.
     own_options: ClassVar[frozenset[str]] = frozenset()
 
     @property

@@ -129,7 +129,7 @@ def to_host(tensor: Any, out: np.ndarray | None = None) -> np.ndarray:
 
 
 def is_tensor(value: object) -> bool:
-    """Whether these are numbers on a device."""
+    """Whether the value is a tensor of numbers on a device."""
     return hasattr(value, "untyped_storage")
 
 

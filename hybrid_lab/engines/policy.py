@@ -25,7 +25,7 @@ from hybrid_lab.graph.node import Node
 #: in torch, 20 in ONNX Runtime; a perceptron with 256 rows (0.1 billion) is as fast in either, and never needs the
 #: import of torch.
 PRODUCTS, BYTES = 200e6, 64 << 20
-#: ONNX Runtime is taken if it saves the time for making its sessions within so many calls.
+#: ONNX Runtime is taken if it saves the time for making its sessions within CALLS calls.
 CALLS = 1000
 #: The families of operators that multiply and add, and their names in a reason.
 _PRODUCT_FAMILIES = {"conv": "convolutions", "linalg": "products", "rnn": "recurrences"}
@@ -80,7 +80,7 @@ def engine_for(graphs: Sequence[Graph], strict: bool = False) -> tuple[Engine, s
 
 
 def _rounded(number: float) -> str:
-    """Two digits, or all of those before the point: `0.18`, `118`."""
+    """Two digits, or all digits before the point: `0.18`, `118`."""
     return f"{number:.0f}" if number >= 10 else f"{number:.2g}" if number >= 0.01 else "less than 0.01"
 
 

@@ -1,6 +1,6 @@
 """Engines: which there are, loaded when asked for, and which one runs calls without `engine=` here (`default`).
 
-On a CPU the rules of policy.py choose one for each call, among those of `cpu_engines`.
+On a CPU the rules of policy.py choose an engine of `cpu_engines` for each call.
 """
 
 from __future__ import annotations

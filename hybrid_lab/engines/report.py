@@ -60,7 +60,7 @@ class Report:
     engine : the one that compiled it; `runs_on` is the one that runs it
     operators : engine -> how many operators run there; "vendor" : the engine's operators that a GPU's library computes
     units : (engine, region, operators to list) of each region; refused : (operator, engine, reason) of each operator
-        that runs on another engine than the one asked for. `regions` and `fallbacks` are these in words
+        that runs on another engine than the one asked for. `regions` and `fallbacks` give both in words
     shared_arena : a forward and its backward have one arena, which both reports tell
     memory : the graph.memory.plan.MemoryPlan, which `plan` prints; written : gives the text of the generated program
     bodies : the graph.body.Body objects of loops and branches; each compiles a program per shapes while it runs

@@ -2,8 +2,8 @@
 
 An entry is one file. Its name is a digest of kind, version and key, and it starts with a digest of that name and of its
 content: an entry that is damaged, cut short, renamed or of another version counts as missing. Entries appear by one
-rename, so other processes see all of an entry or none of it. Each kind has a limit in bytes, beyond which the entries
-that were used longest ago are removed.
+rename, so other processes see a whole entry or no entry. Each kind has a limit in bytes, beyond which the entries that
+were used longest ago are removed.
 
 Some entries are code: binaries run on the GPU. Whoever can write a file can write its digest. So a file is read only if
 only this user or root can have written it: the store's folder, the folder of the kind and the file belong to this user
@@ -32,7 +32,7 @@ from hybrid_lab.diagnostics.file_errors import special_file_error
 from hybrid_lab.system import temporary
 from hybrid_lab.system.logger import logger
 
-#: A read marks its entry as used at most once in so many seconds.
+#: A read marks its entry as used at most once in this many seconds.
 DAY = 86400.0
 
 

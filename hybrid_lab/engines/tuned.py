@@ -52,7 +52,7 @@ def recall(graphs: Iterable[Graph]) -> Tuned | None:
 
 
 def remember(graphs: Iterable[Graph], found: Tuned) -> None:
-    """Keep a result for this process and, if there is a cache folder, for later ones."""
+    """Keep a result for this process and, if there is a cache folder, for later processes."""
     key = key_of(graphs)
     _known[key] = found
     ENGINES.put_json(key, asdict(found))

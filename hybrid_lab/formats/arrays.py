@@ -29,7 +29,7 @@ _PART = re.compile(r"[^/\\:\0]+\.safetensors")
 
 def read_arrays(source: str | PathLike[str] | bytes) -> Arrays:
     """The arrays of a file (a path) or of its bytes, whatever its name ends with; writable, in C order. A name that
-    ends with `.safetensors.index.json` is that of an index, which lists the files beside it that hold the arrays.
+    ends with `.safetensors.index.json` is an index, which lists the files beside it that hold the arrays.
 
     Returns a dict of name -> array, or a list for a `.params` file without names. Raises ArchiveError.
     """

@@ -108,7 +108,7 @@ class SafetensorsFile:
         return name in self.infos
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """The tensor as an array of its own in native byte order; KeyError if there is none of that name."""
+        """The tensor as an array of its own in native byte order; KeyError for an unknown name."""
         return self.read(name)[0]
 
     def read(self, name: str) -> tuple[np.ndarray, memoryview]:
@@ -273,7 +273,7 @@ def encode(
 
 
 def read_safetensors(path: str | PathLike[str], names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-    """Tensors of a safetensors file as writable arrays; all of them, or only `names`. Raises ArchiveError, KeyError."""
+    """Tensors of a safetensors file as writable arrays; all tensors, or only `names`. Raises ArchiveError, KeyError."""
     file = SafetensorsFile.open(path)
     return {name: file[name] for name in (file if names is None else names)}
 

@@ -173,7 +173,7 @@ def deferred_init(parameter: Parameter) -> DeferredInit | None:
 
 
 def initializers(parameter: Parameter) -> tuple[Any, Any] | None:
-    """What gave a Parameter its first values, or would give it others: (its initializer, the default one). None where
+    """The initializer of a Parameter's first values, or of new values: (its initializer, the default one). None where
     they were loaded, and it has no initializer of its own.
     """
     used = parameter._initialized_by

@@ -90,7 +90,7 @@ def _unread(name: str) -> Value:
 
 
 def _is_parameter(name: str) -> bool:
-    """Whether a name ends as those of parameters do."""
+    """Whether a name ends as parameters' names do."""
     return name.endswith(("_weight", "_bias", "_gamma", "_beta")) or "_constant" in name
 
 

@@ -72,8 +72,8 @@ def check_flags(active: object, flags: Mapping[str, Any]) -> str | None:
 
 
 def known_flags(name: str, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """MXNet's flags among those that hybridize() got beside its own, without `backend` and its options. Others are
-    warned of.
+    """MXNet's flags that hybridize() got beside its own flags, without `backend` and its options. Unknown flags give a
+    warning.
 
     name : of the Block
     """

@@ -11,7 +11,7 @@ _numbers = itertools.count()
 
 
 class HookHandle:
-    """One registered hook. `handle.detach()` removes it; so does leaving `with handle:`."""
+    """One registered hook. `handle.detach()` removes it, as leaving `with handle:` does."""
 
     def __init__(self) -> None:
         self._hooks: weakref.ref[OrderedDict[int, Callable[..., object]]] | None = None

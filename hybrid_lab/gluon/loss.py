@@ -68,7 +68,7 @@ class Loss(HybridBlock):
         Absolute()(nd.array([[1.0, 2.0]]), nd.array([[0.0, 4.0]]))
 
     weight : a number the loss is multiplied by, or None
-    batch_axis : the axis of the samples; the loss is averaged over the others
+    batch_axis : the axis of the samples; the loss is averaged over the remaining axes
 
     Subclasses define `hybrid_forward(F, pred, label, sample_weight=None)`; `sample_weight` must broadcast against
     the loss, (batch, 1) for example.
@@ -423,8 +423,9 @@ def _row_sum(F: Functions, x: Tensor) -> Tensor:
 class SDMLLoss(Loss):
     """Smoothed deep metric learning (Bonadiman, Kumar and Mittal 2019, arXiv:1905.12786).
 
-    Row i of x1 and row i of x2 are a pair, all others are not. Per row of x1 the Kullback-Leibler divergence between
-    softmax(-|x1[i] - x2[j]|^2) over j and the labels: 1 - smoothing_parameter for the pair, the rest spread evenly.
+    Row i of x1 and row i of x2 are a pair, all other rows are not. Per row of x1 the Kullback-Leibler divergence
+    between softmax(-|x1[i] - x2[j]|^2) over j and the labels: 1 - smoothing_parameter for the pair, the rest spread
+    evenly.
 
     x1, x2 : (batch, n) of one shape -> (batch,)
     smoothing_parameter : probability of all other rows together, below 1

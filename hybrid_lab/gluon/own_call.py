@@ -1,4 +1,5 @@
-"""A `__call__` of the user's: `net(x)` runs the graph of all of it, not only of what `super().__call__(...)` reaches.
+"""A `__call__` of the user's: `net(x)` runs the graph of the whole method, not only of the part that
+`super().__call__(...)` reaches.
 
     class Halved(HybridBlock):
         def __call__(self, x):
@@ -18,9 +19,9 @@ from hybrid_lab.hybridize.stale.code import of_user
 
 
 def take_over(kind: type) -> None:
-    """Let the calls of a HybridBlock class whose `__call__`, or that of a base, is the user's begin with its graphs.
+    """Let the calls of a HybridBlock class begin with its graphs, if its `__call__`, or a base's, is the user's.
 
-    Sets `kind._own_call`: whether there is such a `__call__`. Nothing else changes if there is none.
+    Sets `kind._own_call`: whether the class has its own `__call__`. Nothing else changes if there is none.
     """
     users = any(of_user(base.__module__) and "__call__" in vars(base) for base in kind.__mro__ if base is not object)
     function = inspect.getattr_static(kind, "__call__")
@@ -62,7 +63,9 @@ def _bound(function: Any, block: object) -> Callable[..., Any]:
 def _by_position(
     function: Any, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments by position as far as the function takes them so, with its defaults in between; and the others."""
+    """The arguments by position as far as the function takes them so, with its defaults in between; and the remaining
+    arguments.
+    """
     names = _positional(function)[1 + len(args) :]
     last = max((place for place, (name, _) in enumerate(names, 1) if name in keywords), default=0)
     values = [keywords.get(name, default) for name, default in names[:last]]

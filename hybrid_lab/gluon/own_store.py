@@ -34,7 +34,7 @@ class OwnStore:
     def pushpull(self, fresh_only: bool = False) -> None:
         """Hand over the gradients: they become sums over contexts and processes, or the parameters are updated.
 
-        fresh_only : only those of parameters whose gradient was written since the last step
+        fresh_only : only for parameters whose gradient was written since the last step
         """
         self._broadcast()
         for index, parameter in enumerate(self._params):

@@ -1,4 +1,4 @@
-"""ParameterDict: the parameters of a Block by name, and operations on all of them."""
+"""ParameterDict: the parameters of a Block by name, and operations on all parameters."""
 
 from __future__ import annotations
 

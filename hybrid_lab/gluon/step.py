@@ -56,7 +56,7 @@ class StepBoundary:
     interrupts : holds interrupts back while a Trainer changes parameters and while work from other threads runs
     busy : a cell is running; outside of cells work runs at once
     steps : how many boundaries were passed; steps_before_cell : of those before the cell that is running
-    listeners : called with the Trainer after each of its steps; the lab's autosave and curves
+    listeners : called with the Trainer after each step; the lab's autosave and curves
     epoch_listeners : called each time that a DataLoader gave its last batch
     """
 

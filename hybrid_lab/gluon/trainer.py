@@ -65,10 +65,10 @@ class Trainer:
 
     params : `net.collect_params()`, or a list of Parameters; they must be initialized (shapes may be deferred)
     optimizer : a name with `optimizer_params` (learning_rate, wd, momentum, lr_scheduler ...), or an Optimizer
-    kvstore : 'dist_sync' for several processes, which a launcher has started: gradients are summed over all of them,
+    kvstore : 'dist_sync' for several processes, which a launcher has started: gradients are summed over all processes,
         and `batch_size` counts the samples of all (docs/distributed.md). Or 'local', 'device', a KVStore, or None.
-        Gradients of several contexts are summed in this process, and every context is updated here, for each of them.
-        A store of your own (see KVStoreBase), or its registered name, sums them itself
+        Gradients of several contexts are summed in this process, and every context is updated here, one by one. A store
+        of your own (see KVStoreBase), or its registered name, sums them itself
     update_on_kvstore : whether such a store updates the parameters; None leaves that to the store's capabilities
     compression_params : given to such a store
     Raises WorkersError where 'dist_sync' finds no other workers, WorkersDifferError if they have other parameters.
@@ -434,7 +434,7 @@ class Trainer:
     def load_states(self, fname: str | PathLike[str]) -> None:
         """Continue from a file that `save_states` wrote.
 
-        Raises ArchiveError for a damaged file, LoadMismatchError for one of another model or optimizer; nothing
+        Raises ArchiveError for a damaged file, LoadMismatchError for a file of another model or optimizer; nothing
         changes then.
         """
         from hybrid_lab.formats.kinds import other_kind

@@ -1,4 +1,4 @@
-"""WorkerGradients: the parameters and gradients of a Trainer whose steps are those of all workers."""
+"""WorkerGradients: the parameters and gradients of a Trainer whose steps are joint steps of all workers."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ class WorkerGradients:
 
     @contextlib.contextmanager
     def joined(self, trainer: Trainer) -> Iterator[None]:
-        """`with`: workers without further batches take part in the steps of the others, with zeros for gradients."""
+        """`with`: workers without further batches take part in the steps of the other workers, with zeros for
+        gradients.
+        """
         self._uneven = self._group.size > 1
         try:
             yield

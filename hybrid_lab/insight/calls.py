@@ -60,7 +60,7 @@ class OutermostCall:
         return ", ".join(format_type(leaf.shape, np.dtype(leaf.dtype)) for leaf in self.leaves)
 
     def tracked(self) -> list[NDArray]:
-        """Copies of the input arrays; floating-point ones have a gradient attached."""
+        """Copies of the input arrays; floating-point arrays have a gradient attached."""
         copies = [leaf.copy() for leaf in self.leaves]
         for leaf in copies:
             leaf.tape_link = None
@@ -74,7 +74,7 @@ class OutermostCall:
 
 
 def outer_calls(net: Block, inputs: Sequence[object]) -> list[OutermostCall]:
-    """The calls of outermost HybridBlocks in `net(*inputs)`, the first one of each Block, in order.
+    """The calls of outermost HybridBlocks in `net(*inputs)`, the first call of each Block, in order.
 
     Raises HybridLabError if `net` is no Block, has no HybridBlock, or calls none on these inputs.
     """

@@ -65,7 +65,7 @@ def capture(
     operator by operator while it is captured, with the same random numbers; later calls run the compiled program as
     before, and nothing is compiled.
 
-    Raises HybridLabError for names that the model does not have, with similar ones, and in the with-block for a
+    Raises HybridLabError for names that the model does not have, with similar names, and in the with-block for a
     hybridized call with `replace`.
     """
     check_switches("capture", grad=grad)

@@ -176,7 +176,7 @@ class _Checker:
     ) -> list[Check]:
         """A check per operator of a region.
 
-        seen : its values, from compiling it once more with all of them as outputs
+        seen : its values, from compiling it once more with all values as outputs
         """
         hybrid = dict(zip(region.inputs, operands, strict=True)) | seen
         checks = []

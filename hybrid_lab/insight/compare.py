@@ -440,7 +440,7 @@ def _table(call: CallComparison, limit: int) -> Table:
 
 
 def _chosen(nodes: Sequence[NodeRow], limit: int) -> list[tuple[int, NodeRow]]:
-    """At most `limit` rows with their numbers: around the first that differs, else the first ones."""
+    """At most `limit` rows with their numbers: around the first that differs, else the first rows."""
     wrong = next((index for index, row in enumerate(nodes) if not row.agrees), 0)
     start = max(0, min(wrong - limit // 4, len(nodes) - limit))
     return list(enumerate(nodes))[start : start + limit]

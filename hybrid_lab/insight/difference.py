@@ -79,7 +79,7 @@ class BlockDifference:
 
     kind : "same" where the Block is alike but not its operators or tensors; class_name : "Dense", "Dense -> Conv2D"
     changes : of the Block itself, one text each
-    operators : of its graph, those that changed with some equal ones around them
+    operators : of its graph, the changed operators with some equal operators around them
     move : how its place differs; first_path, second_path : its place in each model, None if it is missing
     exchange : in words, which Block of equal structure changed places with it, as the numbers say
     """

@@ -184,7 +184,7 @@ class Explanation(InsightReport):
     def passes(self, path: str = "", number: int = -1) -> Passes:
         """The passes of a program of the Block at `path`, with the graph before and after each.
 
-        number : index of one of its known programs; the latest by default. Raises HybridLabError without one.
+        number : index among its known programs; the latest by default. Raises HybridLabError without one.
         """
         rows = self._programs(path)
         if not -len(rows) <= number < len(rows):

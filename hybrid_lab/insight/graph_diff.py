@@ -133,7 +133,7 @@ class _Side:
         return hash((form.key, tuple([(self.below[value.node], value.index) for value in form.operands])))
 
     def near(self, radius: int) -> dict[Node, int]:
-        """A hash of each operator and of those around it, up to so many steps away, both ways."""
+        """A hash of each operator and of the operators around it, up to `radius` steps away, both ways."""
         down = up = {node: hash(form.key) for node, form in self.form.items()}
         for _ in range(radius):
             down = {
@@ -152,7 +152,7 @@ class _Side:
         return {node: hash((down[node], up[node])) for node in self.operators}
 
     def places(self) -> dict[Node, int]:
-        """The number of each operator among those of its Block."""
+        """The number of each operator among the operators of its Block."""
         counts: dict[str, int] = defaultdict(int)
         places = {}
         for node in self.operators:
@@ -254,7 +254,7 @@ class _Matching:
         self._match()
         drawing = {node for node in one.operators if node.draw is not None}
         drawing_too = {node for node in two.operators if node.draw is not None}
-        # An operator that draws and was added or removed shifts the draws of all later ones.
+        # An operator that draws and was added or removed shifts the draws of all later operators.
         self._same_draws = {self.pairs.get(node) for node in drawing} == drawing_too
 
     def _match(self) -> None:
@@ -321,7 +321,7 @@ class _Matching:
                 yield reader, next((other for other in free if self._are_equal(reader, other)), free[0])
 
     def _are_equal(self, first: Node, second: Node) -> bool:
-        """Whether two operators are equal and none of their inputs is matched with something else."""
+        """Whether two operators are equal and no input is matched with something else."""
         mine, other = self.one.form[first], self.two.form[second]
         return mine.key == other.key and all(
             self._match_exactly(one, two)
@@ -514,7 +514,7 @@ class _Ends:
 
 
 def _is_in(path: str, blocks: Collection[str]) -> bool:
-    """Whether a path is that of one of these Blocks, or of one below."""
+    """Whether a path belongs to one of these Blocks, or to a Block below."""
     while path and path not in blocks:
         path = path.rpartition(".")[0]
     return path in blocks

@@ -38,7 +38,7 @@ class Kernels(list["FusedKernel"]):
         return Kernels(chosen, self.none) if isinstance(chosen, list) else chosen
 
     def lines(self, indent: str = "") -> list[str]:
-        """The table as text, with at most `_SHOWN` kernels, the slowest ones; or the reason why there are none."""
+        """The table as text, with at most `_SHOWN` kernels, the slowest; or the reason why there are none."""
         if not self:
             return [indent + self.none]
         rows, hidden = heaviest(self, _weight, _SHOWN)

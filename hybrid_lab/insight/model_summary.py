@@ -446,7 +446,9 @@ class _Tree:
         return below.get(name)
 
     def _line(self, path: str) -> tuple[BlockSummary, ...]:
-        """The row of a path, those above it before; of a path without a row, those of the nearest ones above."""
+        """The row of a path, with the rows above it before; for a path without a row, the rows of the nearest paths
+        above.
+        """
         names = path.split(".") if path else []
         paths = [".".join(names[:depth]) for depth in range(len(names) + 1)]
         return tuple(self._by_path[each] for each in paths if each in self._by_path)

@@ -52,7 +52,7 @@ def is_nan(array: object) -> bool:
 
 @dataclass
 class Culprit:
-    """The operator that made a bad value from good ones.
+    """The operator that made a bad value from good values.
 
     scope : path of the Block in the run; inputs : the operands; made : the fault in its result
     """
@@ -97,7 +97,7 @@ class Origins:
             self._known[id(item.buffer)] = item.buffer, culprit
 
     def look(self, node: Node, inputs: Sequence[object], outputs: Sequence[NDArray]) -> None:
-        """One operator of an interpreted graph ran. Of a loop or branch, the first operator inside is told."""
+        """One operator of an interpreted graph ran. For a loop or branch, the first operator inside is told."""
         inside = self._inside if node.op.subgraphs else []
         first = inside[0] if inside else None
         self.hear(node.op.name, inputs, outputs, node.scope, node.location)
@@ -109,7 +109,7 @@ class Origins:
             self._inside = []
 
     def of(self, results: Iterable[object]) -> Culprit | None:
-        """The operator behind the first bad one of some results."""
+        """The operator behind the first bad result."""
         for item in results:
             if isinstance(item, NDArray) and self._is_bad(item):
                 return self._known.get(id(item.buffer), (None, None))[1]
@@ -182,7 +182,7 @@ class _Step(tape.Entry):
 
 
 def made(arrays: Sequence[object]) -> str:
-    """The fault in the first bad one of some arrays: `3 NaN among 64 values`."""
+    """The fault in the first bad array: `3 NaN among 64 values`."""
     first = arrays[0]
     return _made(summarize(to_host(first) if is_tensor(first) else first))  # type: ignore[arg-type]
 

@@ -178,7 +178,7 @@ def operands_of(node: Node, values: Values) -> list[Any]:
 
 
 def changed(array: object, change: int) -> object:
-    """The array with slightly changed floating-point numbers, other ones for each `change`; 0 changes nothing."""
+    """The array with slightly changed floating-point numbers, different for each `change`; 0 changes nothing."""
     if not change or not isinstance(array, np.ndarray) or not is_floating(array.dtype):
         return array
     factor = 1 + _CHANGE * np.random.RandomState(change).uniform(-1, 1, array.shape)

@@ -45,8 +45,8 @@ class BlockState:
 def walk(net: Block) -> Iterator[tuple[str, str, Block, str | None]]:
     """(path, attribute name, Block, path where it stood before or None), parents first.
 
-    A shared Block is given at each of its places and entered once. The tree may change during the walk, as when the
-    lab looks at a model that a running cell builds.
+    A shared Block is given at each place and entered once. The tree may change during the walk, as when the lab looks
+    at a model that a running cell builds.
     """
     seen: dict[int, str] = {}
     stack: list[tuple[str, str, Block]] = [("", net.name, net)]
@@ -90,7 +90,7 @@ def block_at(net: Block, path: str) -> Block:
 
 
 def class_name(block: Block) -> str:
-    """The name of a Block's class; of a Block from a file that of the class it was saved from, without its module."""
+    """The name of a Block's class; of a Block from a file the class it was saved from, without its module."""
     return (getattr(block, "archived_class", None) or type(block).__name__).rpartition(".")[2]
 
 

@@ -71,7 +71,7 @@ class _Search:
         """The pairs of a longest common subsequence; None if it takes too many steps to find it."""
         most = max(self._left // 2, SMALL)
         common = (Counter(first) & Counter(second)).total()
-        if (len(first) + len(second) - 2 * common) ** 2 > 4 * most:  # so many edits there are at least
+        if (len(first) + len(second) - 2 * common) ** 2 > 4 * most:  # the least number of edits
             return None
         found, end, steps = _search(first, second, most)
         self._left -= steps
@@ -83,7 +83,7 @@ def _search(first: list[int], second: list[int], most: int) -> tuple[list[tuple[
     number of steps.
     """
     rows, columns = len(first), len(second)
-    # reached[diagonal] is the furthest row on it, after so many edits; a diagonal is row - column.
+    # reached[diagonal] is the furthest row on it, after `edits` edits; a diagonal is row - column.
     reached, history, steps = {1: 0}, list[dict[int, int]](), 0
     for edits in range(rows + columns + 1):
         before, reached = reached, {}

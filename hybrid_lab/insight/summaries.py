@@ -1,4 +1,4 @@
-"""Summaries of many arrays at once, of large ones from a small sample: cheap enough to be a part of every save."""
+"""Summaries of many arrays at once, of large arrays from a small sample: cheap enough to be a part of every save."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def summary_of_row(row: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> 
 
 
 def _number_of_bins(low: float, high: float, dtype: np.dtype) -> int:
-    """Of whole numbers in a small range each one has a bin."""
+    """Each whole number in a small range has a bin."""
     if dtype.kind in "iub" and high - low < BINS:
         return int(high - low) + 1
     return BINS if high > low else 1

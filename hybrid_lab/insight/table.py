@@ -145,7 +145,7 @@ def operator_text(node: Node) -> str:
 
 
 def types_text(node: Node) -> str:
-    """The type of the first output, with dots if there are more visible ones."""
+    """The type of the first output, with dots if there are further visible outputs."""
     first = node.outputs[0]
     return format_type(first.shape, first.dtype) + (" ..." if node.op.signature.visible > 1 else "")
 
@@ -173,7 +173,7 @@ def row_of(part: str, node: Node, runs_on: str) -> tuple[str, str, str, str, str
 
 
 def heaviest(items: Sequence[T], weight: Callable[[T], float], limit: int) -> tuple[list[T], int]:
-    """The `limit` items that weigh most, in their order, and the number of the others."""
+    """The `limit` items that weigh most, in their order, and the number of the remaining items."""
     ranked = sorted(range(len(items)), key=lambda index: -weight(items[index]))
     chosen = sorted(ranked[:limit])
     return [items[index] for index in chosen], len(items) - len(chosen)

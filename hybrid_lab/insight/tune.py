@@ -94,8 +94,8 @@ def tune(net: Block, *inputs: object, train: bool | None = None, again: bool = F
 
     On a CPU each engine runs the calls: forward, and in training backward. An engine whose numbers differ from NumPy's
     is left out. On a GPU each candidate for the tiles of a product, an attention or a row reduction runs on random
-    numbers, and torch's own product is a candidate, too; one whose numbers differ from those of the rule's tiles is
-    left out.
+    numbers, and torch's own product is a candidate, too; a candidate whose numbers differ from the results with the
+    rule's tiles is left out.
 
     Takes seconds to minutes and shows a progress bar. An interrupt changes nothing on a CPU; on a GPU the results so
     far are stored. Raises EngineUnavailable for Triton's interpreter; HybridLabError for a Block that is not hybrid,

@@ -25,7 +25,8 @@ class Work:
     """What operators do.
 
     multiply_adds : of products, convolutions, recurrences and attention
-    flop : two for each multiply-add, and about one for each element of other operators; 0 for those that move numbers
+    flop : two for each multiply-add, and about one for each element of other operators; 0 for operators that move
+    numbers
     bytes : of the arrays that they write; views write none
     """
 

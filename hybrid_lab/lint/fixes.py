@@ -16,10 +16,10 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def apply_fixes(source: str, findings: Iterable[Finding], unsafe: bool = False) -> str:
-    """`source` with the fixes of the findings applied: the safe ones, and with `unsafe=True` all.
+    """`source` with the fixes of the findings applied: the safe fixes, and with `unsafe=True` all.
 
-    Of fixes that touch the same text the first one wins: check again afterwards. The JSON text of a notebook is
-    repaired cell by cell. A line of which nothing remains is removed.
+    If fixes touch the same text the first one wins: check again afterwards. The JSON text of a notebook is repaired
+    cell by cell. A line of which nothing remains is removed.
     """
     check_switches("apply_fixes", unsafe=unsafe)
     chosen = [finding for finding in findings if finding.fix is not None and (unsafe or finding.fix.safe)]

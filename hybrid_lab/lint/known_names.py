@@ -129,7 +129,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest_is_meant(name: str, replacement: str) -> bool:
-    """Whether a replacement is so much like the name that a fix may offer it."""
+    """Whether a replacement is similar enough to the name for a fix to offer it."""
     written = replacement.rpartition(".")[2].lower().replace("_", "")
     return bool(get_close_matches(name.lower().replace("_", ""), [written], n=1, cutoff=0.8))
 

@@ -240,7 +240,7 @@ def _first_code(cls: type) -> tuple[str, int] | None:
 
 
 def _one_output(block: Block) -> bool:
-    """Whether a live block gives one tensor, by its class or that of its last child."""
+    """Whether a live block gives one tensor, by its class or by its last child's."""
     from hybrid_lab.gluon import access
 
     for _ in range(64):

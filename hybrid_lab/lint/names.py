@@ -19,7 +19,7 @@ _MODULES = {
 }  # fmt: skip
 
 
-# Modules whose functions are known by name, or keep no tensor; those of other modules are looked into.
+# Modules whose functions are known by name, or keep no tensor; functions of other modules are looked into.
 KNOWN_MODULES = (
     "builtins.", "numpy.", "mx.", "math.", "random.", "logging.", "warnings.", "copy.", "functools.", "itertools.",
     "time.", "os.", "collections.", "operator.", "typing.", "pprint.", "IPython.", "contextlib.", "dataclasses.",
@@ -98,7 +98,7 @@ PERHAPS_MULTIPLE = {
     "Custom", "random.multinomial", "sample_multinomial", "unique", "contrib.requantize", "contrib.quantized_conv",
 }  # fmt: skip
 
-# The shape of the result is that of the first tensor.
+# The result has the shape of the first tensor.
 ELEMENTWISE = {
     "relu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "cbrt", "square",
     "abs",

@@ -111,7 +111,8 @@ def check_blocks(blocks: Mapping[str, Block], name: str, target: str | None = No
 def check_cells(
     cells: Sequence[str], target: str | None = None, files: Sequence[str] | None = None
 ) -> list[list[Finding]]:
-    """The findings of each code cell of a notebook, checked together: a cell sees imports and classes of the others.
+    """The findings of each code cell of a notebook, checked together: a cell sees imports and classes of the other
+    cells.
 
     Lines count within the cell. files : the names to report, `<cell 1>`, ... by default.
     """

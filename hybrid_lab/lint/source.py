@@ -225,7 +225,7 @@ _FSTRING = re.compile("""[fF][rR]?['"]""")
 
 
 def _has_endless_fstring(text: str) -> bool:
-    """Whether an f-string has so many parts that parsing it would not end in a sensible time."""
+    """Whether an f-string has too many parts for parsing to end in a sensible time."""
     if text.count("{") <= _PARTS or not _FSTRING.search(text):
         return False
     try:

@@ -142,7 +142,7 @@ def _narrow_class(walk: Walk, name: str, classes: ast.expr, outcome: bool) -> No
 
 
 def _of_other_libraries(classes: Value) -> bool:
-    """Whether a class, or each in a tuple of them, is known to be none of this package's: `numpy.ndarray`."""
+    """Whether a class, or each class in a tuple, is known not to be this package's: `numpy.ndarray`."""
     if classes.kind is Kind.SEQUENCE:
         return bool(classes.members) and all(map(_of_other_libraries, classes.members))
     name = classes.ref if classes.kind is Kind.MODULE and isinstance(classes.ref, str) else "?"

@@ -153,7 +153,7 @@ def container(kind: Kind, items: tuple[Value, ...] | None = None, element: Value
 
 
 def element_of(value: Value) -> Value:
-    """One member of a container, joined over all of them."""
+    """One member of a container, joined over all members."""
     members = value.members
     if not members:
         return OTHER

@@ -254,7 +254,7 @@ def evaluate(walk: Walk, node: ast.expr) -> Value:
 
 @singledispatch
 def value_of(node: ast.AST, walk: Walk) -> Value:
-    """The value of an expression, by the kind of syntax. Of an unknown kind the parts are evaluated."""
+    """The value of an expression, by the kind of syntax. The parts of an unknown kind are evaluated."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
             evaluate(walk, child)

@@ -47,7 +47,7 @@ class TopKAccuracy(EvalMetric):
         metric.update(nd.array([0, 2]), nd.array([[0.1, 0.2, 0.7], [0.2, 0.5, 0.3]]))
         metric.get()
 
-    Of equal scores the first classes count as the highest. NaN is never among the highest.
+    Among equal scores the first classes count as the highest. NaN is never among the highest.
     """
 
     def __init__(

@@ -44,6 +44,6 @@ _as_list = as_list
 
 
 def data_dir() -> str:
-    """The folder of data sets and models: that of the environment variable MXNET_HOME, or `~/.mxnet`."""
+    """The folder of data sets and models: the environment variable MXNET_HOME, or `~/.mxnet`."""
     local = os.path.join(os.environ.get("APPDATA", "~"), "mxnet") if os.name == "nt" else os.path.join("~", ".mxnet")
     return os.path.expanduser(os.environ.get("MXNET_HOME", local))

@@ -144,7 +144,7 @@ def plot_graph(
     path : of the Block in `net`, "features.0"; "" for `net` itself
     program : what to draw: "traced", "p0:forward", "p0:backward" ...; "" for the latest compiled call, else the traced
         graph
-    depth : how many levels of frames are open; by default as many as Graphviz can lay out
+    depth : number of open levels of frames; by default as many as Graphviz can lay out
     save_format : of the file that `.render()` writes
 
     Raises HybridLabError if there is no graph yet, with the reason.

@@ -1,6 +1,6 @@
 """The ndarray room, and `nd` itself: arrays, and every operator as a function on them.
 
-`nd.<name>` is made from the operator's record when it is first used; `dir(nd)` lists all of them.
+`nd.<name>` is made from the operator's record when it is first used; `dir(nd)` lists all functions.
 """
 
 from __future__ import annotations

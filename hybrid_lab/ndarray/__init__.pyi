@@ -62,7 +62,7 @@ def Concat(*data: NDArray | Sequence[NDArray], dim: int = 1, out: NDArray | list
     """The inputs one behind the other along `dim`; their other dimensions are equal."""
 concat = Concat
 def stack(*data: NDArray | Sequence[NDArray], axis: int = 0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The inputs, all of one shape, along a new axis."""
+    """The inputs, which have one shape, along a new axis."""
 def SliceChannel(data: NDArray, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
     """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
 split = SliceChannel
@@ -148,7 +148,7 @@ def argmax(data: NDArray, axis: int | None = None, keepdims: bool = False, *, ou
 def argmin(data: NDArray, axis: int | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
 def argmax_channel(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Position of the largest element along axis 1. data : (n, m, ...); returns : (n, ...), in the dtype of data, of bfloat16 in float32. Of a vector it is the position in the vector, with shape (1,)."""
+    """Position of the largest element along axis 1. data : (n, m, ...); returns : (n, ...), in the dtype of data, of bfloat16 in float32. For a vector it is the position in the vector, with shape (1,)."""
 def Reshape(data: NDArray, shape: _Shape, reverse: bool = False, target_shape: _Shape | None = None, keep_highest: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
 reshape = Reshape
@@ -158,11 +158,11 @@ flatten = Flatten
 def expand_dims(data: NDArray, axis: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """data with a new dimension of 1 at `axis`."""
 def squeeze(data: NDArray, axis: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """data without dimensions of 1: without all of them, or without the dimensions in `axis`. At least one dimension stays."""
+    """data without dimensions of 1: without all such dimensions, or without the dimensions in `axis`. At least one dimension stays."""
 def reshape_like(lhs: NDArray, rhs: NDArray | None = ..., lhs_begin: int | None = None, lhs_end: int | None = None, rhs_begin: int | None = None, rhs_end: int | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The elements of lhs in the shape of rhs, of which only the shape is read."""
 def cumsum(a: NDArray, axis: int | None = None, dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Running sums along `axis` (None: of the flattened data), in `dtype` or that of the data."""
+    """Running sums along `axis` (None: of the flattened data), in `dtype` or in the dtype of the data."""
 def diag(data: NDArray, k: int = 0, axis1: int = 0, axis2: int = 1, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """A vector as the diagonal k of a square matrix; or the diagonal k of data's axes axis1 and axis2, as last axis."""
 def batch_take(a: NDArray, indices: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -408,7 +408,7 @@ def LRN(data: NDArray, alpha: float = 0.0001, beta: float = 0.75, knorm: float =
 def moments(data: NDArray, axes: _Axis | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
     """Mean and variance (divided by the count) over `axes`; None: over all, giving shape (1,)."""
 def SoftmaxOutput(data: NDArray, label: NDArray | None = ..., grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['null', 'batch', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot."""
+    """Softmax of data; the gradient is the cross entropy's to label: softmax minus one hot."""
 Softmax = SoftmaxOutput
 def SoftmaxActivation(data: NDArray, mode: Literal['instance', 'channel'] = 'instance', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Softmax along the last axis, or with mode='channel' along axis 1. data : (n, ...); returns : as data."""
@@ -504,7 +504,7 @@ randint = random_randint
 def shuffle(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The rows of data (along the first axis) in random order. data : (n, ...); returns : as data."""
 def Dropout(data: NDArray, p: float = 0.5, mode: Literal['training', 'always'] = 'training', axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """In training each element is 0 with probability p, and the others are divided by 1 - p; in prediction a copy."""
+    """In training each element is 0 with probability p, and the remaining elements are divided by 1 - p; in prediction a copy."""
 def random_exponential(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """An array of `shape` with independent numbers: exponential with rate lam. lam : numbers."""
 def random_exponential_like(data: NDArray, lam: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

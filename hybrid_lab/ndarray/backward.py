@@ -35,7 +35,8 @@ def _sum(one: Any, other: Any) -> Any:
 class _Gradients:
     """The gradients of a backward pass so far: the sum for each Leaf, and for each output of a Node.
 
-    A single gradient is stored as it came, without a copy. A second one makes a new array, to which others are added.
+    A single gradient is stored as it came, without a copy. A second gradient makes a new array, to which further
+    gradients are added.
     """
 
     __slots__ = ("_owned", "arrived")
@@ -61,7 +62,7 @@ class _Gradients:
         elif (target, index) in self._owned and present is slots[index]:
             present += gradient
         else:  # also if the sum so far was copied to the device of the new gradient
-            # The gradient of a bool is a bool, as NumPy's sums of bools are, but not those of NDArrays.
+            # The gradient of a bool is a bool, as NumPy's sums of bools are, but not NDArrays' sums.
             bools = type(present) is NDArray and present.host_view.dtype == bool
             slots[index] = present = present | gradient if bools else _sum(present, gradient)
             if isinstance(present, np.ndarray):
@@ -82,7 +83,7 @@ class _Gradients:
 
 
 def alike(first: Any, second: Any) -> tuple[Any, Any]:
-    """Both gradients on the device if one of them is there."""
+    """Both gradients on the device if either is there."""
     if is_tensor(first) and isinstance(second, np.ndarray):
         return first, to_device(second, first.device)
     if is_tensor(second) and isinstance(first, np.ndarray):

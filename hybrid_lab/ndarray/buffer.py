@@ -20,7 +20,7 @@ class Buffer:
     host_stale, device_stale : that side is out of date; never both
     version : grows with every write, so that the tape notices writes to recorded values
     kept : a weak reference to the tape's `Kept` for a version, or None
-    exported : the memory (of an array on a GPU: that there) was handed to others, who may write to it unnoticed
+    exported : the memory (of an array on a GPU: there) was handed to other libraries, which may write to it unnoticed
     context : the context that the array was asked for on
     watched : a compiled call relies on whether its arrays have a gradient attached
     lives_on_device : eager operators compute on the device, not on the host
@@ -93,7 +93,7 @@ class Buffer:
         return self.device
 
     def space(self, device: str | None) -> Any:
-        """The flat tensor on `device` without its values, for a caller who writes to all of it."""
+        """The flat tensor on `device` without its values, for a caller who writes to the whole tensor."""
         tensor = self.device
         if tensor is None or tensor.device != device:
             if tensor is not None and not self.device_stale:

@@ -67,7 +67,7 @@ def getnnz(data: NDArray, axis: int | None = None, out: NDArray | None = None) -
 
 
 def cast_storage(data: Any, stype: str, out: NDArray | None = None, name: str | None = None) -> Any:
-    """A copy of an array in another storage type, as `data.tostype(stype)`. Of a Symbol it is a copy."""
+    """A copy of an array in another storage type, as `data.tostype(stype)`. For a Symbol it is a copy."""
     if not isinstance(data, NDArray):
         return invoke(get("cast_storage").bind(stype=stype), (data,), out, name)
     copy = data.tostype(stype)
@@ -112,8 +112,8 @@ def sync_batch_norm(
 
 
 def rand_zipfian(true_classes: Any, num_sampled: int, range_max: int, ctx: object = None) -> tuple[Any, Any, Any]:
-    """Classes drawn with the probability log((class + 2) / (class + 1)) / log(range_max + 1), about that of words in a
-    list sorted by frequency; for sampled softmax.
+    """Classes drawn with the probability log((class + 2) / (class + 1)) / log(range_max + 1), close to the probability
+    of words in a list sorted by frequency; for sampled softmax.
 
     true_classes : (n,), whole numbers; num_sampled : how many are drawn, with replacement; range_max : how many classes
     there are; ctx : as true_classes'

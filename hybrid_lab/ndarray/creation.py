@@ -222,7 +222,7 @@ def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: DType
 
 
 def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
-    """An array on a NumPy array's own memory, which must be C-contiguous and not be written by others from then on.
+    """An array on a NumPy array's own memory, which must be C-contiguous and not be written by other code from then on.
 
     zero_copy=False copies. Raises DTypeError for dtypes that arrays do not have, ShapeError if not contiguous.
     """
@@ -355,7 +355,7 @@ BINARY: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 
 
 def binary_function(name: str) -> Callable[..., Any]:
-    """`nd.add(lhs, rhs)` and its like: arrays, numbers, or one of each."""
+    """`nd.add(lhs, rhs)` and similar functions: arrays, numbers, or one of each."""
     operator_name, on_numbers = BINARY[name]
     op = get(operator_name).bind()
 

@@ -61,7 +61,7 @@ class Distributions(Generic[Array]):
     ) -> Array:
         """Numbers in [low, high), of `shape` (default one number, shape (1,)).
 
-        low, high : numbers, or arrays of one shape: then a block of `shape` for each of their elements
+        low, high : numbers, or arrays of one shape: then a block of `shape` for each element
         """
         if _is_array(low) or _is_array(high):
             return self._scaled("uniform", low, cast(Any, high) - low, shape, dtype, out)

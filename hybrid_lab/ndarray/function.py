@@ -78,7 +78,7 @@ class Function:
 class FunctionEntry(tape.Entry):
     """A call of a user's Function.
 
-    operator : what computes the same in a graph, if there is such an operator
+    operator : computes the same in a graph, or None
     """
 
     def __init__(self, function: Function, inputs: Sequence[Any], outputs: Sequence[NDArray]):

@@ -136,7 +136,7 @@ def _index_error(array: NDArray, error: Exception) -> ArrayIndexError:
 
 
 def _found(array: NDArray, values: np.ndarray, key: Any) -> Any:
-    """`values[key]`, the values being those of an array. Raises ArrayIndexError."""
+    """`values[key]` for the values of an array. Raises ArrayIndexError."""
     try:
         return values[key]
     except (IndexError, TypeError, ValueError) as error:  # a bound that is no whole number, a step of 0

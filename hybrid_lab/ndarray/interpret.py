@@ -19,7 +19,7 @@ from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.framework.namespace import Namespace
 from hybrid_lab.ops.framework.operator import Operator
 
-#: Called after each operator with its node, its inputs and its outputs, before another operator reads these.
+#: Called after each operator with its node, its inputs and its outputs, before another operator reads the outputs.
 Look = Callable[[Node, Sequence[Any], Sequence[NDArray]], object]
 
 

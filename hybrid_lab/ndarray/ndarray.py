@@ -144,7 +144,7 @@ class NDArray(Overloads):
         self.buffer.written_on_device()
 
     def memory_on(self, device: str | None) -> Any:
-        """The array's memory on a device, for a caller who writes to all of it."""
+        """The array's memory on a device, for a caller who writes to the whole array."""
         buffer, view = self.buffer, self.host_view
         if view.size == buffer.host.size:
             return buffer.space(device).view(view.shape)
@@ -346,8 +346,8 @@ class NDArray(Overloads):
         return calls.invoke(get("Cast").bind(dtype=wanted.name), (self,))
 
     def copy_from(self, source: Any) -> NDArray:
-        """Overwrite all values, in place, with those of an array or nested lists of the same shape, converted to this
-        dtype; returns the array. As SINGA's tensors do.
+        """Overwrite all values, in place, with the values of an array or nested lists of the same shape, converted to
+        this dtype; returns the array. As SINGA's tensors do.
 
         Raises ShapeError for another shape.
         """
@@ -418,8 +418,8 @@ class NDArray(Overloads):
     def reshape(self, *shape: Any, reverse: bool = False, **keywords: Any) -> NDArray:
         """The same memory in another shape, a view. `x.reshape(0, -1)` or `x.reshape((0, -1))`.
 
-        Codes: 0 keeps the dimension, -1 infers it, -2 keeps all remaining ones, -3 merges two, -4 splits one into the
-        next two numbers. `reverse` applies them from the right. Raises ShapeError.
+        Codes: 0 keeps the dimension, -1 infers it, -2 keeps all remaining dimensions, -3 merges two, -4 splits one into
+        the next two numbers. `reverse` applies them from the right. Raises ShapeError.
         """
         if "shape" in keywords:
             if shape:
@@ -440,7 +440,7 @@ class NDArray(Overloads):
         return result
 
     def flatten(self, inplace: bool = False, **keywords: Any) -> NDArray:
-        """A copy as a matrix, of the first dimension and the product of all others; inplace : a view."""
+        """A copy as a matrix, of the first dimension and the product of all other dimensions; inplace : a view."""
         if inplace:
             return self.reshape((self.shape[0], -1))
         return calls.invoke(get("Flatten").bind(**keywords), (self,))
@@ -453,7 +453,7 @@ class NDArray(Overloads):
         return calls.invoke(copied, (self,))
 
     def squeeze(self, axis: int | Sequence[int] | None = None, inplace: bool = False) -> NDArray:
-        """A copy without axes of size 1, all of them or those named; inplace : a view."""
+        """A copy without axes of size 1, all such axes or the named axes; inplace : a view."""
         copied = get("squeeze").bind(axis=axis)
         if inplace:
             return self.reshape(infer(copied, (self.shape,), (self.host_view.dtype,))[0][0])

@@ -1,4 +1,4 @@
-"""Nested lists of arrays as flat ones, and back: the data, states and results of control flow."""
+"""Nested lists of arrays as flat lists, and back: the data, states and results of control flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators as methods of NDArrays: those of Python (`x + 1`, `x += y`, `x @ y`), and one per record (`x.tanh()`)."""
+"""Operators as methods of NDArrays: Python's (`x + 1`, `x += y`, `x @ y`), and one per record (`x.tanh()`)."""
 
 from __future__ import annotations
 

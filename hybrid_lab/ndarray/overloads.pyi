@@ -79,7 +79,7 @@ class Overloads:
     def Deconvolution(self, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
     def Dropout(self, p: float = 0.5, mode: Literal['training', 'always'] = 'training', axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """In training each element is 0 with probability p, and the others are divided by 1 - p; in prediction a copy."""
+        """In training each element is 0 with probability p, and the remaining elements are divided by 1 - p; in prediction a copy."""
     def Embedding(self, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
     def Flatten(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -131,11 +131,11 @@ class Overloads:
     def SliceChannel(self, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
         """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
     def Softmax(self, label: NDArray | None = ..., grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['null', 'batch', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot."""
+        """Softmax of data; the gradient is the cross entropy's to label: softmax minus one hot."""
     def SoftmaxActivation(self, mode: Literal['instance', 'channel'] = 'instance', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Softmax along the last axis, or with mode='channel' along axis 1. data : (n, ...); returns : as data."""
     def SoftmaxOutput(self, label: NDArray | None = ..., grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['null', 'batch', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot."""
+        """Softmax of data; the gradient is the cross entropy's to label: softmax minus one hot."""
     def SpatialTransformer(self, loc: NDArray | None = ..., target_shape: _Shape = (0, 0), transform_type: Literal['affine'] | None = None, sampler_type: Literal['bilinear'] | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """An image transformed by a predicted affine matrix: BilinearSampler on GridGenerator's places (arXiv 1506.02025)."""
     def SwapAxes(self, dim1: int = 0, dim2: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -167,7 +167,7 @@ class Overloads:
     def argmax(self, axis: int | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
     def argmax_channel(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Position of the largest element along axis 1. data : (n, m, ...); returns : (n, ...), in the dtype of data, of bfloat16 in float32. Of a vector it is the position in the vector, with shape (1,)."""
+        """Position of the largest element along axis 1. data : (n, m, ...); returns : (n, ...), in the dtype of data, of bfloat16 in float32. For a vector it is the position in the vector, with shape (1,)."""
     def argmin(self, axis: int | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
     def argsort(self, axis: int | None = -1, is_ascend: bool = True, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -273,7 +273,7 @@ class Overloads:
     def ctc_loss(self, label: NDArray | None = ..., data_lengths: NDArray | None = ..., label_lengths: NDArray | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """-log of the probability that the steps of data spell label, summed over all ways to place blanks and repeats."""
     def cumsum(self, axis: int | None = None, dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Running sums along `axis` (None: of the flattened data), in `dtype` or that of the data."""
+        """Running sums along `axis` (None: of the flattened data), in `dtype` or in the dtype of the data."""
     def degrees(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Radians to degrees."""
     def depth_to_space(self, block_size: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -1,4 +1,4 @@
-"""nd.random: random arrays, and the random state behind all of them.
+"""nd.random: random arrays, and the random state behind them.
 
 The same seed gives the same numbers eagerly, in compiled graphs and on GPUs; they are not MXNet's numbers.
 """
@@ -87,7 +87,7 @@ def shuffle(data: NDArray, out: NDArray | None = None) -> NDArray:
 
 
 def _operators() -> dict[str, str]:
-    """Name here -> operator, of all random ones: `exponential_like` is the operator `_random_exponential_like`."""
+    """Name here -> operator, of all random operators: `exponential_like` is the operator `_random_exponential_like`."""
     found: dict[str, str] = {}
     records = registered_names()
     for prefix in ("_random_", "random_", "_sample_", "sample_", "_"):

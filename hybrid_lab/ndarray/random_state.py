@@ -129,7 +129,7 @@ class RandomState:
             }
 
     def set_state(self, saved: dict[str, Any]) -> None:
-        """Continue where `get_state()` was called. Raises HybridLabError if `saved` is not such a dict."""
+        """Continue where `get_state()` was called. Raises HybridLabError if `saved` is no state of `get_state`."""
         try:
             if saved["generator"] != "philox4x32-10":
                 raise ValueError(f"unknown generator {saved['generator']!r}")

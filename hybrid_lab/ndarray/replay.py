@@ -46,7 +46,7 @@ def unfold(node: Node, compute: Callable[[list[NDArray]], Sequence[NDArray]], in
         if step.order > node.order and step not in inner:
             inner.add(step)
             pending += [link.node for link in step.links if type(link) is Output]
-    # Their order numbers lie between those of the steps before and after this one.
+    # Their order numbers lie between the numbers of the steps before and after this step.
     for number, step in enumerate(sorted(inner, key=attrgetter("order")), 1):
         step.order = node.order - 1 + number / (len(inner) + 1)
     node.entry, node.links = _Outputs(node.entry.name), links

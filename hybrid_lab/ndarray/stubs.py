@@ -1,4 +1,4 @@
-"""Type stubs made from the records: `python -m hybrid_lab.ndarray.stubs` writes them, `--check` names the stale ones.
+"""Type stubs made from the records: `python -m hybrid_lab.ndarray.stubs` writes them, `--check` names the stale stubs.
 
 Written are `ndarray/__init__.pyi` and `symbol/__init__.pyi`, the functions of nd and sym, and `ndarray/overloads.pyi`,
 the operators as methods of NDArray.

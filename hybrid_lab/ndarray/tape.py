@@ -68,7 +68,7 @@ class Leaf:
         self.grad, self.req, self.fresh, self.written = grad, req, False, False
 
     def store(self, gradient: Any) -> None:
-        """`receive` the whole gradient of a backward pass, and tell those that listen."""
+        """`receive` the whole gradient of a backward pass, and tell the listeners."""
         if state.stored is None:
             self.receive(gradient)
         elif self not in state.stored:

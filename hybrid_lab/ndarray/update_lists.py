@@ -84,7 +84,7 @@ def multi_mp_lamb_update(
 def _each(function: str, size: int, out: Arrays | None, **lists: Sequence[object]) -> Iterator[tuple[object, ...]]:
     """For each weight its entry of all lists, and last the array for the new weight, or None.
 
-    size : the length of the lists, 0 for that of the first
+    size : the length of the lists, 0 for the first list's
     """
     count = size or len(next(iter(lists.values())))
     for name, items in {**lists, **({} if out is None else {"out": out})}.items():

@@ -23,7 +23,7 @@ from hybrid_lab.ops.framework.operator import get
 
 @FUNCTIONS.add
 def array(object: ArrayLike, dtype: DType = None, ctx: Context | None = None) -> Tensor:
-    """A new array. dtype : by default that of an array, and float32 for numbers and lists. Raises DTypeError."""
+    """A new array. dtype : by default the dtype of an array, and float32 for numbers and lists. Raises DTypeError."""
     return from_values(object, dtype, ctx)
 
 
@@ -97,7 +97,9 @@ FUNCTIONS["zeros_like"], FUNCTIONS["ones_like"] = _like("zeros_like", "zeros_lik
 def empty_like(
     prototype: ArrayLike, dtype: DType = None, order: str = "C", subok: bool = False, shape: ShapeLike | None = None
 ) -> Tensor:
-    """Zeros in the shape and dtype of an array, or in other ones. subok : without effect; no array has a subclass"""
+    """Zeros in the shape and dtype of an array, or with a given shape or dtype. subok : without effect; no array has a
+    subclass
+    """
     check_order("empty_like", order)
     prototype = as_tensor(prototype)
     if shape is not None:

@@ -98,8 +98,8 @@ def as_tensor(item: object, name: str = "an argument") -> Tensor:
 
 
 def from_values(values: object, dtype: DType, ctx: Context | None = None) -> Tensor:
-    """Numbers as a new array, or as a constant of the graph in progress. dtype : None keeps that of a NumPy array and
-    takes float32 for numbers and lists
+    """Numbers as a new array, or as a constant of the graph in progress. dtype : None keeps the dtype of a NumPy array
+    and takes float32 for numbers and lists
     """
     if isinstance(values, NDArray):
         host = values._data

@@ -48,7 +48,7 @@ def repeat(a: ArrayLike, repeats: ShapeLike, axis: int | None = None) -> Tensor:
 
 @FUNCTIONS.add
 def flip(m: ArrayLike, axis: Axis = None, out: Out = None) -> Tensor:
-    """The order of the elements along axes reversed, along all of them by default."""
+    """The order of the elements along axes reversed, along all axes by default."""
     m = as_tensor(m)
     axes = tuple(range(known_rank(m))) if axis is None else sizes_of(axis)
     return write(out, R.reverse(m, axis=axes) if axes else R.identity(m))

@@ -47,7 +47,7 @@ FUNCTIONS["_check_order"] = check_order
 
 @FUNCTIONS.add
 def reshape(a: ArrayLike, newshape: ShapeLike, reverse: bool = False, order: str = "C") -> Tensor:
-    """The elements in another shape; -1 stands for the remaining size. Of an array it is a view of the same memory."""
+    """The elements in another shape; -1 stands for the remaining size. For an array it is a view of the same memory."""
     check_order("reshape", order)
     a = as_tensor(a)
     op = get("_np_reshape").bind(newshape=sizes_of(newshape))
@@ -130,7 +130,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Tensor:
 
 @FUNCTIONS.add
 def squeeze(x: ArrayLike, axis: Axis = None, out: Out = None) -> Tensor:
-    """x without axes of size 1: without all of them, or without the axes in `axis`."""
+    """x without axes of size 1: without all such axes, or without the axes in `axis`."""
     x, axes = as_tensor(x), None if axis is None else sizes_of(axis)
     if axes in ((0,), (-1,)) and rank_of(x) == 0:
         return write(out, R.identity(x))
@@ -156,6 +156,6 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Tensor:
 
 @FUNCTIONS.add
 def broadcast_arrays(*args: ArrayLike) -> list[Tensor]:
-    """The arrays repeated to the shape that all of them broadcast to."""
+    """The arrays repeated to their common broadcast shape."""
     shape = np.broadcast_shapes(*(shape_of(item) for item in args))
     return [broadcast_to(item, shape) for item in args]

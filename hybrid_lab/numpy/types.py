@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Tensor: TypeAlias = "NDArray | Symbol"
 #: What functions take as an array.
 ArrayLike: TypeAlias = "NDArray | Symbol | np.ndarray | np.generic | float | Sequence[ArrayLike]"
-#: One axis, several, or all of them.
+#: One axis, several, or all axes.
 Axis: TypeAlias = "int | Sequence[int] | None"
 #: A size, or the sizes along all axes.
 ShapeLike: TypeAlias = "int | Sequence[int] | NDArray | np.ndarray"

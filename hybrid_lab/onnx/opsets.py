@@ -1,4 +1,5 @@
-"""What differs between the versions of ONNX's operators: records write their forms for one opset, files have others.
+"""Differences between the versions of ONNX's operators: records write their forms for one opset, files have other
+opsets.
 
 A node that a record wrote for `onnx_emit.OPSET` is translated to another opset by `translated`. `output_types` then
 asks the schemas of the package `onnx` whether that opset has the operator, with these attributes, for these types.

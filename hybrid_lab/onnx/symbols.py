@@ -62,7 +62,7 @@ def export_model(
     verbose, run_shape_inference : without effect; files always have the shapes of their outputs
 
     The inputs and parameters have the Symbol's names. Outputs are called output, or output0, output1 ...; operators and
-    opset are those of `mx.onnx.export`.
+    opset are as for `mx.onnx.export`.
     """
     check_switches("export_model", verbose=verbose, dynamic=dynamic, run_shape_inference=run_shape_inference)
     given = symbol.load(os.fspath(sym)) if isinstance(sym, (str, PathLike)) else sym

@@ -1,8 +1,8 @@
 """FusedUpdate: one optimizer step of many weights as one compiled program, instead of a Python loop over them.
 
 The program is made from the optimizer's update operator (ops.update): its graph runs block by block over all weights,
-and writes new weights and states over the old ones. Rates, decay and counts are arguments of each call, so a schedule
-never compiles a new program.
+and overwrites weights and states. Rates, decay and counts are arguments of each call, so a schedule never compiles a
+new program.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class _Arrays:
     def serves(
         self, op: Operator, weights: Sequence[NDArray], gradients: Sequence[NDArray], states: list[object]
     ) -> bool:
-        """Whether these are the same arrays."""
+        """Whether the arrays are the same."""
         if op is not self.op or len(weights) != len(self.weights):
             return False
         pairs = ((weights, self.weights), (gradients, self.gradients), (states, self.states))

@@ -193,7 +193,7 @@ class LBSGD(_Descent):
         self._sums[index] = nd.zeros_like(total), count
 
     def _warmed(self, count: int) -> float:
-        """The factor of the learning rate after so many gradients."""
+        """The factor of the learning rate after `count` gradients."""
         whole = self.warmup_epochs * self.updates_per_epoch
         growth = {"linear": 1.0, "power2": 2.0, "sqrt": 0.5}.get(self.warmup_strategy)
         if count >= whole:

@@ -51,7 +51,7 @@ def _rows(array: NDArray, rows: np.ndarray) -> np.ndarray:
 
 
 def _write_rows(array: NDArray, rows: np.ndarray, values: np.ndarray) -> None:
-    """Overwrite some rows. A row_sparse array stores all of its rows then, as weights and states do in MXNet."""
+    """Overwrite some rows. A row_sparse array stores all rows then, as weights and states do in MXNet."""
     if not isinstance(array, RowSparseNDArray):
         array.raw()[rows] = values
         array.written()

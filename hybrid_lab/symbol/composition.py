@@ -1,4 +1,4 @@
-"""Composition of Symbols: a graph with other Symbols in the place of some of its variables."""
+"""Composition of Symbols: a graph with other Symbols in the place of variables."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _basic_operators(front: Sequence[Any], back: Sequence[Any], is_np: bool) -> 
         cut = _range(part)
         if cut.start is not None or cut.stop is not None:
             operators.append(get("slice_axis").bind(axis=axis, begin=cut.start or 0, end=cut.stop))
-    # Axes are added before others are dropped: `squeeze` of a Symbol that is no `mx.np` one leaves at least one axis.
+    # Axes are added before axes are dropped: `squeeze` of a Symbol that is no `mx.np` one leaves at least one axis.
     added = [axis for axis, part in enumerate(front) if part is None]
     added += [axis - len(back) for axis, part in reversed([*enumerate(back)]) if part is None]
     operators += [get("expand_dims").bind(axis=axis) for axis in added]

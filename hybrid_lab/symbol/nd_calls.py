@@ -30,7 +30,7 @@ def compose_creation(name: str, arguments: dict[str, object]) -> Symbol:
 
 
 def refuse_function(name: str, inputs: Sequence[object]) -> None:
-    """Of an autograd.Function. Raises HybridizeError HL175: a graph would lose the Function's own backward."""
+    """For an autograd.Function. Raises HybridizeError HL175: a graph would lose the Function's own backward."""
     first = next((item for item in inputs if isinstance(item, Symbol)), None)
     if first is not None:
         raise tracing.refuse(
@@ -44,7 +44,7 @@ def refuse_function(name: str, inputs: Sequence[object]) -> None:
 
 
 def refuse_numbers(name: str, inputs: Sequence[object]) -> None:
-    """Of a function that reads the numbers of a tensor, such as `np.unique` or `contrib.boolean_mask`.
+    """For a function that reads the numbers of a tensor, such as `np.unique` or `contrib.boolean_mask`.
 
     Raises HybridizeError HL133; hybridized Blocks that call the function run eagerly.
     """

@@ -1,4 +1,4 @@
-"""Scopes of Symbols, of which every thread has a stack: those that give names (`mx.name`), and attributes."""
+"""Scopes of Symbols, of which every thread has a stack: scopes of names (`mx.name`), and of attributes."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Symbol(GraphQuestions, Refusals):
         return {name: attributes for name, attributes in found.items() if attributes}
 
     def __call__(self, name: str | None = None, **others: Symbol) -> Symbol:
-        """The graph with other Symbols in the place of variables, by the names of these: `net(data=other)`.
+        """The graph with other Symbols in the place of variables, by the variables' names: `net(data=other)`.
 
         name : a new name of the node behind the first output
         Raises AttributeSpecError.
@@ -297,7 +297,9 @@ class Symbol(GraphQuestions, Refusals):
         return compose(get("Reshape").bind(shape=tuple(shape), **attributes), [self], None, hint="reshape")
 
     def flatten(self, inplace: bool = False, **attributes: Any) -> Symbol:
-        """As nd: a matrix of the first dimension and the product of all others. inplace : for arrays only, no effect"""
+        """As nd: a matrix of the first dimension and the product of all other dimensions. inplace : for arrays only, no
+        effect
+        """
         return self._called("flatten", **attributes)
 
     def expand_dims(self, axis: int, inplace: bool = False, **attributes: Any) -> Symbol:
@@ -305,7 +307,7 @@ class Symbol(GraphQuestions, Refusals):
         return self._called("expand_dims", axis=axis, **attributes)
 
     def squeeze(self, axis: int | Sequence[int] | None = None, inplace: bool = False, **attributes: Any) -> Symbol:
-        """As nd: without axes of size 1, all of them or those named. inplace : for arrays only, no effect"""
+        """As nd: without axes of size 1, all such axes or the named axes. inplace : for arrays only, no effect"""
         return self._called("squeeze", axis=axis, **attributes)
 
     def _called(self, method: str, **attributes: Any) -> Symbol:
@@ -359,7 +361,8 @@ def var(
     hint for inference and for MXNet's files.
 
     stype : "default", "row_sparse" or "csr": of the array that `simple_bind` makes, and a hint for MXNet's files
-    keywords : further attributes, whose names start and end with two underscores. Raises AttributeSpecError for others
+    keywords : further attributes, whose names start and end with two underscores. Raises AttributeSpecError for other
+    attributes
     """
     attrs = scoped(attr)
     known, unknown = None, -1 if is_np_shape() else 0

@@ -258,7 +258,7 @@ def current() -> Trace | None:
 
 
 def stands_for_arrays() -> bool:
-    """Whether the Symbols of this thread stand for arrays: of a hybridized call, unlike those that the user made."""
+    """Whether the Symbols of this thread stand for arrays: Symbols of a hybridized call, unlike the user's Symbols."""
     return local.trace is not None and not local.trace.composes
 
 

@@ -2,7 +2,7 @@
 
 Modules load at their first use, which may be in several threads at the same time: in a cell and in the thread of a page
 that connects, or in the threads of a server. Two threads that import modules of one package may each wait for a module
-that the other one is importing. Python then gives one of them half a module, or raises an error.
+that the other one is importing. Python then gives one thread half a module, or raises an error.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def alone(longest: float = LONGEST_WAIT, package: str = "") -> Iterator[None]:
     wait for a thread that imports.
 
     longest : seconds to wait at most; package : wait only for imports of this package. If other threads import other
-        packages then, their imports and those of the block run side by side
+        packages then, their imports and the block's run side by side
     """
     until = time.monotonic() + longest
     while True:

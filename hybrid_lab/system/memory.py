@@ -1,8 +1,8 @@
 """Memory of the process: when Python's garbage collector runs, and how much freed memory glibc keeps.
 
 The collector is kept from looking through everything while a graph is compiled. Passes make tens of thousands of
-objects that live until the end and leave no cycles behind; the collector would go through all of these and all older
-objects again and again: a third of the time.
+objects that live until the end and leave no cycles behind; the collector would go through all new and older objects
+again and again: a third of the time.
 
 Many new objects make a full collection due soon, which takes 10 to 100 ms. At the end of the compilation it is hardly
 noticed. Later it would hold up one training step of thousands. In a process with so many objects that a full collection

@@ -1,4 +1,4 @@
-"""How many threads the engines on a CPU use, one number for all of them, and how idle ones wait.
+"""How many threads the engines on a CPU use, one number for all engines, and how idle threads wait.
 
 Threads that spin while they wait for work or for each other lose time if other processes keep the cores busy: the
 threads they wait for cannot run meanwhile, for milliseconds at every operator.

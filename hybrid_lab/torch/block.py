@@ -32,7 +32,7 @@ def imports(
     source : a torch.nn.Module, or the ExportedProgram of one
     example_inputs : a tensor, or a tuple of arguments; torch tensors, NDArrays or NumPy arrays, of which shapes and
         types are used. Other values are fixed
-    example_kwargs : further arguments by name; the Block takes them by position, behind the others
+    example_kwargs : further arguments by name; the Block takes them by position, behind the other arguments
     ctx : where the parameters go, the CPU by default
     dynamic_shapes : which sizes stay open, as of torch.export; "batch" opens the first size of the tensors, and the
         others if the graph does not depend on them; "auto" opens all that the code does not need as numbers, {} none
@@ -64,7 +64,7 @@ def imports(
 
 
 def _composed(source: Any, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any) -> list[Composed]:
-    """The graphs of a module: one for both modes, or those of prediction and training."""
+    """The graphs of a module: one for both modes, or one for prediction and one for training."""
     found = exported(source, args, kwargs, dynamic_shapes)
     stage("writing its operators")
     try:
@@ -109,7 +109,7 @@ def _wider(
     module: Any, args: Sequence[object], kwargs: Mapping[str, object], closed: Exported, composed: Composed
 ) -> Composed | None:
     """The same graph for all sizes that it does not depend on: the module is exported with all sizes open, and gives
-    the same operators. None if it gives others, or if there is nothing to open.
+    the same operators. None if it gives other operators, or if there is nothing to open.
     """
     shapes = [composed.shapes[value] for value in composed.graph.inputs[: len(composed.inputs)]]
     if not any(isinstance(size, int) and size > 1 for shape in shapes for size in shape):

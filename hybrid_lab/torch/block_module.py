@@ -166,7 +166,9 @@ def _check_memory(parameter: Parameter, tensor: torch.Tensor) -> None:
 
 
 class _ModuleCall:
-    """One call of a Block for torch. structure : of its result; parameters : those whose gradients torch wants"""
+    """One call of a Block for torch. structure : of its result; parameters : the parameters whose gradients torch
+    wants
+    """
 
     def __init__(self, net: Block, training: bool) -> None:
         self.net, self.training = net, training
@@ -176,7 +178,7 @@ class _ModuleCall:
         self.results: list[NDArray] = []
 
     def arrays(self, tensors: Sequence[Any], needed: Sequence[bool]) -> list[NDArray]:
-        """The inputs in torch's memory, those with a gradient marked for the tape."""
+        """The inputs in torch's memory; inputs with a gradient are marked for the tape."""
         made = [NDArray.wrap(array_of(tensor, "an input")) for tensor in tensors]
         for array, wanted in zip(made, needed, strict=False):
             if wanted:
@@ -192,7 +194,7 @@ class _ModuleCall:
         return self.results
 
     def gradients(self, heads: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
-        """Gradients of inputs and parameters for those of the results; None if none is wanted."""
+        """Gradients of inputs and parameters from the gradients of the results; None if none is wanted."""
         variables = [*self.inputs, *(access.arrays(item)[0] for item in self.parameters)]  # type: ignore[index]
         wanted = [array for array, need in zip(variables, needed, strict=True) if need]
         pairs = [

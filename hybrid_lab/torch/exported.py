@@ -58,7 +58,7 @@ def mode_operators() -> Any:
 class Exported:
     """A module as torch exports it. program : in functional ATen operators
 
-    holds_for_one : whether the program is that of a batch of 1 too. torch compares open sizes with 1 for reasons of its
+    holds_for_one : whether the program also holds for a batch of 1. torch compares open sizes with 1 for reasons of its
         own; these comparisons do not count then
     every : whether all sizes are open that torch can open. Comparisons in the code then hold for the sizes of the
     example
@@ -70,7 +70,7 @@ class Exported:
 
 
 def exported(source: Any, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any) -> list[Exported]:
-    """A module in functional ATen operators: one program for both modes, or those of prediction and training.
+    """A module in functional ATen operators: one program for both modes, or one for prediction and one for training.
 
     source : a module, or an ExportedProgram; dynamic_shapes : as of torch.export, "batch" or "auto"
     Raises TorchError for a module that torch cannot export.
@@ -221,7 +221,7 @@ def _call_export(module: Module, args: Sequence[object], kwargs: Mapping[str, ob
 def _with_batch_of_one(
     module: Module, program: ExportedProgram, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> tuple[ExportedProgram, bool]:
-    """The program, and whether it is that of a batch of 1 too. If it is not, though the example has a batch of 1, the
+    """The program, and whether it also holds for a batch of 1. If it is not, though the example has a batch of 1, the
     program of the example takes its place.
     """
     if not any(COMPARED_WITH_ONE.search(guard) for guard in getattr(program, "_guards_code", ())):
@@ -283,9 +283,10 @@ def _quiet() -> Iterator[None]:
 def _opened(
     module: Module, args: Sequence[object], kwargs: Mapping[str, object], every: bool = False
 ) -> tuple[tuple[Any, Any], Any]:
-    """The example inputs and torch's dynamic_shapes with the first size of each tensor open, as far as these are equal.
+    """The example inputs and torch's dynamic_shapes with the first size of each tensor open, as far as the first sizes
+    are equal.
 
-    torch takes an example of 1 as fixed, so a batch of 1 is doubled. every : all sizes are open that torch lets be
+    torch takes an example of 1 as fixed, so a batch of 1 is doubled. every : open all sizes that torch can open
     """
     import torch
     from torch.utils import _pytree as pytree
@@ -354,7 +355,7 @@ def _name(node: FxNode) -> str:
 
 
 def _arguments(node: FxNode) -> dict[str, Any]:
-    """The arguments of a call by name; those that an operator's schema does not name have their position."""
+    """The arguments of a call by name; arguments without a name in the operator's schema have their position."""
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema is not None else range(len(node.args))
     return {**dict(zip(map(str, names), node.args, strict=False)), **node.kwargs}
@@ -447,7 +448,9 @@ def _is_whole(node: FxNode) -> bool:
 
 
 def _number_of(node: Any, size: int) -> int | bool | float | None:
-    """The value of a node that computes a size, with one number in the place of all open sizes; None for others."""
+    """The value of a node that computes a size, with one number in the place of all open sizes; None for other
+    values.
+    """
     import torch
 
     value = node.meta.get("val")

@@ -143,7 +143,7 @@ def _opened(
 
 
 def _groups(kinds: Callable[[dict[str, int]], Kinds], values: dict[str, int], sizes: dict[str, Any]) -> list[list[str]]:
-    """The open sizes; those that must be equal, such as the batches of two inputs, are one group. torch is told."""
+    """The open sizes; sizes that must be equal, such as the batches of two inputs, are one group. torch is told."""
     groups: list[list[str]] = []
     for key, value in values.items():
         if any(key in group for group in groups):

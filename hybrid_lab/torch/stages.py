@@ -31,7 +31,7 @@ _running = _Running()
 
 @contextmanager
 def shown(source: Module | ExportedProgram) -> Iterator[None]:
-    """Show the stages of an import; of one inside another as those of the outer one."""
+    """Show the stages of an import; an import inside another shows its stages as the outer import's."""
     if _running.bar is not None:
         yield
         return

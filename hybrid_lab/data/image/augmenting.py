@@ -301,7 +301,7 @@ def CreateAugmenter(
     """The usual augmenters for images (channels, height, width), in their order.
 
     resize : of the shorter side first; rand_crop : at a random place; rand_resize : of a random size too
-    rand_mirror : flip half of the images; mean, std : one per channel, or True for those of ImageNet
+    rand_mirror : flip half of the images; mean, std : one per channel, or True for ImageNet's
     brightness, contrast, saturation, hue, pca_noise : how much; rand_gray : probability
     """
     check_switches("CreateAugmenter", rand_crop=rand_crop, rand_resize=rand_resize, rand_mirror=rand_mirror)

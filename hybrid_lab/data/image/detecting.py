@@ -35,8 +35,8 @@ class ImageDetIter(ImageIter):
     included), how many numbers an object has (5 or more), what else there is; then for each object its class and its
     box: left, top, right, bottom, as fractions of the image. Objects that an image lacks are rows of -1 in a batch.
 
-    aug_list : augmenters for detection; without it those of `CreateDetAugmenter(data_shape, **kwargs)`
-    Other arguments are those of ImageIter. Raises LabelError for a label of another form. Images of which the
+    aug_list : augmenters for detection; by default `CreateDetAugmenter(data_shape, **kwargs)`
+    The remaining arguments are ImageIter's. Raises LabelError for a label of another form. Images of which the
     augmenters leave no object are left out.
     """
 

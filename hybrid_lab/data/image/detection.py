@@ -270,7 +270,7 @@ def CreateMultiRandCropAugmenter(
     max_attempts: int | list[int] = 50,
     skip_prob: float = 0,
 ) -> DetRandomSelectAug:
-    """One of several DetRandomCropAug, drawn for each image. Arguments as there; a list has one value for each of them.
+    """One of several DetRandomCropAug, drawn for each image. Arguments as there; a list has one value for each sampler.
 
     skip_prob : the probability that the image stays whole
     """

@@ -234,7 +234,7 @@ class ImageDetRecordIter(ImageRecordIter):
     before normalization.
 
     label_width : the size of each label; -1 allows any
-    label_pad_width : the size that labels are padded to, with label_pad_value; by default that of the longest
+    label_pad_width : the size that labels are padded to, with label_pad_value; by default the longest label's size
     resize_mode : "force" resizes to data_shape, "fit" keeps the ratio of the sides, "shrink" only makes images smaller
     rand_crop_prob, num_crop_sampler, min_crop_scales ... : how often and how parts are chosen
     crop_emit_mode : "center" keeps objects whose middle is in the crop; "overlap" keeps those with more than

@@ -33,7 +33,7 @@ class ImageIter(DataIter):
     path_root : the folder of the paths
     label_width : labels of one image; dtype : of the labels
     part_index, num_parts : read one of equal parts; by default the part of this worker among the joined workers
-    aug_list : augmenters; without it those of `CreateAugmenter(data_shape, **kwargs)`
+    aug_list : augmenters; by default `CreateAugmenter(data_shape, **kwargs)`
     last_batch_handle : 'pad' fills the last batch with the first images, 'discard' leaves it out, 'roll_over' keeps
         its images for the next pass
     """
@@ -138,7 +138,7 @@ class ImageIter(DataIter):
         self._kept = None if kept is None else ([*kept[0]], [*kept[1]])
 
     def _may_keep(self, kept: object) -> bool:
-        """Whether these are images and labels that 'roll_over' may have kept."""
+        """Whether these may be images and labels kept by 'roll_over'."""
         if kept is None:
             return True
         if not (isinstance(kept, (tuple, list)) and len(kept) == 2 and all(isinstance(each, list) for each in kept)):

@@ -40,11 +40,11 @@ class ImageRecordIter(MXDataIter):
     """Batches of images (batch, channels, height, width), float32, and their labels (batch,) or (batch, label_width).
 
     path_imgrec : a file of image records; path_imgidx : its index, which saves a pass over the file
-    path_imglist : a file with lines "number TAB labels TAB path", whose labels replace those in the records
+    path_imglist : a file with lines "number TAB labels TAB path", whose labels replace the labels in the records
     shuffle, seed : a new order in each pass
     num_parts, part_index : read one of equal parts; by default the part of this worker among the joined workers
     round_batch : fill the last batch with the first images, which the next pass then leaves out; else its last images
-        repeat its first ones. `pad` of the batch counts them
+        repeat its first images. `pad` of the batch counts them
     resize : the shorter side, first of all; pad, fill_value : a border of pixels
     rand_crop : crop at a random place, not in the middle; min_crop_size, max_crop_size : crop a square of random size
     random_resized_crop : crop a part of random area (min_random_area to max_random_area of the image) and of random

@@ -205,7 +205,7 @@ def _wrong_line(path: str, size: int, dtype: DTypeLike) -> TableError | None:
 
 
 class MNISTIter(_FileIter):
-    """The images and labels of MNIST from two local IDX files, also compressed ones. Images are in [0, 1].
+    """The images and labels of MNIST from two local IDX files, also compressed files. Images are in [0, 1].
 
     flat : images as (batch, 784) instead of (batch, 1, 28, 28)
     seed : of the order if shuffle

@@ -12,7 +12,7 @@ from hybrid_lab.diagnostics import HybridLabError
 
 
 def whole_numbers(state: Mapping[str, Any], names: Sequence[str], most: int | None = None) -> list[int]:
-    """These entries, whole numbers from 0 to `most`. Raises HybridLabError for anything else."""
+    """The named entries, whole numbers from 0 to `most`. Raises HybridLabError for anything else."""
     numbers = [state.get(name) for name in names]
     if not all(type(each) is int and 0 <= each and (most is None or each <= most) for each in numbers):
         raise HybridLabError(f"this is not a saved position of an iterator: {', '.join(names)}")
@@ -20,7 +20,7 @@ def whole_numbers(state: Mapping[str, Any], names: Sequence[str], most: int | No
 
 
 def same_entries(saved: object, own: Sequence[Any]) -> list[Any]:
-    """Saved entries, which must be the iterator's own entries in any order. Raises HybridLabError for others."""
+    """Saved entries, which must be the iterator's own entries in any order. Raises HybridLabError for other entries."""
     entries = saved.tolist() if isinstance(saved, np.ndarray) else list(saved) if isinstance(saved, list) else None
     if entries is None or sorted(entries, key=repr) != sorted(own, key=repr):
         raise HybridLabError("this is a saved position of an iterator over other samples")

@@ -35,8 +35,8 @@ class Rule:
 
     message : one sentence. `{tensor}` becomes "the tensor `x`" (or "a tensor"), `{x}` its name, and other names the
         facts about one place in the code, with `defaults` where a place gives none.
-    rewrite : what to write instead, with the same names; `rewrites` has others, for some values of the facts `call`,
-        `attribute` and `construct`.
+    rewrite : what to write instead, with the same names; `rewrites` has further texts, for some values of the facts
+        `call`, `attribute` and `construct`.
     error : the name of the built-in exception that a HybridizeError of this rule also is, or None
     portability : whether it only matters for code that must also run on MXNet; reported with `target="mxnet"` alone
     softer_in_forward : whether it is a warning in a 2.x-style `forward`, where the trace can do it, with a guard

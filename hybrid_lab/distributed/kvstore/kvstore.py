@@ -83,7 +83,7 @@ class KVStore(KVStoreBase):
     def push(self, key: Key | Sequence[Key], value: Any, priority: int = 0) -> None:
         """Sum the arrays given for a key, then replace the stored array, or update it by the optimizer.
 
-        value : an array, or a list of one array for each device; a list of these for a list of keys
+        value : an array, or a list of one array for each device; for a list of keys, a list of these
         priority : accepted for MXNet's sake; calls are not reordered
         """
         for each, arrays in self._pairs(key, value):

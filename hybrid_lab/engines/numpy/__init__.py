@@ -1,4 +1,4 @@
-"""The NumPy engine: always there; the reference for all others."""
+"""The NumPy engine: always available; the reference for all other engines."""
 
 from hybrid_lab.engines.numpy.engine import ENGINE, NumPyEngine
 

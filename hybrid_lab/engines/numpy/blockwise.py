@@ -199,7 +199,7 @@ class _Writer:
         op = node.op
         if isinstance(op, (Binary, Unary)) and type(op).numpy in (Binary.numpy, Unary.numpy):
             kernel, ending = self._bind(op.ufunc.__name__, op.ufunc), target
-            if op.ufunc in (np.maximum, np.minimum):  # NumPy deprecates a third positional argument of these
+            if op.ufunc in (np.maximum, np.minimum):  # NumPy deprecates a third positional argument of these functions
                 ending = f"out={target}"
         else:
             kernel, ending = self._bind(re.sub(r"\W", "_", op.name), op.numpy, op), f"out={target}"

@@ -18,7 +18,8 @@ from hybrid_lab.graph.passes.partition import Region
 
 #: Numbers up to this size are far enough from float32's largest (3.4e38) for the order of a sum not to matter.
 SAFE = 1e36
-#: How large the inputs may be, at most; the first of these that serves as many values as the last one does is taken.
+#: The largest inputs for which a bound is tried; the first magnitude that serves as many values as the last one does is
+#: taken.
 MAGNITUDES = (1e18, 1e12, 1e6)
 #: Inputs up to this many elements are looked at by one product, which OpenBLAS computes without waking its threads.
 _FEW = 8192
@@ -87,7 +88,7 @@ class _Sizes:
         self._filters: dict[Value, float] = {}
 
     def through(self, nodes: Sequence[Node], given: Mapping[Value, float]) -> dict[Value, float]:
-        """The sizes of all values, from those of the inputs."""
+        """The bounds of all values, from the bounds of the inputs."""
         known = dict(given)
         for node in nodes:
             sizes = [self._size(item, known) for item in node.inputs]

@@ -10,7 +10,7 @@ from hybrid_lab.graph.passes.partition import Region
 #: Why a region stays in NumPy.
 TOO_SMALL = "too little work for a session of its own"
 
-#: Microseconds a session call costs, and each of its inputs and outputs.
+#: Microseconds a session call costs, and each input and output of it.
 CALL, BORDER = 6.0, 0.6
 #: Microseconds that an operator costs less in a session before it touches data.
 OPERATOR = 0.5
@@ -37,8 +37,8 @@ _PER_ELEMENT = {
     "comparison": -0.3,
     "arithmetic": -0.1,
 }
-#: The same per multiply-add. NumPy's BLAS is as fast alone, but its threads fare worse beside others; its convolutions
-#: unfold the image first.
+#: The same per multiply-add. NumPy's BLAS is as fast alone, but its threads fare worse beside other processes; its
+#: convolutions unfold the image first.
 _PER_PRODUCT = {"linalg": 0.002, "conv": 0.06}
 
 #: A session of more operators than this takes long to make: tens of milliseconds.
@@ -66,7 +66,7 @@ def worth(region: Region) -> str | None:
 
 
 def multiply_adds(node: Node) -> float:
-    """Multiply-adds of a product, a convolution, a recurrence or one of their gradients, about.
+    """Multiply-adds of a product, a convolution, a recurrence or their gradients, about.
 
     (m, k) x (k, n) takes the root of the product of the three sizes, and so does a convolution per position of its
     kernel, in either direction. A recurrence multiplies every parameter at every step of every sequence, and its

@@ -1,6 +1,6 @@
 """ONNX files as bytes: the few protobuf messages a region needs, without importing the onnx package.
 
-Field numbers are those of onnx.proto (ONNX 1.16). Equal arguments give equal bytes, so that a message can be a key.
+Field numbers as in onnx.proto (ONNX 1.16). Equal arguments give equal bytes, so that a message can be a key.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def external_tensor(name: str, shape: Sequence[int], dtype: Any) -> bytes:
 
 
 def value_info(name: str, rank: int, dtype: Any) -> bytes:
-    """A ValueInfoProto of that many dimensions, all of them left open."""
+    """A ValueInfoProto with `rank` dimensions, all open."""
     shape = _bytes(2, _bytes(1, b"") * rank)
     return _text(1, name) + _bytes(2, _bytes(1, _whole(1, DATA_TYPES[np.dtype(dtype).name]) + shape))
 

@@ -44,8 +44,8 @@ MOST_THREADS = 512
 
 
 def _set_threads(ort: Any, options: Any, count: int) -> None:
-    """Threads that sleep while they have nothing to do. Each session has its own: Python has no setting for how those
-    of the one pool that sessions can share wait.
+    """Threads that sleep while they have nothing to do. Each session has its own: Python has no setting for how threads
+    wait in the one pool that sessions can share.
     """
     options.intra_op_num_threads, options.inter_op_num_threads = count, 1
     spins = tuple(map(int, ort.__version__.split(".")[:2])) >= SPIN_VERSION
@@ -175,7 +175,7 @@ def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, t
     key = (*form, token)
     with _lock:
         alive = [session for session in (made() for made in _shared.get(key, ())) if session is not None]
-        # The same memory as well: a token alone cannot tell arrays that took the place of others.
+        # The same memory as well: a token alone cannot tell arrays that took the place of other arrays.
         arrays = list(weights.values())
         known = [session for session in alive if all(map(np.may_share_memory, session.weights.values(), arrays))]
         fed: frozenset[str] = frozenset()
@@ -244,7 +244,7 @@ class BoundSession:
         return current.run(inputs, outputs)
 
     def pack(self, weights: Mapping[int, np.ndarray], token: Hashable = None) -> None:
-        """Run with these inputs baked in, by position, until `unpack`; they keep their values so long."""
+        """Run with these inputs baked in, by position, until `unpack`; their values must not change meanwhile."""
         read = {name for node in self.model.nodes for name in node.inputs}
         named = {self.model.inputs[index][0]: np.asarray(array, order="C") for index, array in weights.items()}
         # onnxruntime refuses weights that no node reads, such as the scale of a BatchNorm with fix_gamma.
@@ -266,7 +266,7 @@ class BoundSession:
 
 
 class _Bindings:
-    """The bindings of one session: as many as threads have run it at once.
+    """The bindings of one session: one for each thread that ran it at once.
 
     bounded : what must hold of the inputs, so that the model needs no more checks than it has; None for nothing
     """

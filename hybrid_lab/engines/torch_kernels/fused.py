@@ -95,7 +95,7 @@ def _square_difference_grad(torch: ModuleType, node: Node, op: Operator) -> Kern
     return kernel
 
 
-#: From so many elements on, a pass over them takes longer than looking whether their sums are finite.
+#: From this many elements on, a pass over them takes longer than looking whether their sums are finite.
 _MANY = 1 << 17
 
 

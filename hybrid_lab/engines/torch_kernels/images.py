@@ -164,8 +164,8 @@ def _max_pool(torch: ModuleType, node: Node, op: Pooling) -> Kernel:
     return pool
 
 
-#: From so many channels on, max_pool2d_with_indices is two to four times as fast with the channels as the last axis in
-#: memory, copies included: there torch compares all channels of a pixel at once.
+#: From this many channels on, max_pool2d_with_indices is two to four times as fast with the channels as the last axis
+#: in memory, copies included: there torch compares all channels of a pixel at once.
 MANY_CHANNELS = 4
 
 

@@ -1,4 +1,4 @@
-"""The table's entries of most operators: elementwise ones, shapes, reductions, products, indices."""
+"""The table's entries of most operators: elementwise operators, shapes, reductions, products, indices."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class _Pair:
         self.inputs = [input_node("kept", "saved", shape=shape, dtype=np.dtype("float32")) for shape in self.new]
 
     def operands(self, inputs: Sequence[Item]) -> tuple[Item, ...]:
-        """The inputs of the new gradient from those of the old one."""
+        """The inputs of the new gradient from the inputs of the old gradient."""
         spaces = -self.new[0][0]
         first, heads = inputs[:_GIVEN], inputs[_GIVEN + len(self.read) :]
         return (*first, *self.inputs[:spaces], *heads, *self.inputs[spaces:])

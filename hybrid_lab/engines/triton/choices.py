@@ -22,7 +22,8 @@ RULE, TILES, VENDOR = "rule", "tiles", "vendor"
 
 @dataclass(frozen=True)
 class Choice:
-    """way : RULE, the tiles that are taken unmeasured; TILES, those in blocks, warps, stages; VENDOR, torch's library
+    """way : RULE, the tiles that are taken unmeasured; TILES, the tiles in `blocks`, warps, stages; VENDOR, torch's
+    library
     seconds : of each candidate, as it is called in reports; left_out : candidate -> why it was not even timed
     """
 

@@ -68,7 +68,7 @@ class FusedKernel:
 
     name, kind : "sub_exp_mul", "pointwise"; part : of the model's call, "forward", "backward", "update" ...
     nodes : the operators in it, views too, in order
-    why : why these are together, and why their neighbours are apart
+    why : why the operators are together, and why their neighbours are apart
     source : the generated text; blocks : elements of a tile along each axis; programs : along each axis of the launch
     bytes_moved : bytes read and written (see traffic.py); flops : operations, roughly: one for an element of a
         pointwise operator, two for each product
@@ -215,7 +215,7 @@ def kernels_of_graphs(
     """The kernels of graphs by the graph's role - "forward", "backward" ... - and the reasons of each fusion.
 
     precision : as plans.kernels_of takes it; tuned : with the tiles that `mx.tune` has found for this machine's GPU
-    rule : which products the vendor's library computes; our own kernels for these are listed, and say so
+    rule : which products the vendor's library computes; our own kernels for them are listed, and say so
     """
     kernels, fused = [], []
     for part, graph in graphs.items():

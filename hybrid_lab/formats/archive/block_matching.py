@@ -108,7 +108,7 @@ class _BlockNode:
 
 
 def match_blocks(first: Tree, second: Tree, arrays: tuple[Values, Values] | None = None) -> BlockMatching:
-    """Match the Blocks of two trees; the outermost ones are always a pair.
+    """Match the Blocks of two trees; the outermost Blocks are always a pair.
 
     arrays : the values of the parameters of both sides. The values are read only if one side has more alike Blocks than
         the other: the values then show which Block is missing
@@ -408,7 +408,7 @@ class _Matcher:
             {name: key for name, key in own.items() if is_same_class and name not in away}
             for own, away in ((ours, theirs), (theirs, ours))
         ]
-        for key in free[0].values():  # renamed ones, by shape
+        for key in free[0].values():  # renamed parameters, by shape
             look = self._look(0, key)
             alike = [name for name, each in free[1].items() if self._look(1, each) == look]
             if alike and look[1] is not None:
@@ -432,7 +432,7 @@ def parameters_of(record: BlockRecord | None) -> dict[str, str]:
 
 
 def _places(tree: Tree) -> _BlockNode:
-    """The places of a tree, the outermost one with all others in it."""
+    """The places of a tree: the outermost place, with all others in it."""
     facts: dict[int, tuple[int, int, int, Counter[int], frozenset[int], int]] = {}
     for record in _children_first(tree):
         params = parameters_of(record)

@@ -41,7 +41,7 @@ _Types = list[tuple[tuple[schema.Size, ...], str]]
 
 @dataclass
 class ItemData:
-    """One call of a Block, or of an operator in eager mode; the fields are those of `call_record.Item`.
+    """One call of a Block, or of an operator in eager mode; the fields are `call_record.Item`'s.
 
     block : id of a Block of the model; operator : name of an operator; other : class of a deleted Block or of a Block
         outside the model; exactly one of the three is set
@@ -64,7 +64,7 @@ class ItemData:
 
 @dataclass
 class RecordData:
-    """One call of a plain Block; the fields are those of `call_record.Record`."""
+    """One call of a plain Block; the fields are `call_record.Record`'s."""
 
     items: list[ItemData]
     inputs: _Types = field(default_factory=list)

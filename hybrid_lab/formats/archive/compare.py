@@ -32,7 +32,7 @@ class Match:
 
     blocks : (model path, record, live block) of every place that is in both, parents first
     parameters : file id -> live parameter; ids : id() of a live parameter -> file id
-    loadable : file ids whose values can be taken over; misfits : those of another shape or dtype
+    loadable : file ids whose values can be taken over; misfits : file ids with another shape or dtype
     deferred : file ids of Parameters that wait for their shape, whose live ones were never initialized
     differences : one line each; notes : remarks that are no obstacle
     """
@@ -118,9 +118,9 @@ def _renumbered(
 ) -> dict[str, str]:
     """File path -> model path of children whose names differ in their numbers only, such as `dense0` and `dense2`.
 
-    Names that Gluon gives count all Blocks of the process, so a Block that names its children by them has others each
-    time. If both sides have the same number of children with such a name, but different names, the children are matched
-    in order.
+    Names that Gluon gives count all Blocks of the process, so a Block that names its children by them has other names
+    each time. If both sides have the same number of children with such a name, but different names, the children are
+    matched in order.
     """
     found: dict[str, str] = {}
     paths = {"": renamed.get("", "")}

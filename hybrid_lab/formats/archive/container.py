@@ -1,8 +1,8 @@
 """The .hlab container: named members in one zip, each with its digest, and a root digest over all of them.
 
-The last member, `manifest.json`, lists size and SHA-256 of every other one (of a safetensors member: of its header and
-of each tensor, which together are all of it); the zip's comment holds the SHA-256 of the manifest. With the fixed zip
-layout every byte of the file is covered: a change of any byte is detected.
+The last member, `manifest.json`, lists size and SHA-256 of every other member (of a safetensors member: of its header
+and of each tensor, which together make up the member); the zip's comment holds the SHA-256 of the manifest. With the
+fixed zip layout every byte of the file is covered: a change of any byte is detected.
 """
 
 from __future__ import annotations

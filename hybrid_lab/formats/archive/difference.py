@@ -77,7 +77,7 @@ def diff_sides(one: Side, two: Side) -> ModelDifference:
 class GraphPair:
     """Two graphs that were compared, of the Blocks at `paths` in both models.
 
-    numbers : of each graph among those of its Block, from 0; rows, operators : see `GraphDifference`
+    numbers : index in each graph among the operators of its Block, from 0; rows, operators : see `GraphDifference`
     """
 
     paths: tuple[str, str]

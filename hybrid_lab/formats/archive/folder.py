@@ -272,7 +272,7 @@ class _Names:
         return path if path in self._blocks else self._by_name.get(stem)
 
     def of_block(self, path: str, names: Sequence[str]) -> dict[str, str]:
-        """Name of a variable -> id of the parameter of that name in the Block, also of one of another prefix."""
+        """Name of a variable -> id of the Block's parameter with this name, or with this name and another prefix."""
         block = self._blocks[path]
         return {name: self._keys[id(each)] for name, each in parameters_by_names(block, names).items()}
 

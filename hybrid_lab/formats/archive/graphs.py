@@ -53,7 +53,7 @@ class Structure:
 
     in_, out : structure of arguments and results; inputs : names of the data variables
     parameters : variable -> id in the tree; draws : how many random draws a call takes
-    updates : how many of the graph's heads, at their end, are no results but `unused` of SavedGraph, as all others are
+    updates : how many of the graph's heads, at their end, are `unused` of SavedGraph and not results
     """
 
     in_: Any
@@ -93,7 +93,7 @@ class SavedGraph:
 
     @property
     def num_data(self) -> int:
-        """How many of the inputs are data; the others are parameters."""
+        """How many of the inputs are data; the remaining inputs are parameters."""
         return len(self.graph.inputs) - len(self.parameters)
 
     def attach(self, parameters: Mapping[str, Parameter], name: str) -> NeutralGraph:

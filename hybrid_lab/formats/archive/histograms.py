@@ -81,7 +81,7 @@ class SavedHistograms:
         self._container = container
         self.is_recorded = layout.HISTOGRAMS in container
         tensors = container.manifest["members"].get(layout.WEIGHTS, {}).get("tensors", {})
-        self.names = sorted(name for name in tensors if ":" not in name)  # those with a colon are constants of graphs
+        self.names = sorted(name for name in tensors if ":" not in name)  # names with a colon are constants of graphs
         self._rows = {name: row for row, name in enumerate(self.names)}
         self._values: np.ndarray | None = None
         self._gradients: dict[int, np.ndarray] = {}

@@ -107,7 +107,8 @@ _BY_NAME = {kind.name: kind for kind in (_NP, _SPARSE, _CONTEXT, *_KINDS.values(
 
 
 def trainer_parts(value: object, ids: Mapping[int, str]) -> dict[str, object] | None:
-    """A Trainer of parameters of the model: its optimizer, its states, and the ids of its parameters. None for others.
+    """A Trainer of parameters of the model: its optimizer, its states, and the ids of its parameters. None for other
+    values.
 
     ids : id() of each Parameter -> its id in the archive
     """

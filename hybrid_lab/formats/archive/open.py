@@ -386,7 +386,7 @@ class _Builder:
         parameter = self._parameter(key, own)
         if own is not None:
             block.params.remove(own.name)
-        block.params.add(parameter)  # at the end: the order of all parameters is that of the file
+        block.params.add(parameter)  # at the end: all parameters are in the order of the file
         if parameter is own:
             return
         access.own_parameters(block)[name] = parameter

@@ -78,8 +78,8 @@ def save_cached_graphs(
         FewerGraphsError, which lists the graphs that would be lost
 
     Parameters without values or shapes are saved as such. Attributes of Blocks (`net.step = 3`) are saved if they are
-    data, as in `aux`; one warning names the others. Raises HybridLabError for a value that cannot be saved, FileError
-    if the file cannot be written; an older file of that name is then unchanged.
+    data, as in `aux`; one warning names the remaining attributes. Raises HybridLabError for a value that cannot be
+    saved, FileError if the file cannot be written; an older file of that name is then unchanged.
     """
     check_choice("format", format, ("hlab", "mxnet"), HybridLabError)
     if overwrite is not None:

@@ -167,7 +167,7 @@ class LiveSide:
 
 
 class FileSide:
-    """An archive. Of an open Container members are read when they are asked for; an Archive was read whole."""
+    """An archive. Members of an open Container are read when they are asked for; an Archive was read whole."""
 
     is_live = False
 
@@ -269,7 +269,9 @@ class GraphsSide:
 
 
 def side_of(item: object, label: str = "") -> Side:
-    """The side for a Block, a file, a Graph, or a graph before or after a pass. Raises HybridLabError for others."""
+    """The side for a Block, a file, a Graph, or a graph before or after a pass. Raises HybridLabError for other
+    items.
+    """
     from hybrid_lab.gluon import Block
 
     if isinstance(item, Block):

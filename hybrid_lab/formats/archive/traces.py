@@ -1,4 +1,4 @@
-"""Graphs traced for one save or load only: blocks that run eagerly, and may change any time, keep none of them."""
+"""Graphs traced for one save or load only: blocks that run eagerly, and may change any time, keep no such graph."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def initializer_of(record: ParameterRecord, path: str | None) -> object:
 
 
 def rename_classes(tree: Tree, classes: Mapping[str, type | str] | None) -> dict[str, type]:
-    """Give Blocks whose class has another name now the new name, in the tree; the classes among the new ones by name.
+    """Give Blocks whose class has another name now the new name, in the tree; returns the new classes by name.
 
     classes : name in the file -> the class, or its name
     Raises SettingError for anything but a dict of names and classes, HybridLabError for a name that the file does not

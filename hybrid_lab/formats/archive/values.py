@@ -1,8 +1,7 @@
 """The user's own values (`aux`, attributes of Blocks) as JSON and tensors: data, and nothing that runs code.
 
 Plain strings, whole numbers below 2^53, finite floats, bools and None are written unchanged; every other value is an
-object with one key that names its type. `kinds.py` has Python's and NumPy's own types, `objects.py` those of this
-package.
+object with one key that names its type. `kinds.py` has Python's and NumPy's own types, `objects.py` this package's.
 """
 
 from __future__ import annotations

@@ -155,8 +155,8 @@ class Manager:
     # -- writing -----------------------------------------------------------------------------------------------
 
     def save(self, step: int, metric: object = None, aux: Mapping[str, object] | None = None) -> str | None:
-        """Write the checkpoint of a step, then remove those that need not stay. Returns the file's path; None where
-        `every` leaves the step out.
+        """Write the checkpoint of a step, then remove checkpoints that need not stay. Returns the file's path; None
+        where `every` leaves the step out.
 
         metric : a number by which `keep_best` compares
         aux : values of your own, as in `mx.save_cached_graphs`
@@ -255,8 +255,8 @@ class Manager:
         return sorted(found, key=lambda each: (each.number, each.step))
 
     def restore(self, step: int | None = None) -> Checkpoint | None:
-        """Continue from the newest checkpoint, or from that of a step: model, trainer, loader and random numbers are as
-        they were when it was saved. The loader's next iteration gives the batches that were left.
+        """Continue from the newest checkpoint, or from the checkpoint of a step: model, trainer, loader and random
+        numbers are as they were when it was saved. The loader's next iteration gives the batches that were left.
 
         Returns the checkpoint; None if the folder has none. Without `step` a damaged file is left out with a
         warning, unless all are damaged. Raises ArchiveError for a damaged file, HybridLabError if there is no such

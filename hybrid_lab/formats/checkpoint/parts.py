@@ -16,7 +16,7 @@ from hybrid_lab.ndarray import NDArray
 
 
 def by_name(value: object, what: str, fits: Callable[[object], bool], problem: str) -> dict[str, Any]:
-    """The parts in one argument by name: those of a dict, a list by its numbers, a single one as "".
+    """The parts in one argument by name: a dict's by key, a list's by index, a single part as "".
 
     what : the argument; problem : completes "the net is a ..." for something else
     Raises SettingError naming the part that does not fit.
@@ -62,7 +62,7 @@ def is_resumable(value: object) -> bool:
 
 
 class Placing:
-    """Puts loaders and metrics to the positions of a checkpoint, or all of them back."""
+    """Puts loaders and metrics to the positions of a checkpoint, or back to their own."""
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, Any]] = []

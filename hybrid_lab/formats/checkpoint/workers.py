@@ -26,7 +26,7 @@ def workers() -> Group | None:
 
 
 def rank() -> int:
-    """The number of this worker; 0 without others."""
+    """The number of this worker; 0 without other workers."""
     joined = workers()
     return 0 if joined is None else joined.rank
 
@@ -51,8 +51,8 @@ def summed(joined: Group, gradients: Mapping[str, list[NDArray]]) -> dict[str, l
 
 
 def own_values(joined: Group, net: Block) -> dict[str, np.ndarray]:
-    """This worker's values of parameters without a gradient that differ from those of rank 0, by path: the running
-    statistics of BatchNorm, which each worker takes from its own part of the batch.
+    """This worker's values of parameters without a gradient that differ from rank 0's, by path: the running statistics
+    of BatchNorm, which each worker takes from its own part of the batch.
     """
     arrays = {
         path: arrays[0].asnumpy()

@@ -62,7 +62,9 @@ def write(node: Node, portable: bool, document: Callable[[Graph], dict[str, obje
 
 
 class _Part:
-    """A subgraph as JSON. order : for each of its variables in the file, its position among the body's inputs"""
+    """A subgraph as JSON. order : for each variable of it in the file, the variable's position among the body's
+    inputs
+    """
 
     def __init__(self, graph: Graph, portable: bool, document: Callable[[Graph], dict[str, Any]]):
         read = {value for node in graph.nodes for value in node.values_in} | set(graph.outputs)

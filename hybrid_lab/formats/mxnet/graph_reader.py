@@ -48,7 +48,7 @@ _Read = tuple[Operator | None, str, dict[str, str], list[Any]]
 
 @functools.lru_cache(maxsize=4096)
 def _shape(text: str) -> tuple[int | None, ...] | None:
-    """The shape in the attribute `__shape__`, 0 and -1 as None; a model has few different ones."""
+    """The shape in the attribute `__shape__`, 0 and -1 as None; a model has few different shapes."""
     shape = ast.literal_eval(text) if len(text) <= ATTRIBUTE_LIMIT else None
     if shape is None:
         return None

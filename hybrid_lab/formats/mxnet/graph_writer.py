@@ -207,7 +207,7 @@ class GraphWriter:
             draw = node.draw
             if self.portable and isinstance(node.op, Custom):
                 draw = self._draws  # MXNet would hand the attribute to the user's code
-            if not self.portable or draw != self._draws:  # a reader counts the others in the file's order
+            if not self.portable or draw != self._draws:  # a reader numbers the other draws in the file's order
                 attrs[DRAW] = str(draw)
             self._draws = max(self._draws, draw + 1)
         if not self.portable:
@@ -280,7 +280,7 @@ def in_order_of_use(graph: Graph) -> tuple[Node, ...]:
 
 
 def _before_it(graph: Graph) -> dict[Node, list[Node]]:
-    """Node -> the nodes that last read one of its states before it, if a node updates that state."""
+    """Node -> the nodes that last read a state of the node before it, if a node updates that state."""
     readers: dict[Value, list[Node]] = {state: [] for state in graph.states}
     for node in graph.nodes if readers else ():
         for item in dict.fromkeys(node.values_in):

@@ -134,7 +134,9 @@ def _slice(axis: int, cut: slice) -> Operator:
 
 
 def _axes(front: Sequence[Any], back: Sequence[Any], vectors: bool) -> Iterator[Step]:
-    """The axes of None are added, those of numbers dropped: `squeeze` leaves at least one axis of a `mx.nd` array."""
+    """The axes of None are added, the axes of numbers dropped: `squeeze` leaves at least one axis of a `mx.nd`
+    array.
+    """
     added = [axis for axis, part in enumerate(front) if part is None]
     added += [axis - len(back) for axis, part in reversed([*enumerate(back)]) if part is None]
     for axis in added:

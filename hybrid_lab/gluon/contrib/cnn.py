@@ -25,7 +25,7 @@ class DeformableConvolution(HybridBlock):
     """A convolution that predicts where its kernel's places lie, with a second convolution (arXiv 1703.06211).
 
     channels : number of outputs; kernel_size, strides, padding, dilation : a number or (height, width)
-    num_deformable_group : into so many groups, each with offsets of its own, the inputs are split
+    num_deformable_group : number of groups of inputs, each with offsets of its own
     offset_... : of the convolution that predicts the offsets; with weights of 0, the default, nothing is moved
     op_name : for MXNet's calls; adj : must be None, there is no transposed form
 

@@ -85,7 +85,7 @@ class SparseEmbedding(Embedding):
 
 @layer
 class SyncBatchNorm(BatchNorm):
-    """BatchNorm whose statistics in training are those of the batches of all workers, forward and backward.
+    """BatchNorm whose statistics in training are taken over the batches of all workers, forward and backward.
 
     With one process, and in prediction, it is BatchNorm. The workers must have joined before the first call of the
     hybridized network in training: make the Trainer, or the store, first.

@@ -1,4 +1,4 @@
-"""More recurrent cells: convolutional ones, one dropout mask for all steps, an LSTM with a projected state."""
+"""More recurrent cells: convolutional cells, one dropout mask for all steps, an LSTM with a projected state."""
 
 from __future__ import annotations
 

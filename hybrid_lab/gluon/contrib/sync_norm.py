@@ -94,7 +94,7 @@ class _SyncBatchNorm(CustomOp):
         factor = np.ones_like(gamma) if self._fix_gamma else gamma
         centred = head - heads.reshape(shape) / count - normalized * products.reshape(shape) / count
         of_x = centred * (factor * scale).reshape(shape)
-        # Gradients of gamma and beta are of this worker's batch: the Trainer sums them, as those of all parameters.
+        # Gradients of gamma and beta are of this worker's batch: the Trainer sums them, as any parameter's.
         own = (of_x, np.zeros_like(of_gamma) if self._fix_gamma else of_gamma, of_beta)
         for target, how, gradient in zip(in_grad, req, own, strict=True):
             self.assign(target, how, _array(gradient, target))
@@ -125,7 +125,7 @@ class _Prop(CustomOpProp):
 
 
 def _axes(x: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """All axes but that of the channels, and the shape of a vector of them."""
+    """All axes except the channels' axis, and the shape of a vector of channels."""
     return (0, *range(2, x.ndim)), (1, -1, *(1,) * (x.ndim - 2))
 
 

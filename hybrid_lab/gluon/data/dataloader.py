@@ -30,7 +30,7 @@ class DataLoader:
     batch_size, shuffle, sampler, last_batch : as in `BatchSampler`; or batch_sampler instead of all four
     batchify_fn : list of samples -> batch; default: stacked arrays
     num_workers : threads that make batches ahead; 0 makes them when they are asked for. Order and numbers are the same,
-        those of `mx.random` too, of which each batch has a stream of its own
+        also for `mx.random`, in which each batch has a stream of its own
     prefetch : how many batches are made ahead; default 2 * num_workers
     pin_memory, pin_device_id, thread_pool, timeout, auto_reload : accepted for MXNet's sake
 
@@ -137,7 +137,7 @@ class DataLoader:
     def share(self, state: Mapping[str, Any], workers: int) -> None:
         """Continue an epoch that another number of workers began: all loaders together give the samples that were left.
 
-        state : what `get_state` gave in one of them; workers : how many they were
+        state : the result of `get_state` in one worker; workers : their number then
         Raises HybridLabError without a DistributedSampler, and for anything but such a state.
         """
         sampler = getattr(self._batch_sampler, "sampler", None)

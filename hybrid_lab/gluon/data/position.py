@@ -65,7 +65,7 @@ class Position:
 
     @property
     def digest(self) -> str:
-        """Tells the indices of the last batch from others."""
+        """A digest that tells the indices of the last batch from other indices."""
         return hashlib.sha256(repr(self.last).encode("utf-8", "backslashreplace")).hexdigest()
 
     def get_state(self) -> dict[str, Any]:

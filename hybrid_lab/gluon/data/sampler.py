@@ -93,7 +93,7 @@ class IntervalSampler(Sampler):
 
 
 class DistributedSampler(Sampler):
-    """This worker's share of the numbers 0 to length - 1: all workers together take each of them once in an epoch.
+    """This worker's share of the numbers 0 to length - 1: all workers together take each number once in an epoch.
 
         sampler = gluon.data.DistributedSampler(len(dataset))
         loader = gluon.data.DataLoader(dataset, batch_size=64, sampler=sampler)
@@ -127,12 +127,12 @@ class DistributedSampler(Sampler):
         self._epoch, self._taken = 0, 0
 
     def set_epoch(self, epoch: int) -> None:
-        """The order of the next iteration is that of this epoch: without it, every epoch has the order of the first."""
+        """The next iteration has the order of this epoch: without the call, every epoch has the order of the first."""
         _check_whole("epoch", epoch)
         self._epoch, self._taken = epoch, 0
 
     def resume(self, taken: int) -> None:
-        """Leave out, in the next iteration, the first numbers of the epoch: those that all workers have had together.
+        """Leave out, in the next iteration, the first numbers of the epoch, which all workers have had together.
 
         Another number of workers may go on where others stopped: `sampler.resume(batches * batch_size * workers)`.
         """

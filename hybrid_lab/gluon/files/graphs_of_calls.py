@@ -38,7 +38,7 @@ def trace(block: Hybrid, call: KnownCall, keep: bool = True) -> NeutralGraph:
 def trace_calls(block: Hybrid) -> str | None:
     """Trace the graph of every call that the Block had, and of the same call in prediction mode, if it is not there.
 
-    Returns why there is no graph, if there is none of the latest call, or none of all calls of another form.
+    Returns why there is no graph, if there is no graph of the latest call, or of any call of another form.
     """
     graphs = access.graphs(block)
     if graphs.pinned:

@@ -78,8 +78,8 @@ def load_parameters(
 ) -> None:
     """Put `arrays` into the parameters that `targets` names.
 
-    A parameter with several names (shared weights) is found if the file has one of them. cast_dtype : convert values of
-    another dtype to the parameter's ('current'), or the parameter to the file's ('saved').
+    A parameter with several names (shared weights) is found if the file has any of the names. cast_dtype : convert
+    values of another dtype to the parameter's ('current'), or the parameter to the file's ('saved').
     remedies : kinds of differences that the caller has an argument for, which the error proposes
     restored : the prefix that was put before the names of the file
     Raises LoadMismatchError listing every missing and extra name and every shape, dtype or context that does not fit;

@@ -39,7 +39,7 @@ def register(cls: BlockClass) -> BlockClass:
     A single argument that names a model's file (by its ending, or because it is an archive), or `states_path=`, makes
     the model and loads the file: an archive, SINGA's file, `.params` or safetensors. Names of other files, such as
     "m.onnx", go to the constructor.
-    An archive gives the constructor its arguments; with other files it gets none but those of the call.
+    An archive gives the constructor its arguments; with other files it gets only the arguments of the call.
     A class of the same name that was registered before is replaced, as when a cell runs again. Raises HybridLabError
     for the name of a layer of this package.
     """

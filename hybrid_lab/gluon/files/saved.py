@@ -91,13 +91,13 @@ save_listeners: list[Callable[[Block, str], None]] = []
 
 
 def state_with(net: Block, path: str, how: How) -> FileState:
-    """The state of a model whose values are now those of the file."""
+    """The state of a model whose values now equal the file's."""
     versions = {name: Versions.of(item) for name, item in _parameters(net).items()}
     return FileState(path, how, time.time(), access.structure_version(net), versions)
 
 
 def note_file(net: Block, path: str, how: How) -> None:
-    """Note that the model's values are now those of the file."""
+    """Note that the model's values now equal the file's."""
     key, state = id(net), state_with(net, path, how)
     _last[key] = weakref.ref(net, lambda _: _last.pop(key, None)), state
     for listener in save_listeners if how == "saved" else ():

@@ -27,7 +27,7 @@ def window(size: Size, dims: int, name: str) -> tuple[int, ...]:
     return tuple(int(each) if isinstance(each, Integral) else each for each in sizes)
 
 
-#: The layouts of data with so many spatial dimensions; the first is the default.
+#: The layouts of data with this many spatial dimensions; the first is the default.
 LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
@@ -131,7 +131,7 @@ class Conv1D(_Conv):
     """Convolution over one spatial dimension.
 
     channels : number of outputs; kernel_size, strides, padding, dilation : a number or one per dimension
-    groups : inputs and outputs are split into so many independent convolutions
+    groups : the number of independent convolutions into which inputs and outputs are split
     layout : 'NCW'
     activation : a name as `Activation` takes it, or None
     in_channels : number of inputs; 0 takes it from the first batch

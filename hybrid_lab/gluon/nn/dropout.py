@@ -13,7 +13,7 @@ from .registry import layer
 
 @layer
 class Dropout(HybridBlock):
-    """In train mode each element is 0 with probability `rate`, the others are divided by 1 - rate.
+    """In train mode each element is 0 with probability `rate`, the remaining elements are divided by 1 - rate.
 
         drop = nn.Dropout(0.5)
         drop(nd.ones((4,)))                  # predicting: unchanged

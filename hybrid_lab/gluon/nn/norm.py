@@ -48,7 +48,7 @@ class BatchNorm(_Norm):
         layer(nd.ones((2, 3, 8, 8))).shape
 
     In train mode mean and variance are the batch's, and the running ones move towards them:
-    running = momentum * running + (1 - momentum) * batch. In predict mode the running ones are used.
+    running = momentum * running + (1 - momentum) * batch. In predict mode the running statistics are used.
 
     axis : the channels' axis
     center, scale : whether beta and gamma are learned; fixed at 0 and 1 otherwise

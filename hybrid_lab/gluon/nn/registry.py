@@ -113,7 +113,7 @@ def check_arguments(cls: type, config: Mapping[str, object]) -> None:
 
 
 def _takes_prefix(cls: Any) -> bool:
-    """Whether a constructor takes `prefix`: that of a user's Block may take no more than its own arguments."""
+    """Whether a constructor takes `prefix`: a user's Block may take no more than its own arguments."""
     arguments = inspect.signature(cls.__init__).parameters
     return "prefix" in arguments or any(each.kind is each.VAR_KEYWORD for each in arguments.values())
 

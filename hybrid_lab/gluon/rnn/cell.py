@@ -83,7 +83,7 @@ class RecurrentCell(Block):
         """The states before the first step.
 
         func : makes one, `func(name=..., shape=..., **kwargs)`: nd.zeros, nd.ones, sym.var ...; the name,
-            `rnn0_begin_state_0`, is given to a function that takes one
+            `rnn0_begin_state_0`, is given to a function that takes a name
         """
         self._refuse_modified()
         takes_name = "name" in signature(func).parameters
@@ -212,7 +212,7 @@ class GatedCell(HybridRecurrentCell):
     """Base of cells whose inputs and states contribute to gates.
 
     One subclass says how they contribute (`_projections`), another how states follow from the gates (`hybrid_forward`);
-    a cell inherits from one of each.
+    a cell inherits from both kinds.
     """
 
     _gates = 1

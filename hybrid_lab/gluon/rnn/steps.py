@@ -17,7 +17,7 @@ _AS_FUNCTIONS = ("tanh", "relu", "sigmoid", "softsign")
 class Names(NamedTuple):
     """The names of the nodes of one step.
 
-    prefix : begins each of them, `t0_`
+    prefix : begins each name, `t0_`
     inner : whether sums and products inside the step are named, too; else they are numbered as any other Symbol
     part_prefix : begins the names of all but the output; None is `prefix`
     """

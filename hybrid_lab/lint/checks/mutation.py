@@ -11,7 +11,7 @@ from ..values import Held, Kind
 from ..walk import Mark, Walk, check
 from .constants import names_assigned
 
-#: Arrays change in place by these; `x @= y` and the like bind a new array to the name, in both modes.
+#: Arrays change in place by these operators; `x @= y` and the like bind a new array to the name, in both modes.
 _IN_PLACE: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**",
 }  # fmt: skip
@@ -81,7 +81,7 @@ def is_kept(node: ast.expr, walk: Walk) -> bool:
 
 
 def _changes_container(node: ast.Call, walk: Walk) -> ast.expr | None:
-    """The container that a call changes, by one of its methods or as an argument; None: no call like that."""
+    """The container that a call changes, by a method of the container or as an argument; None: no call like that."""
     function = node.func
     name = walk.dotted(function) or ""
     if name in _CHANGING and node.args:

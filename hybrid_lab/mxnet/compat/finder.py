@@ -29,7 +29,7 @@ class CompatError(HybridLabError, ImportError):
 
 
 class TopModule(ModuleType):
-    """The module `mxnet`. All its names are those of `hybrid_lab`; `__version__` is that of the MXNet it stands for.
+    """The module `mxnet`. All its names are `hybrid_lab`'s; `__version__` is the version of the MXNet it stands for.
 
     It is a module of its own because libraries compare `mxnet.__version__` with releases of MXNet.
     """
@@ -200,7 +200,7 @@ class NearNames(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """None for modules of others. Raises ModuleNotFoundError."""
+        """None for other packages' modules. Raises ModuleNotFoundError."""
         if fullname.startswith(OWN + "."):
             raise _not_here(THEIRS + fullname.removeprefix(OWN))
         return None

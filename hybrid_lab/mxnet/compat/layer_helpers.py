@@ -20,12 +20,12 @@ _STORAGE_TYPE_ID_TO_STR = {number: name for name, number in STORAGE_TYPES.items(
 
 
 def _indent(s_: str, numSpaces: int) -> str:  # noqa: N803 - MXNet's name
-    """A text with all lines but the first indented by so many spaces."""
+    """A text with all lines but the first indented by `numSpaces` spaces."""
     return s_.replace("\n", "\n" + " " * numSpaces)
 
 
 def _brief_print_list(lst: Iterable[object], limit: int = 7) -> str:
-    """Items in quotation marks, separated by commas; of more than `limit` items those in the middle are left out."""
+    """Items in quotation marks, separated by commas; of more than `limit` items the middle ones are left out."""
     items = list(lst)
     if len(items) > limit:
         first, last = items[: limit // 2], items[-limit // 2 :]

@@ -89,7 +89,7 @@ def _mask_sequence_variable_length(
     time_axis: int,
     merge: bool | None,
 ) -> Tensor | list[Tensor]:
-    """The sequence with zeros behind the end of each of its rows, as a tensor (merge) or as a list of steps."""
+    """The sequence with zeros behind the end of each row, as a tensor (merge) or as a list of steps."""
     whole = F.stack(*data, axis=time_axis) if isinstance(data, (list, tuple)) else data
     masked: Tensor = F.SequenceMask(whole, sequence_length=valid_length, use_sequence_length=True, axis=time_axis)
     return masked if merge else _split(F, masked, length, time_axis)

@@ -21,7 +21,7 @@ Callbacks = Callable[..., object] | list[Callable[..., object]] | None
 def _create_kvstore(
     kvstore: KVStoreBase | str | None, num_device: int, arg_params: Mapping[str, NDArray]
 ) -> tuple[KVStoreBase | None, bool]:
-    """The KVStore that a training on so many contexts needs, or None, and whether the KVStore updates the parameters.
+    """The KVStore that a training on several contexts needs, or None, and whether the KVStore updates the parameters.
 
     kvstore : None, a name or a KVStore. Raises SettingError
     """

@@ -1,4 +1,4 @@
-"""MXNet's `mx.contrib`: mixed precision, text, and older interfaces beside the main ones."""
+"""MXNet's `mx.contrib`: mixed precision, text, and older interfaces beside the main interfaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MXNet's functions for ONNX files, which take and give Symbols: those of `hybrid_lab.onnx.symbols`.
+"""MXNet's functions for ONNX files, which take and give Symbols: the functions of `hybrid_lab.onnx.symbols`.
 
 `mx.onnx.export` and `mx.onnx.imports` have Blocks.
 """

@@ -95,7 +95,7 @@ def simple_bind(
 
 
 class _Pool:
-    """New arrays for an Executor; or those of another Executor, or of a buffer, under the same name."""
+    """New arrays for an Executor; or arrays of another Executor, or of a buffer, under the same name."""
 
     def __init__(
         self,

@@ -40,8 +40,8 @@ class Executor:
     grad_arrays : the arrays that `backward` writes to, None for an argument without a gradient
     outputs : the arrays that `forward` writes to
 
-    All of them stay the same objects. The graph is compiled at the first call in each mode, as a hybridized Block is.
-    With a sparse array among them it runs operator by operator; an output of another storage type than in the call
+    All these arrays stay the same objects. The graph is compiled at the first call in each mode, as a hybridized Block
+    is. With a sparse array among them it runs operator by operator; an output of another storage type than in the call
     before is then another object.
     """
 
@@ -182,9 +182,9 @@ class Executor:
         """Write the gradients of the arguments.
 
         out_grads : the gradients of the outputs, needed where they are no losses (SoftmaxOutput, make_loss ...)
-        is_train : accepted for MXNet's sake; the mode is that of the last `forward`
-        Raises BindError for an output gradient that is missing or has another shape. Further gradients, and those of
-        outputs without a gradient such as shape_array, are not read.
+        is_train : accepted for MXNet's sake; the mode is taken from the last `forward`
+        Raises BindError for an output gradient that is missing or has another shape. Further gradients, and gradients
+        of outputs without a gradient such as shape_array, are not read.
         """
         for gradient in self._zero:
             gradient[:] = 0
@@ -240,7 +240,7 @@ class Executor:
         names = self.symbol.list_outputs()
         if isinstance(given, Mapping):
             given = [given.get(name) for name in names]
-        # MXNet reads no gradients beyond the last output, nor those of outputs without a gradient.
+        # MXNet reads no gradients beyond the last output, nor gradients of outputs without a gradient.
         heads = [*given, *[None] * (len(self.outputs) - len(given))][: len(self.outputs)]
         for name, head in zip(names, heads, strict=True):
             if head is not None and not isinstance(head, NDArray):
@@ -294,7 +294,7 @@ class Executor:
 
         kwargs : new shapes by name
         partial_shaping : let arguments change that are not named
-        allow_up_sizing : let arrays get larger; these are new
+        allow_up_sizing : let arrays get larger; larger arrays are new
         Raises BindError.
         """
         shapes, outputs, states = self.symbol.infer_shape(**{name: tuple(shape) for name, shape in kwargs.items()})

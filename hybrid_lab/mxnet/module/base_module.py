@@ -67,7 +67,7 @@ class BaseModule:
         vars(self).update(state, logger=state["logger"] or logging)
 
     def updaters(self) -> list[Updater]:
-        """The Updaters with the optimizer's states, one of each Module inside; none before `init_optimizer`."""
+        """The Updaters with the optimizer's states, one for each Module inside; none before `init_optimizer`."""
         return []
 
     def _require(self, call: str, *, params: bool = True, optimizer: bool = False) -> None:

@@ -200,7 +200,7 @@ class BucketingModule(BaseModule):
         shared_module: Any = None,
         grad_req: Any = "write",
     ) -> None:
-        """Bind the default bucket; see Module.bind. Others are bound when a batch comes for them."""
+        """Bind the default bucket; see Module.bind. Other buckets are bound when a batch comes for them."""
         check_switches(
             "BucketingModule.bind",
             for_training=for_training,

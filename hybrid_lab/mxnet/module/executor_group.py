@@ -24,7 +24,7 @@ Merged = list[NDArray] | list[list[NDArray]]
 class DataParallelExecutorGroup:
     """The Executors of a Module: all have the same Symbol, and each one a part of every batch.
 
-    workload : how large the part of each context is, compared with the others
+    workload : how large the part of each context is, compared with the other contexts
     param_names : the arguments that are parameters; data_shapes and label_shapes name the data and labels, and
         state_names the values kept from batch to batch
     shared_group : the group of another bucket, whose parameters, gradients and memory of data are used

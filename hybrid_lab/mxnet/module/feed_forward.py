@@ -39,10 +39,10 @@ class FeedForward:
     symbol : the network; or a function of a bucket's key that returns it, for an iterator of buckets
     ctx : one context or several; predictions use the first
     num_epoch, begin_epoch : train from epoch `begin_epoch` up to this one
-    epoch_size : the number of batches in an epoch; None: as many as the iterator has
+    epoch_size : the number of batches in an epoch; None: as many batches as the iterator has
     optimizer : a name, with its options among `kwargs`, or an Optimizer
     numpy_batch_size : the batch size where X is an array
-    arg_params, aux_params : values to start from; the initializer makes the missing ones
+    arg_params, aux_params : values to start from; the initializer makes the missing values
     allow_extra_params : drop parameters that the Symbol does not have
     """
 
@@ -186,7 +186,7 @@ class FeedForward:
     ) -> Any:
         """The outputs for all rows as NumPy arrays: one, or a list of several.
 
-        num_batch : predict only so many batches; return_data : return (outputs, data, labels)
+        num_batch : number of batches to predict; return_data : return (outputs, data, labels)
         """
         check_switches("FeedForward.predict", return_data=return_data, reset=reset)
         data = self._iterator(X, None, training=False)

@@ -300,7 +300,7 @@ class Module(BaseModule):
         force_init: bool = False,
         allow_extra: bool = False,
     ) -> None:
-        """Give the parameters their first values: those of `arg_params` and `aux_params`, else the initializer's.
+        """Give the parameters their first values: from `arg_params` and `aux_params`, else from the initializer.
 
         allow_missing : let the initializer make values missing in the dicts
         force_init : replace existing values, instead of ignoring the call
@@ -344,7 +344,7 @@ class Module(BaseModule):
         force_init: bool = True,
         allow_extra: bool = False,
     ) -> None:
-        """Set the parameters; with allow_missing only the given ones, and the rest does not change."""
+        """Set the parameters; with allow_missing only the given parameters, and the rest does not change."""
         check_switches("Module.set_params", allow_missing=allow_missing, force_init=force_init, allow_extra=allow_extra)
         if not allow_missing:
             self.init_params(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
@@ -456,7 +456,7 @@ class Module(BaseModule):
         """Compute the outputs of a batch; a batch of other shapes binds the Module to them first.
 
         data_batch : a DataBatch, or a list of one for each context
-        is_train : the mode; None for that of bind
+        is_train : the mode; None for the value given to bind
         """
         self._require("forward")
         first = data_batch[0] if isinstance(data_batch, list) else data_batch
@@ -533,7 +533,7 @@ def store_for(kvstore: StoreLike, contexts: int, params: Params) -> tuple[KVStor
 
 
 def _like(names: Sequence[str], arrays: Sequence[Sequence[NDArray]]) -> Params:
-    """New arrays by name, of the shapes of these."""
+    """New arrays by name, of the shapes of `arrays`."""
     return {
         name: zeros(each[0].shape, dtype=each[0].dtype, stype=each[0].stype)
         for name, each in zip(names, arrays, strict=True)

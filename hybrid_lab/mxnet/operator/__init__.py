@@ -43,7 +43,7 @@ class OperatorArguments(NamedTuple):
 def get_operator_arguments(op_name: str) -> OperatorArguments:
     """The inputs and attributes of an operator, in the words of MXNet's documents: `int, optional, default='1'`.
 
-    Of an operator in Python, the inputs are one entry, and the arguments of its CustomOpProp are texts. Raises
+    The inputs of an operator in Python are one entry, and the arguments of its CustomOpProp are texts. Raises
     HybridLabError for an unknown name.
     """
     record, prop = find(op_name), _registered().get(op_name)

@@ -77,7 +77,7 @@ class CustomOpProp:
         return in_shape, [in_shape[0]] * len(self.list_outputs()), []
 
     def infer_type(self, in_type: list[Any]) -> tuple[Sequence[Any], ...]:
-        """Dtypes of inputs, outputs and states. Here: all are that of the first input."""
+        """Dtypes of inputs, outputs and states. Here: all dtypes are the first input's."""
         first = in_type[0]
         return in_type, [first] * len(self.list_outputs()), [first] * len(self.list_auxiliary_states())
 

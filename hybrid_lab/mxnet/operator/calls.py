@@ -45,9 +45,9 @@ def custom_symbol(
 ) -> Symbol | list[Symbol]:
     """The operator that is registered as `op_type`, as a node of a graph: its inputs, then its states.
 
-    Inputs left out become variables, as those of every operator; in a hybridized Block they are an error, as in a call
-    on arrays. An engine runs the node on the host, between its own kernels. Each forward has an operator of its own, as
-    in a call on arrays.
+    Inputs left out become variables, as for every operator; in a hybridized Block they are an error, as in a call on
+    arrays. An engine runs the node on the host, between its own kernels. Each forward has an operator of its own, as in
+    a call on arrays.
 
     kwargs : inputs by name; the others go to the CustomOpProp as text
     attr : attributes of the node and of the variables that are made for inputs left out

@@ -92,7 +92,7 @@ set_config.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
-    """ "run" records from now on, in this thread and in those that start later; "stop" ends that.
+    """ "run" records from now on, in this thread and in threads that start later; "stop" ends that.
 
     While it runs, every call of a Python function costs a little more (`sys.setprofile`). Raises ProfilerError beside
     another profiler of Python. profile_process : accepted for MXNet's sake

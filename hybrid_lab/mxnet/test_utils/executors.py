@@ -163,7 +163,7 @@ def check_numeric_gradient(
 ) -> None:
     """Raise AssertionError if a Symbol's backward differs from a numeric gradient at `location`.
 
-    The gradient is that of a random projection of the first output.
+    The gradient of a random projection of the first output is checked.
 
     grad_nodes : the arguments whose gradients are compared, or argument -> 'write', 'add' or 'null'; default: all
     use_forward_train : whether the numeric gradient runs the forward in train mode
@@ -239,7 +239,7 @@ def check_symbolic_forward(
     """Raise AssertionError if the outputs in predict mode differ from those expected; returns the outputs.
 
     location, expected, aux_states : arrays in the Symbol's order, or by name
-    dtype : of all inputs; "asnumpy" keeps that of each array
+    dtype : of all inputs; "asnumpy" keeps each array's
     """
     ctx = ctx or current_context()
     arguments = _arguments(sym, location, ctx, dtype)

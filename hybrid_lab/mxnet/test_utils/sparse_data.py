@@ -32,7 +32,7 @@ def rand_sparse_ndarray(
 
     density : the share of elements that are stored (csr), the probability of each row (row_sparse); default random
     distribution : 'uniform'; for csr also 'powerlaw', where each row stores twice as many values as the one before
-    data_init : every value, in place of random ones from [0, 1)
+    data_init : every value, in place of random values from [0, 1)
     rsp_indices : the numbers of the stored rows
     modifier_func : applied to every value of a row_sparse array
     shuffle_csr_indices : put the columns of each row of a csr array into a random order

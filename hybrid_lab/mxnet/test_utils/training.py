@@ -65,7 +65,7 @@ def compare_optimizer(
     """Raise AssertionError if one step of two optimizers differs.
 
     shape : of the weight; or a list of shapes, of which opt2 updates `ntensors` at once and opt1 one after the other
-    w_stype, g_stype : the storage types of the weight and of the gradient of opt2; those of opt1 are dense
+    w_stype, g_stype : the storage types of the weight and of the gradient of opt2; opt1's are dense
     """
     several = isinstance(shape, list)
     shapes = shape if isinstance(shape, list) else [shape]

@@ -1,4 +1,4 @@
-"""CSRNDArray and RowSparseNDArray: NDArrays that store only a part of their elements; the others are 0."""
+"""CSRNDArray and RowSparseNDArray: NDArrays that store only a part of their elements; the remaining elements are 0."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ class BaseSparseNDArray(NDArray):
         return other
 
     def assign(self, values: np.ndarray) -> None:
-        """Overwrite the values with dense ones, without the tape."""
+        """Overwrite the values with dense values, without the tape."""
         values = np.broadcast_to(np.asarray(values), self.shape)
         self.become(compressed(self.shape, np.ascontiguousarray(values, self.dtype), self.context, self.stype))
 
     def become(self, source: SparseBuffer) -> None:
-        """Overwrite the values with those of a buffer of the same storage type, converted to the dtype of the array."""
+        """Overwrite the values with a buffer's of the same storage type, converted to the dtype of the array."""
         self.buffer.replace(source.data.astype(self.buffer.data.dtype, copy=False), source.indices, source.indptr)
 
     def fill(self, number: float) -> None:
@@ -120,7 +120,7 @@ class BaseSparseNDArray(NDArray):
 
     @property
     def size(self) -> int:
-        """Raises NotImplementedError, as in MXNet: it could mean all elements or the stored ones."""
+        """Raises NotImplementedError, as in MXNet: it could mean all elements or the stored elements."""
         raise NotSupportedForSparseNDArray("a sparse array has no size; use x.data.size, or x.shape")
 
     @property
@@ -227,7 +227,7 @@ class BaseSparseNDArray(NDArray):
         return super().copyto(other)
 
     def tostype(self, stype: str) -> Any:
-        """A copy in another storage type, 'default' or that of the array; recorded.
+        """A copy in another storage type, 'default' or the array's own; recorded.
 
         Raises ShapeError for csr to row_sparse and the reverse, which MXNet does not have either.
         """

@@ -23,8 +23,8 @@ _warned: set[tuple[str, ...]] = set()
 def invoke_sparse(
     op: Operator, inputs: Sequence[Any], out: Any, name: str | None, rng: tuple[int, int] | None, cast: bool
 ) -> Any:
-    """`invoke` with sparse arrays among the inputs, or among those of `out`. Raises ArrayIndexError or ShapeError for
-    a sparse input whose parts are invalid.
+    """`invoke` with sparse arrays among the inputs, or in `out`. Raises ArrayIndexError or ShapeError for a sparse
+    input whose parts are invalid.
     """
     if any(getattr(item, "_is_symbol", False) for item in inputs):
         return invoking.invoke(op, _dense(inputs), out, name, rng, cast)

@@ -20,7 +20,7 @@ def product(left: Any, right: Any, transpose_a: bool, transpose_b: bool, stype: 
     """dot(left, right), or NotImplemented for a pair that is computed from dense copies.
 
     stype : the storage type of the result; None takes MXNet's: csr x dense and csr x row_sparse give a dense array,
-        csr.T x either a row_sparse one, dense x csr a csr one, all others a dense one
+        csr.T x either a row_sparse array, dense x csr a csr array, all other products a dense array
     """
     made = _from_stored(left, right, transpose_a, transpose_b)
     if made is NotImplemented:

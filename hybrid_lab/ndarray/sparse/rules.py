@@ -1,8 +1,8 @@
 """The operators that keep the storage type of sparse arrays, or compute from their stored parts: operator -> rule.
 
 A rule is called as rule(op, inputs), after the operator's own checks of numbers, shapes and dtypes have passed. It
-returns the result, or NotImplemented if it does not cover these inputs; the operator then runs on dense copies. The
-storage types of results are those of MXNet 1.9.
+returns the result, or NotImplemented if it does not cover these inputs; the operator then runs on dense copies. Results
+have the storage types of MXNet 1.9.
 """
 
 from __future__ import annotations
@@ -159,7 +159,9 @@ def _united(*buffers: SparseBuffer) -> list[np.ndarray]:
 
 
 def _at(keys: np.ndarray, values: np.ndarray, like: BaseSparseNDArray, shape: tuple[int, ...] | None = None) -> Any:
-    """An array of the storage type of `like` with values at these places, which rise. shape : default that of `like`"""
+    """An array of the storage type of `like` with values at these places, which rise. shape : by default the shape of
+    `like`
+    """
     shape, context = like.shape if shape is None else shape, like.context
     if like.buffer.indptr is None:
         return BaseSparseNDArray.of(SparseBuffer(shape, values, keys.astype(INDEX), None, context))
@@ -285,7 +287,7 @@ def _cast_storage(op: Any, inputs: Sequence[Any]) -> Any:
 
 
 def _retain(op: Operator, inputs: Sequence[Any]) -> Any:
-    """The rows whose numbers are asked for. All of them are stored then, as in MXNet."""
+    """The rows whose numbers are asked for. All rows are stored then, as in MXNet."""
     data, indices = inputs
     if not isinstance(indices, NDArray):
         raise DTypeError(f"sparse.retain takes the numbers of rows as an NDArray, not {type(indices).__name__}")

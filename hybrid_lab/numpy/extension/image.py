@@ -1,4 +1,4 @@
-"""`mx.npx.image`: operators on images, as arrays of `mx.np`: those of `nd.image`."""
+"""`mx.npx.image`: the operators of `nd.image`, on arrays of `mx.np`."""
 
 from __future__ import annotations
 

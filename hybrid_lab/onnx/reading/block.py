@@ -38,7 +38,7 @@ class ImportedGraph(SymbolBlock):
     def __init__(
         self, composed: Composed, ctx: Context | Sequence[Context] | None = None, training: Composed | None = None
     ) -> None:
-        """training : the graph of calls in training, where `composed` is that of prediction alone"""
+        """training : the graph of calls in training, if `composed` is the graph of prediction alone"""
         _begin(self, composed)
         known: dict[str, Parameter] = {}
         observations = (
@@ -233,7 +233,7 @@ def imports(
         sizes too
     values : input -> its value, for inputs that decide shapes; they are no arguments of the Block then
     A call with other sizes raises DeclaredSizeError.
-    Raises OnnxError for a damaged file, UnsupportedOperatorError (one of them) naming node and operator.
+    Raises OnnxError for a damaged file, UnsupportedOperatorError (an OnnxError) naming node and operator.
     """
     return ImportedGraph(compose(path, shapes, values), ctx)
 

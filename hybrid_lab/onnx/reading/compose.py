@@ -37,7 +37,7 @@ _LARGEST_SIZE = 2**31 - 1
 
 @dataclass(frozen=True)
 class Layer:
-    """A node of an ONNX file. name : its own, or that of its first result; kind : its operator
+    """A node of an ONNX file. name : its own, or its first result's; kind : its operator
 
     inputs, outputs : names of tensors
     """
@@ -54,14 +54,14 @@ class Composed:
 
     graph : inputs are the data, then the parameters
     inputs : names of the data; structure, results : of the arguments and of the result, as neutral graphs have them
-    parameters : name -> array; states : those of them that training does not change by gradients
+    parameters : name -> array; states : names of parameters that training does not change by gradients
     tensors : name in the file -> Value, for all results of nodes
     outputs : names of the outputs in the file; classes : path of a Block -> the name of its class, as the file says
     frozen : parameters that the model's owner did not train
     shapes : the shape of each Value as imported, with symbols for open sizes; {} if unknown
     conditions : on the symbols
     source : where the graph comes from
-    views : Blocks of the same graph with further outputs, by the names of these
+    views : Blocks of the same graph with further outputs, by the names of these outputs
     buffers : name -> the memory of a parameter that others read and write, too
     layers : the nodes of the file
     """
@@ -98,7 +98,7 @@ def compose(
     last_layers : cut the graph: -k leaves out the last k nodes, and the last that remains gives the output
     values : name of an input -> its value; for an optional input None, for a sequence a list of arrays of which the
         shapes are read
-    training : the graph is that of training: its operators get both modes
+    training : the graph is for training: its operators get both modes
     by_nodes : always import the nodes. By default an unchanged file of this package, requested as a whole, gives the
         operators that it was written from
     """

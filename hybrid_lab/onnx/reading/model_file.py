@@ -96,7 +96,7 @@ class OnnxFile:
 
     @staticmethod
     def _check_recursion(functions: Mapping[tuple[str, str, str], FunctionProto]) -> None:
-        """Raise OnnxError if a function calls itself, directly or through others."""
+        """Raise OnnxError if a function calls itself, directly or through other functions."""
         calls = {
             key: {
                 called

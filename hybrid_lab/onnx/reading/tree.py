@@ -59,7 +59,7 @@ def add_children(
 
 
 def _add(block: Block, path: str, blocks: dict[str, Block], classes: Mapping[str, str]) -> None:
-    """Add a Block under its path; Blocks that only hold others, such as lists of them, are made on the way."""
+    """Add a Block under its path; Blocks that only hold other Blocks, such as lists, are made on the way."""
     parent, _, name = path.rpartition(".")
     if parent not in blocks:
         holder = ArchivedBlock(f"{parent.replace('.', '_')}_", classes.get(parent, "") or HOLDER)

@@ -48,7 +48,7 @@ class _Recorder:
 
 
 def _is_known(item: object) -> bool:
-    """Whether an initializer is one of this package, which draw from the recorded generator only."""
+    """Whether an initializer belongs to this package, whose initializers draw from the recorded generator only."""
     if isinstance(item, str):
         item = initializer.create(item)
     if isinstance(item, initializer.Mixed):

@@ -4,7 +4,7 @@
 
 If ONNX has an operator for the rule, it is used, with nodes around it for the differences (`FORMS`). Other rules are
 written as the records of `ops/updates` compute them. The names of all values begin with `training/`, so that the same
-optimizer and weights give the same nodes: a reader compares a file's nodes with those.
+optimizer and weights give the same nodes: a reader compares a file's nodes with these nodes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Group:
 
     @property
     def first(self) -> Weight:
-        """Any of them."""
+        """Any weight of the group."""
         return self.weights[0]
 
     @property
@@ -106,7 +106,7 @@ class Step:
     def optimize(
         self, op_type: str, group: Group, rate: str, operands: Sequence[Sequence[str]], **attributes: Any
     ) -> list[list[str]]:
-        """Add ONNX's node of an optimizer. operands : names by kind: weights, gradients, states; returns the new ones
+        """Add ONNX's node of an optimizer. operands : names by kind: weights, gradients, states; returns the new names
         by kind: weights, states
         """
         kinds = ["new", *(f"new_{number}" for number in range(len(operands) - 2))]
@@ -197,7 +197,7 @@ def _momentum(step: Step, optimizer: Any, group: Group, opset: int) -> None:
         alpha=optimizer.momentum, beta=1.0, mode="nesterov" if nesterov else "standard", norm_coefficient=decay,
     )  # fmt: skip
     if nesterov and decay:
-        # Our momentum has the decay of the new weight in it, ONNX's that of the old one.
+        # Our momentum has the decay of the new weight in it, ONNX's the decay of the old weight.
         factor = step.number(f"decay{group.suffix}", decay, first.dtype)
         for place, weight in enumerate(group.weights):
             moved = step.add("Sub", [new[place], weight.name], f"{weight.name}.moved")

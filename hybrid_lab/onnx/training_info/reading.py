@@ -337,7 +337,7 @@ class _Reader:
 
 
 def _comparable(composed: Composed, like: Composed) -> Graph:
-    """The graph as it predicts, without shapes and modes, with its inputs in the order of those of `like`."""
+    """The graph as it predicts, without shapes and modes, with its inputs in the order of `like`."""
     identity = ops.get("identity")
 
     def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:

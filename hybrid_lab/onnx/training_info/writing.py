@@ -202,7 +202,9 @@ class _Writing:
         return [self.emitter.Identity(self.emitter.operand(value, known)) for value in graph.outputs]
 
     def _emit_batch_norm(self, node: Node, known: dict[Value, str]) -> list[Value]:
-        """BatchNorm of the batch's own statistics; returns the states, whose names in `known` are the new ones then."""
+        """BatchNorm of the batch's own statistics; returns the states, whose names in `known` are the new names
+        then.
+        """
         g, op = self.emitter, cast(Any, node.op)
         if op.output_mean_var:
             raise Unmappable("BatchNorm with output_mean_var in training: ONNX does not return the batch's statistics")

@@ -81,7 +81,7 @@ def _given(inputs: object, calls: Sequence[tuple[Spec, Types]]) -> Asked:
     leaves, spec = flatten(_replaced(tuple(inputs), shapes), "inputs=")
     known = next((types for other, types in reversed(calls) if other == spec and len(types) == len(leaves)), None)
     if known is None and spec == ("tuple", (LEAF,) * len(leaves)):
-        # A plain list for arguments with structure, such as the states of a cell: that of the last such call.
+        # A plain list for arguments with structure, such as the states of a cell: the structure of the last such call.
         spec, known = next((call for call in reversed(calls) if len(call[1]) == len(leaves)), (spec, None))
     values: dict[str, int] = {}
     described = []
@@ -99,7 +99,7 @@ def _given(inputs: object, calls: Sequence[tuple[Spec, Types]]) -> Asked:
 
 
 def _size(size: Any, axis: int, before: Any, rank: int, values: dict[str, int]) -> int:
-    """A size with which the network is inferred: of a name that of the last call, if there is one."""
+    """A size with which the network is inferred: for a name the size in the last call, if there was a call."""
     if not isinstance(size, str):
         return int(size)
     if size not in values:
@@ -117,7 +117,7 @@ def _is_size(item: object) -> bool:
 
 
 def _replaced(item: object, shapes: dict[int, tuple[Any, ...]]) -> Any:
-    """The arguments with an array in the place of each shape. shapes : id of such an array -> the shape"""
+    """The arguments with an array in the place of each shape. shapes : id of the array -> the shape"""
     if isinstance(item, np.ndarray):
         return array(item, dtype=item.dtype)
     if _is_shape(item):

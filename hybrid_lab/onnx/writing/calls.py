@@ -69,12 +69,14 @@ def _order(call: BlockCall) -> set[Value]:
             call.items = order
             made = {value for node in call.nodes for value in node.outputs}
             return {value for each in reads for value in each if value not in made}
-        # A circle: take the calls apart, so that only operators are left, whose order is that of the graph.
+        # A circle: take the calls apart, so that only operators are left, in the order of the graph.
         call.items = [*sorted(call.nodes, key=lambda node: node.serial)]
 
 
 def _sorted(items: Sequence[Node | BlockCall], reads: Sequence[set[Value]]) -> list[Node | BlockCall] | None:
-    """The items so that each comes after those whose values it reads, else in their order; None if there is none."""
+    """The items so that each comes after the items whose values it reads, else in their order; None if there is
+    none.
+    """
     maker = {
         value: index
         for index, item in enumerate(items)

@@ -1,6 +1,6 @@
 """Operators of detectors in files: anchors, boxes from predictions, region proposals, pooled regions.
 
-As of box_nms, the forms are those of files alone: their suppression is a Scan, and a region of the ONNX Runtime engine
+As for box_nms, the forms are for files alone: their suppression is a Scan, and a region of the ONNX Runtime engine
 holds no loops.
 """
 
@@ -47,7 +47,7 @@ def _multibox_detection(g: FileEmitter, node: Node, inputs: Sequence[Any]) -> tu
     score, number = g.Squeeze(best, [1]), g.cast(g.Squeeze(kind, [1]), dtype)
     valid = g.Not(g.Less(score, g.const(op.threshold, dtype)))
     rows = g.Concat(g.Unsqueeze(number, [2]), g.Unsqueeze(score, [2]), boxes, axis=2)
-    _, order = g.TopK(g.cast(valid, "float32"), [count], axis=1, outputs=2)  # those that count first, in their order
+    _, order = g.TopK(g.cast(valid, "float32"), [count], axis=1, outputs=2)  # valid boxes first, in their order
     result = picked(g, rows, order)
     if 0 < op.nms_threshold <= 1:
         most = min(op.nms_topk, count) if op.nms_topk > 0 else count
@@ -148,7 +148,7 @@ def _proposal(g: FileEmitter, node: Node, inputs: Sequence[Any]) -> tuple[str, .
 
 
 def _moved(g: FileEmitter, op: AnyOperator, inputs: Sequence[str], size: tuple[int, int]) -> tuple[str, str]:
-    """Boxes, (batch, anchors, 4), and their scores; -1 for those outside of the image and for small ones."""
+    """Boxes, (batch, anchors, 4), and their scores; -1 for small boxes and boxes outside of the image."""
     (scores, moves, info), (height, width) = inputs, size
     anchors, dtype = len(op.base), g.dtype(scores)
     y, x = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")

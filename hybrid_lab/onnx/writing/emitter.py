@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class FileEmitter(OnnxEmitter):
-    """Collects the nodes of one body: of the file's graph, or of one of its functions.
+    """Collects the nodes of one body: of the file's graph, or of a function of the file.
 
     opset : of the file
     taken : names that stand for other things already

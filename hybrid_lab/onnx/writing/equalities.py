@@ -2,7 +2,7 @@
 that stay open.
 
 The guards of a symbolic graph (ops/framework/sizes.py) hold for the sizes of the call. A file with open sizes needs
-each equality among them at all sizes. Giving some of its symbols their numbers makes it an identity:
+each equality among them at all sizes. Giving some symbols their numbers makes it an identity:
 
     64*s0 == s0*s1, of reshape(x, (0, 8, 8))          s1 = 64
     6 * (s0*s1*4 // 6) == s0*s1*4, of (-1, 6)         s1 = 3
@@ -21,7 +21,7 @@ from hybrid_lab.ops.framework.sizes import Guards, Polynomial
 class Needed:
     """The symbols that must get a number or become one size.
 
-    numbers : symbols that must have the number of the call -> the symbols that stay open for this: if one of these had
+    numbers : symbols that must have the number of the call -> the symbols that stay open for this: if such a symbol had
         a number, the key could be open. Usually empty
     one : symbols that must be one size; the caller then examines the equalities again
     """
@@ -41,7 +41,7 @@ def needed(guards: Guards, order: Sequence[int]) -> Needed:
         for (relation, polynomial), holds in guards.recorded.items()
         if relation == "==" and holds and (symbols := guards.symbols_in(polynomial))
     ]
-    # First those of one symbol, which leave no choice.
+    # First the equalities of one symbol, which leave no choice.
     for polynomial, symbols in sorted(equalities, key=lambda equality: len(equality[1])):
         left = [symbol for symbol in order if symbol in symbols and symbol not in result.numbers]
         if guards.is_identity(polynomial, result.numbers):

@@ -139,10 +139,10 @@ def export(
         again = mx.onnx.imports("net.onnx")
         bool(abs(again(nd.ones((1, 3))) - y).max() < 1e-5)
 
-    net : a HybridBlock. Of another Block each outermost HybridBlock is written, to NAME-<path of the Block>.onnx
+    net : a HybridBlock. For any other Block each outermost HybridBlock is written, to NAME-<path of the Block>.onnx
     path : `.onnx` is appended where there is no suffix; a file of that name is replaced, atomically
     inputs : an array, a shape, or a list of them. A string in a shape names an open size: ("batch", 3, 224, 224).
-        Default: those of the last call
+        Default: as in the last call
     opset : 13 to the newest that the installed onnx and onnxruntime both know. Default: the newest in which ONNX
         Runtime runs all operators of the network
     flat : without functions. By default the file has a function for each HybridBlock

@@ -184,7 +184,7 @@ def check(
     """Let onnx check the model in full, and each graph of its training information with it.
 
     onnx.checker itself does not look at training information: the network and the algorithm are one graph by the
-    format's definition, and the initialization is one of its own.
+    format's definition, and the initialization is a separate graph.
     """
     _check_graph(model, arrays)
     onnx = import_onnx()
@@ -358,7 +358,7 @@ def _write_model(
 
 
 def _tensor(name: str, array: np.ndarray, place: tuple[str, int] | None) -> tuple[bytes, np.ndarray | None]:
-    """A TensorProto up to its bytes, and the array of which these are; None if they stand in another file."""
+    """A TensorProto up to its bytes, and the array of the bytes; None if they stand in another file."""
     onnx = import_onnx()
     tensor = onnx.TensorProto(name=name, dims=array.shape, data_type=DATA_TYPES[name_of(array.dtype)])
     if place is not None:

@@ -1,4 +1,4 @@
-"""A network as ONNX nodes: the body of the file's graph, and one of each function."""
+"""A network as ONNX nodes: the body of the file's graph, and a body of each function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of files beside those that records emit: calls of functions, and the bodies of loops and branches."""
+"""Nodes of files beside the nodes that records emit: calls of functions, and the bodies of loops and branches."""
 
 from __future__ import annotations
 

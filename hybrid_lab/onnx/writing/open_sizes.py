@@ -113,8 +113,8 @@ class OpenSizes:
         for group in self._groups:
             number, axis = group[0]
             size = self.inputs[number].sizes[axis]
-            # The network inferred for 1 would hold for 1 alone: operators repeat a size of 1 along others. So a batch
-            # of 1 is inferred as 2, and `solve` checks that the network for a batch of 1 is the same.
+            # The network inferred for 1 would hold for 1 alone: operators repeat a size of 1 along other sizes. So a
+            # batch of 1 is inferred as 2, and `solve` checks that the network for a batch of 1 is the same.
             hints.append(2 if size == 1 and axis == 0 and self._batch_of_one_opens else size)
         return hints
 

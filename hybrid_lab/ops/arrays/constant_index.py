@@ -91,7 +91,7 @@ class _Plan(NamedTuple):
     added : the axes of size 1 that the key adds, numbered among all axes; the other fields count added axes, too
     cut : one range for each axis; dropped : the axes of which it takes one place
     arrays : axis -> the positions taken along the axis, all arrays of one shape, without negative positions
-    place : the number of axes before those of the positions in the result
+    place : the number of axes of the result before the axes of the positions
     """
 
     added: tuple[int, ...]

@@ -34,7 +34,7 @@ def inside(op: Operator) -> Iterator[None]:
 
 
 def emit_coordinates(g: OnnxGraph, indices: str) -> str:
-    """Coordinates as ONNX has them: int64, those of one entry along the last axis."""
+    """Coordinates as ONNX has them: int64, an entry's coordinates along the last axis."""
     return g.Transpose(g.cast(indices, "int64"), perm=[*range(1, len(g.shape(indices))), 0])
 
 

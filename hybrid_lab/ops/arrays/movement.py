@@ -261,7 +261,7 @@ class Tile(Operator, name="tile"):
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         if 0 in self.reps:
             return F.zeros_like(data)
-        # Read from the right, each axis becomes the repetitions and one of them; axes in front are kept.
+        # Read from the right, each axis becomes the repetitions and one copy of the axis; axes in front are kept.
         codes = (-2, *(code for count in self.reps for code in (count, -1, -4)))
         apart = F.Reshape(dy, shape=codes, reverse=True)
         total = F.sum(apart, axis=tuple(range(-2 * len(self.reps), 0, 2))) if self.reps else apart

@@ -80,7 +80,7 @@ def accumulate(data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch
     first_kept = next((index for index in range(data.ndim) if index not in axes), None)
     last_kept = next((index for index in reversed(range(data.ndim)) if index not in axes), -1)
     if first_kept and 0 < last_kept < data.ndim - 1:
-        # Sums over trailing axes are pairwise and fast; the leading ones are few numbers then.
+        # Sums over trailing axes are pairwise and fast; the leading axes have few numbers then.
         inner = data.shape[: last_kept + 1]
         partial = np.add.reduce(
             data.reshape(*inner, prod(data.shape[last_kept + 1 :])), axis=-1, out=scratch(inner, dtype)
@@ -501,7 +501,7 @@ class SizeRatio(Operator, name="_size_ratio"):
 
 class ArgMaxChannel(Operator, name="argmax_channel"):
     """Position of the largest element along axis 1. data : (n, m, ...); returns : (n, ...), in the dtype of data, of
-    bfloat16 in float32. Of a vector it is the position in the vector, with shape (1,).
+    bfloat16 in float32. For a vector it is the position in the vector, with shape (1,).
     """
 
     numpy = run_lowering

@@ -192,8 +192,8 @@ class ExpandDims(_Reshaping, name="expand_dims"):
 
 
 class Squeeze(_Reshaping, name="squeeze"):
-    """data without dimensions of 1: without all of them, or without the dimensions in `axis`. At least one dimension
-    stays.
+    """data without dimensions of 1: without all such dimensions, or without the dimensions in `axis`. At least one
+    dimension stays.
     """
 
     axis: Shape | None = None

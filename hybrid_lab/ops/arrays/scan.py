@@ -16,7 +16,7 @@ from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 
 
 class CumSum(Operator, name="cumsum", aliases=("_np_cumsum",)):
-    """Running sums along `axis` (None: of the flattened data), in `dtype` or that of the data.
+    """Running sums along `axis` (None: of the flattened data), in `dtype` or in the dtype of the data.
 
     a : numbers; returns : as a, or (size,) for axis=None
     """

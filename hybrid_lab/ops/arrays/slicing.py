@@ -386,7 +386,7 @@ class ConcatPart(Operator, name="_concat_part"):
 
 
 class Stack(Operator, name="stack"):
-    """The inputs, all of one shape, along a new axis."""
+    """The inputs, which have one shape, along a new axis."""
 
     axis: int = 0
     samples = [

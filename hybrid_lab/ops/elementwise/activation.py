@@ -255,7 +255,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
 
     @staticmethod
     def _slopes(F: Functions, data: Tensor, gamma: Tensor) -> Tensor:
-        """The slopes of prelu in a shape that broadcasts to that of data."""
+        """The slopes of prelu in a shape that broadcasts to the shape of data."""
         return F._channel_like(gamma, data)
 
     def lower(self, F: Functions, data: Tensor, gamma: Tensor | None = None) -> Tensor | tuple[Tensor, ...]:

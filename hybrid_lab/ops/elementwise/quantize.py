@@ -180,7 +180,7 @@ class Dequantize(Operator, name="_contrib_dequantize"):
 
 
 class Requantize(_ToEightBits, name="_contrib_requantize"):
-    """int32 as int8, in the range between min_calib_range and max_calib_range or that of the data.
+    """int32 as int8, in the range between min_calib_range and max_calib_range or in the range of the data.
 
     data : int32, any shape; min_range, max_range : (1,), of data
     returns : as data, and the ends of the range, (1,) each

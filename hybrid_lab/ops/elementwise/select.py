@@ -21,7 +21,7 @@ def _broadcasts(condition: Shape, x: Shape, y: Shape) -> bool:
 class Where(Operator, name="where"):
     """x where condition is not 0, else y.
 
-    condition : the shape of x and y, or (n,) to choose whole rows; x, y : one dtype, one of them may be a number
+    condition : the shape of x and y, or (n,) to choose whole rows; x, y : one dtype; either may be a number
     """
 
     arrays_only = ("condition",)

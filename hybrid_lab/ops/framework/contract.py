@@ -139,7 +139,7 @@ def read_shapes(op: Operator, answer: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def read_dtypes(op: Operator, answer: Any) -> tuple[np.dtype, ...]:
-    """What infer_type returned, as one dtype per output; a single dtype is that of all."""
+    """The result of infer_type, as one dtype per output; a single dtype counts for every output."""
     count = op.signature.outputs
     made = tuple(answer) if isinstance(answer, (list, tuple)) else (answer,) * count
     if len(made) != count or any(dtype is None for dtype in made):
@@ -153,7 +153,7 @@ def read_outputs(op: Operator, answer: Any) -> tuple[Any, ...]:
     if type(answer) is np.ndarray:
         made = (answer,)
     else:
-        # Of arrays without dimensions NumPy makes scalars, and np.float64 is a float: it would pass for an immediate.
+        # NumPy makes scalars of arrays without dimensions, and np.float64 is a float: it would pass for an immediate.
         answers = answer if isinstance(answer, (tuple, list)) else (answer,)
         made = tuple([np.asarray(item) if isinstance(item, np.generic) else item for item in answers])
     if len(made) != op.signature.outputs:

@@ -86,7 +86,7 @@ class OnnxEmitter:
         return self._known[name][1]
 
     def const(self, value: ArrayLike, dtype: DTypeLike) -> str:
-        """The name of an initializer with that value; equal ones are shared."""
+        """The name of an initializer with that value; equal initializers are shared."""
         array = np.asarray(value).astype(dtype)
         key = (array.dtype.str, array.shape, array.tobytes())
         name = self._constants.get(key)

@@ -278,7 +278,7 @@ class Operator:
 
     @classmethod
     def named_inputs(cls) -> tuple[tuple[str, ...], bool]:
-        """The names of the inputs, and whether there may be any number of further ones."""
+        """The names of the inputs, and whether any number of further inputs may follow."""
         if cls.infer_shape is not Operator.infer_shape:
             return named_parameters(cls.infer_shape)
         names, more = named_parameters(cls.numpy)
@@ -325,7 +325,8 @@ class Operator:
     def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
         """How many numbers the operator multiplies and adds up, for inputs and outputs of these shapes.
 
-        0 of operators that are no products: they take about one operation for each element. Two FLOP are one of them.
+        0 of operators that are no products: they take about one operation for each element. One multiply-add is two
+        FLOP.
         """
         return 0
 
@@ -426,7 +427,7 @@ def _rebuild(name: str, attributes: dict[str, Any]) -> Operator:
 
 
 def _is_rule(name: str) -> bool:
-    """Whether a method of Operator has this name: an attribute of MXNet's called so is declared as `lower_`."""
+    """Whether a method of Operator has this name: MXNet's attribute of this name is declared as `lower_`."""
     return callable(getattr(Operator, name, None))
 
 

@@ -144,7 +144,7 @@ def refuses(op: Operator, dtypes: tuple[Any, ...]) -> bool:
         op.infer_type(*dtypes)
     except DTypeError:
         return True
-    except (IndexError, TypeError, ValueError):  # not so many inputs: the call itself will say it
+    except (IndexError, TypeError, ValueError):  # too few inputs: the call itself will say it
         return False
     return False
 

@@ -27,7 +27,7 @@ class Scratch(Protocol):
 class Tensor(Protocol):
     """What `grad`, `lower` and `aux` compute with: raw arrays, NDArrays, Symbols, or Exprs of a graph.
 
-    Only arithmetic that all of them have is allowed; everything else goes through `F`.
+    Only arithmetic common to all is allowed; everything else goes through `F`.
     """
 
     @property
@@ -65,7 +65,7 @@ Number: TypeAlias = Tensor | float
 Gradient: TypeAlias = Tensor | None
 #: The gradients of all inputs.
 Gradients: TypeAlias = tuple[Gradient, ...]
-#: Which inputs need a gradient, one bool each; None: all of them.
+#: Which inputs need a gradient, one bool each; None: all gradients.
 Wanted: TypeAlias = Sequence[bool] | None
 
 

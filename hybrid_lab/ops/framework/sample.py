@@ -99,7 +99,7 @@ def gradient_samples(
 
     record : the other operator
     roles : per input "dy", as the first output; "y", that output; "d", as the first input; or an input's name
-    chosen : attributes -> whether the sample is one of them
+    chosen : attributes -> whether the sample is chosen
     """
     samples = []
     for item in filter(lambda item: chosen(item.attributes), record.samples):

@@ -16,7 +16,7 @@ class Signature:
 
     inputs : names, auxiliary states included; a record whose attributes decide nothing may leave them out: they are the
         parameters of `infer_shape`
-    outputs, visible : the number of outputs, and of those that users see, which come first; None: all
+    outputs, visible : the number of outputs, and of outputs that users see, which come first; None: all
     aux : names of the inputs that are auxiliary states, which the operator updates
     aux_always : whether the auxiliary states are updated outside of training too
     """

@@ -13,8 +13,8 @@ step by step, and make the same graph with other numbers in its shapes. A `Bindi
 whether they satisfy the guards, and evaluates every size and shape. Where a guard fails the passes run again.
 
 A SymbolicSize is no int. Python's and NumPy's own code can read its number only by `__index__`, `__hash__` and the
-like, and these raise `NeedsNumber`. The symbols that the size is made of are then given as numbers, and each of their
-values has graphs of its own. `repr` gives the formula, which is equal for equal sizes.
+like, and these raise `NeedsNumber`. The symbols that the size is made of are then given as numbers, and each number has
+graphs of its own. `repr` gives the formula, which is equal for equal sizes.
 
 After the passes, code that needs numbers but must know which numbers depend on symbols gets a `BoundSize`: an int with
 its formula. The kernels of the Triton engine use it to turn varying sizes into arguments.

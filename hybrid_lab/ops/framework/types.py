@@ -1,4 +1,4 @@
-"""Types of what shape rules and kernels compute with; protocols.py has those of gradients and lowerings."""
+"""Types of the operands of shape rules and kernels; protocols.py has the types of gradients and lowerings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Matrix products through NumPy, small ones on one thread; and work cut into parts of our own, one thread each.
 
-OpenBLAS, which NumPy's wheels bring, shares a product of 64 x 120 x 84 among all cores and waits for each of them,
+OpenBLAS, which NumPy's wheels bring, shares a product of 64 x 120 x 84 among all cores and waits for every core,
 several times within one product. On an idle machine that gains microseconds; on one where a browser or another kernel
 is busy it costs milliseconds per product. NumPy has no setting for it, the library has a function. With another BLAS
 library, products go to NumPy unchanged.

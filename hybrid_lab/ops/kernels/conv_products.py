@@ -95,5 +95,5 @@ def window(elements: Elements, number: int, geometry: Geometry, front: Place, ou
 
 
 def _channel(group: Place, inner: Place, size: int) -> Index:
-    """The number of a channel among those of all groups."""
+    """The number of a channel among the channels of all groups."""
     return group[0] * size + inner[0]

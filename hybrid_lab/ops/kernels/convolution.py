@@ -80,7 +80,7 @@ def _units(batch: int, rows: int, per_row: int, parts: int) -> list[Unit]:
 
 
 def _slots(scratch: Scratch, dtype: np.dtype, sizes: dict[str, int]) -> Slots:
-    """Temporary memory for one thread, of so many numbers each; borrowed before the threads start."""
+    """Temporary memory for one thread, of the given numbers of elements; borrowed before the threads start."""
     return {name: scratch((count,), dtype) for name, count in sizes.items()}
 
 
@@ -365,7 +365,7 @@ def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.n
 def _weigh_channels(
     dy: np.ndarray, x: np.ndarray, geometry: Geometry, target: np.ndarray, images: int, slots: Slots, part: slice
 ) -> None:
-    """target's columns of x's channels `part` (all of them with several groups)."""
+    """target's columns of x's channels `part` (all channels with several groups)."""
     groups, output, places = geometry.groups, dy.shape[2:], prod(geometry.kernel)
     if groups == 1:
         target = target[..., part.start * places : part.stop * places]

@@ -39,7 +39,7 @@ def generator(seed: int, draw: int) -> np.random.Generator:
 
 
 def words(seed: int, draw: int, count: int, scratch: Scratch = np.empty) -> np.ndarray:
-    """The first `count` words of a draw, uint32. scratch(shape, dtype) gives the memory, that of the result too."""
+    """The first `count` words of a draw, uint32. scratch(shape, dtype) gives the memory, also for the result."""
     blocks = -(-count // 4)
     result = scratch((blocks, 4), np.uint32)
     size = min(_PIECE, blocks)

@@ -36,7 +36,7 @@ class Separable(Operator):
 
     @lru_cache(64)  # noqa: B019 - operators are interned and live for ever
     def matrices(self, spatial: tuple[int, ...], wanted: tuple[int, int], dtype: str) -> list[np.ndarray]:
-        """The matrix of the rows and that of the columns."""
+        """The matrix of the rows and the matrix of the columns."""
         made = [self.matrix(size, target) for size, target in zip(spatial, wanted, strict=True)]
         return [np.ascontiguousarray(item, dtype) for item in made]
 

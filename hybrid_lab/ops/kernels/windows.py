@@ -15,7 +15,7 @@ from hybrid_lab.ops.framework.pointwise import MAXIMUM
 from hybrid_lab.ops.framework.protocols import Elements, Index, Place, Scratch
 from hybrid_lab.ops.framework.types import Shape
 
-#: Kernels read the places of a window one by one, so there are at most so many.
+#: Kernels read the places of a window one by one, so there are at most this many.
 MOST_PLACES = 64
 
 
@@ -98,7 +98,7 @@ class Windows:
 
 
 def everywhere(where: Sequence[slice]) -> tuple[EllipsisType | slice, ...]:
-    """An index of the last axes, for all of the first ones."""
+    """An index of the last axes, for all of the first axes."""
     return (..., *where)
 
 
@@ -124,8 +124,8 @@ def covered(elements: Elements, windows: Windows, place: Place) -> list[tuple[st
 
 
 def covering(elements: Elements, windows: Windows, place: Place) -> list[tuple[Place, Index, str]]:
-    """The windows that an element of the input lies in: (image, channel and window; the number of its place in the
-    window, row by row; the condition that there is such a window). Raises Unmappable where they are many.
+    """The windows that an element of the input lies in: (image, channel and window; the index of its place in the
+    window, row by row; the condition that the window exists). Raises Unmappable where they are many.
     """
     axes = [
         list(_along(elements, *sizes))

@@ -16,7 +16,7 @@ from hybrid_lab.ops.framework.types import Shape
 def head_parts(F: Functions, data: Tensor, heads: int, parts: int, index: int) -> Tensor:
     """One of the projections in data: (steps, batch, heads * parts * d) -> (batch * heads, steps, d).
 
-    Behind each other lie the projections of the first head, then those of the second ...
+    Behind each other lie the projections of the first head, then the projections of the second ...
     """
     split = F.Reshape(data, shape=(0, 0, heads, parts, -1))
     part = F.slice_axis(split, axis=3, begin=index, end=index + 1)

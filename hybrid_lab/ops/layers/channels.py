@@ -17,7 +17,7 @@ from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Functions, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape
 
-#: The layout of data with so many spatial axes.
+#: The layout of data with this many spatial axes.
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
 

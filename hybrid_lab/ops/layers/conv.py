@@ -31,7 +31,7 @@ from hybrid_lab.ops.kernels.convolution import Geometry
 from hybrid_lab.ops.kernels.depthwise import is_depthwise
 from hybrid_lab.ops.layers.channels import LAYOUTS, WithLayout, first_shape, last_shape, partial_first, partial_last
 
-#: Kernels of at most so many places have their patches gathered by a Slice for each place in ONNX Runtime.
+#: For kernels of at most this many places, the patches are gathered by a Slice for each place in ONNX Runtime.
 MOST_SLICES = 64
 
 
@@ -56,7 +56,7 @@ def check_axes(op: Operator, title: str, kernel: Shape, steps: Sequence[str], bo
 class Spatial(WithLayout):
     """What Convolution, Deconvolution and their gradients have in common. Subclasses declare the attributes.
 
-    title : the operator; prefix : that of the names of its gradients
+    title : the operator; prefix : of the names of its gradients
     """
 
     title: ClassVar[str] = "Convolution"

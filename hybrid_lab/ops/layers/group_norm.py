@@ -121,7 +121,7 @@ class _Grouped(Operator):
         return y, g.Squeeze(mean, [2]), deviation
 
 
-#: In ONNX a product with a square of so many rows adds up windows over channels.
+#: In ONNX a product with a square of this many rows adds up windows over channels.
 MOST_CHANNELS = 4096
 
 

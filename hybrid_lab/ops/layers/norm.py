@@ -26,8 +26,8 @@ class BatchNorm(Operator, name="BatchNorm"):
     """Each channel normalized over the batch: y = (x - mean) / sqrt(var + eps) * gamma + beta.
 
     In training mean and variance (divided by the count, not count - 1) come from the batch and the running ones follow:
-    running = running * momentum + batch * (1 - momentum). In prediction, or with use_global_stats, the running ones
-    are used.
+    running = running * momentum + batch * (1 - momentum). In prediction, or with use_global_stats, the running
+    statistics are used.
     fix_gamma counts gamma as 1.
 
     data : (n, ..., channels, ...), floating; gamma, beta, moving_mean, moving_var : (channels,)

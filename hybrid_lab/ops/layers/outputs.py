@@ -1,4 +1,4 @@
-"""Output layers of the Symbol API: their gradient is that of a loss, whatever gradient arrives from above.
+"""Output layers of the Symbol API: their gradient is a loss's gradient, whatever gradient arrives from above.
 
 SoftmaxOutput, LinearRegressionOutput, LogisticRegressionOutput, MAERegressionOutput, SVMOutput, MakeLoss; and
 SoftmaxActivation, whose gradient is its derivative.
@@ -58,7 +58,7 @@ class _SoftmaxOutput(Operator):
 
 
 class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
-    """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot.
+    """Softmax of data; the gradient is the cross entropy's to label: softmax minus one hot.
 
     data : (n, classes), with multi_output (n, classes, ...), with preserve_shape (..., classes)
     label : class numbers - (n,), with multi_output (n, ...) without axis 1 - or probabilities of data's shape

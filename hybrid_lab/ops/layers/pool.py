@@ -459,7 +459,7 @@ class SpreadPoolGrad(Adjoint, Pooled, name="_spread_pool_grad"):
             dy = g.Div(dy, g.const(self.divisor(windows, dtype), dtype))
         if self.global_pool:
             return g.Expand(dy, g.Shape(data))
-        # A transposed convolution with ones, channel by channel.
+        # A transposed convolution with an array of 1, channel by channel.
         channels = shape[1]
         rest = [
             size + border - reach for size, border, reach in zip(shape[2:], windows.pad, windows.reach, strict=True)

@@ -66,7 +66,7 @@ def weight_scales(weight: np.ndarray, bias: np.ndarray | None, data_scale: np.fl
 class QuantizedConvolution(Convolving, name="_sg_mkldnn_conv"):
     """Convolution of numbers of 8 bits, then BatchNorm as it predicts, ReLU, a sum with another array, ReLU.
 
-    data : uint8 or int8, (n, c, *spatial); weight, bias, gamma, beta, mean, var : float32, as those of Convolution and
+    data : uint8 or int8, (n, c, *spatial); weight, bias, gamma, beta, mean, var : float32, as of Convolution and
     BatchNorm; sum : uint8 or int8, as the result; data_min, data_max, sum_min, sum_max : (1,)
     with_bn, with_act, with_sum, with_postsum_act : which parts there are
     min_calib_range, max_calib_range : the range of the result; a result with a sum is also cut off at the ends of the

@@ -1,6 +1,6 @@
 """The decompositions of `mx.np.linalg`: svd and eigh.
 
-The gradients are those of Townsend, Differentiating the Singular Value Decomposition (2016), and of Giles, An extended
+The gradients follow Townsend, Differentiating the Singular Value Decomposition (2016), and Giles, An extended
 collection of matrix derivative results (2008). They hold where the singular values or eigenvalues differ.
 """
 

@@ -72,7 +72,7 @@ class Dot(Operator, name="dot"):
 
     Arrays of more dimensions keep the other axes: (a, b, k) x (k, c, d) -> (a, b, c, d). Two vectors give shape (1,).
     transpose_a : sum over the first axis of lhs, its others stay in order; transpose_b : sum over the last axis of rhs
-    forward_stype : the storage type of a product of sparse arrays; of no effect on dense ones
+    forward_stype : the storage type of a product of sparse arrays; of no effect on dense arrays
     """
 
     precision = "low"
@@ -152,7 +152,7 @@ def _emit_product(g: OnnxGraph, left: str, right: str, turn_left: bool, turn_rig
 
 
 def _emit_flat(g: OnnxGraph, value: str, first: bool) -> str:
-    """A matrix whose first (or last) axis is that of the value."""
+    """A matrix whose first (or last) axis is the value's."""
     shape = g.shape(value)
     if len(shape) == 2:
         return value
@@ -171,7 +171,7 @@ class _DotGradient(Operator):
 
     @property
     def turned(self) -> bool:
-        """Whether the gradient is that of a transposed operand."""
+        """Whether the gradient belongs to a transposed operand."""
         return self.transpose_a if self.of_lhs else self.transpose_b
 
     def first_shape(self, dy: Shape, lhs: Shape, rhs: Shape) -> Shape:

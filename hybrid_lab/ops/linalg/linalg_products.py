@@ -26,7 +26,7 @@ def matrices(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def square(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """As `matrices`, for square ones."""
+    """As `matrices`, for square matrices."""
     lead = matrices(name, *shapes)
     for shape in shapes:
         if shape[-1] != shape[-2]:

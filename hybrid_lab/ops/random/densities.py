@@ -1,6 +1,6 @@
 """Probability densities of samples: random_pdf_uniform, random_pdf_normal and their like.
 
-Parameters have the first dimensions of the sample, which holds a block of numbers for each of their elements.
+Parameters have the first dimensions of the sample, which holds a block of numbers for each element of the parameters.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ Key = tuple[int, int]
 def blocks(key: Key, stage: int, elements: np.ndarray) -> np.ndarray:
     """The four words of each element at a stage, (n, 4) uint32."""
     if stage == 0 and elements.size and elements[-1] == elements.size - 1:
-        return philox.words(*key, 4 * elements.size).reshape(-1, 4)  # all of them: blocks 0, 1, 2 ...
+        return philox.words(*key, 4 * elements.size).reshape(-1, 4)  # all numbers: blocks 0, 1, 2 ...
     return philox.words_at(*key, elements.astype(np.uint64) + np.uint64(stage * _STAGE))
 
 

@@ -165,7 +165,8 @@ def _mask_shape(name: str, data: tuple[int, ...], axes: tuple[int, ...]) -> tupl
 
 
 class Dropout(Operator, name="Dropout"):
-    """In training each element is 0 with probability p, and the others are divided by 1 - p; in prediction a copy.
+    """In training each element is 0 with probability p, and the remaining elements are divided by 1 - p; in prediction
+    a copy.
 
     data : floating; returns : as data. axes : axes along which one draw is shared. mode='always' drops in prediction
     too.

@@ -199,7 +199,7 @@ def _step_gradients(
     states: dict[str, tuple[Tensor, Tensor]], before: Tensor, lengths: Tensor | None, place: int, direction: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Gradients: "entering" and "behind", of the gates' arguments on the input's and on the hidden side; "state" and
-    "cell", of the first ones; with a projection "states", of the state after each step.
+    "cell", of the first states; with a projection "states", of the state after each step.
     """
     last = [item for item in (weights.get("wr"), lengths) if item is not None]
     inputs = [dy, weights["wh"], states["state"][1]]
@@ -222,7 +222,7 @@ def _step_gradients(
 def _weight_gradients(
     F: Functions, sizes: Sizes, found: dict[str, Any], below: Tensor, before: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The gradient of the gates' arguments on the input's side, (T * N, rows), and those of wx, wh, bx and bh.
+    """The gradient of the gates' arguments on the input's side, (T * N, rows), and the gradients of wx, wh, bx and bh.
 
     found : of `_step_gradients`; below : the layer's input, (T * N, C); before : the state before each step
     """

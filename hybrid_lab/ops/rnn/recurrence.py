@@ -45,7 +45,7 @@ class _Steps(Operator):
 
     @property
     def last_names(self) -> tuple[str, ...]:
-        """The last inputs: those that attributes ask for."""
+        """The last inputs: the inputs that attributes ask for."""
         asked = (("h2r_weight", self.use_projection), ("sequence_length", self.use_sequence_length))
         return tuple(name for name, there in asked if there)
 

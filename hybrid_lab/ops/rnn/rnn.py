@@ -117,7 +117,7 @@ class RNN(Recurrent, name="RNN"):
     state have P in place of state_size (arXiv 1402.1128)
 
     The gates' rows are i, f, g, o (LSTM) and r, z, n (GRU, n = tanh(W x + b + r (U h + b'))). Sources: Hochreiter and
-    Schmidhuber 1997; Cho et al. 2014; the packed order is that of cuDNN.
+    Schmidhuber 1997; Cho et al. 2014; the packed order is cuDNN's.
     """
 
     precision = "low"

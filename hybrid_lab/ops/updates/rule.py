@@ -60,7 +60,7 @@ def mean_of(old: Tensor, new: Tensor, beta: float) -> Tensor:
 
 
 def begun(F: Functions, beta: float, t: Number) -> Number:
-    """1 - beta^t, how much of a running mean there is after t steps: few digits of beta^t differ from those of 1."""
+    """1 - beta^t, the share of a running mean after t steps; by expm1, because beta^t is close to 1."""
     return 1.0 - beta**t if is_scalar(t) or beta <= 0 else -F.expm1(t * log(beta))
 
 

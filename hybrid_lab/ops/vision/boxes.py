@@ -113,7 +113,7 @@ class BoxIoU(Operator, name="_contrib_box_iou"):
 
 
 class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maximum_suppression",)):
-    """Non-maximum suppression: boxes in the order of their scores, without those that overlap a better one.
+    """Non-maximum suppression: boxes in the order of their scores, without boxes that overlap a better box.
 
     data : (..., n, k), floating: per box a score at score_index, four coordinates from coord_start on, perhaps a class
     at id_index (then only boxes of one class suppress each other, unless force_suppress), and anything else

@@ -1,4 +1,4 @@
-"""Changes of the colors of an image (height, width, 3), by random amounts or given ones: nd.image.random_hue ..."""
+"""Changes of the colors of an image (height, width, 3), by random or given amounts: nd.image.random_hue ..."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class ImageResize(Operator, name="_image_resize"):
     """Images in another size, with the numbers of OpenCV. No gradient.
 
     data : (h, w, c) or (n, h, w, c), uint8 or floating; size : (width, height), or one number for both, which with
-    keep_ratio is that of the shorter edge; interp : 0 nearest, 1 bilinear, 2 bicubic, 3 area, 4 Lanczos
+    keep_ratio is the shorter edge; interp : 0 nearest, 1 bilinear, 2 bicubic, 3 area, 4 Lanczos
     returns : (height, width, c), or a batch
     """
 

@@ -91,7 +91,9 @@ class _Proposing(Operator):
         return all_into([regions.reshape(-1, 5), scores.reshape(-1, 1)], out)
 
     def _moved(self, moves: np.ndarray, scores: np.ndarray, info: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The boxes of one image (h w anchors, 4) and their scores; -1 for those outside of it and for small ones."""
+        """The boxes of one image (h w anchors, 4) and their scores; -1 for small boxes and boxes outside of the
+        image.
+        """
         anchors, (height, width) = len(self.base), scores.shape[1:]
         if not np.isfinite(info[:2]).all():
             raise ShapeError(f"{self.name}: im_info has the size {info[0]:g} x {info[1]:g}; numbers are needed")

@@ -283,7 +283,7 @@ class _Repeating(Operator):
             raise AttributeSpecError(f"UpSampling: scale={self.scale}; a number of at least 1 is needed")
 
     def target(self, data: tuple[tuple[int, ...], ...]) -> tuple[int, int]:
-        """Height and width of the result, which those of every input divide. Raises ShapeError."""
+        """Height and width of the result, which are multiples of every input's. Raises ShapeError."""
         wanted = tuple(size * self.scale for size in data[0][2:])
         for shape in data[1:]:
             factor = wanted[0] // max(shape[2], 1)
@@ -295,8 +295,8 @@ class _Repeating(Operator):
 class UpSampling(_Repeating, name="UpSampling"):
     """Larger images: pixels repeated (nearest), or a transposed convolution with the input `weight` (bilinear).
 
-    nearest : one or more images (n, c, h, w); the first grows by `scale`, the others to the same size, and they are
-    joined along the channels (concat) or added up (sum)
+    nearest : one or more images (n, c, h, w); the first grows by `scale`, the other images to the same size, and they
+    are joined along the channels (concat) or added up (sum)
     bilinear : data (n, num_filter, h, w) and weight (num_filter, 1, k, k), k = 2 scale - scale % 2
     """
 

@@ -128,7 +128,7 @@ def _range_maxima(
     images : (n, h, w, c); image : (regions,); rows, columns : start and end, (regions, ph) and (regions, pw)
     returns : two arrays (regions, ph, pw, c)
 
-    Tables hold the maxima over all windows of 2^i x 2^j pixels; a rectangle is the union of four overlapping ones.
+    Tables hold the maxima over all windows of 2^i x 2^j pixels; a rectangle is the union of four overlapping windows.
     """
     n, height, width, channels = images.shape
     places = np.broadcast_to(np.arange(height * width, like=images).reshape(1, height, width, 1), images.shape)
@@ -160,7 +160,7 @@ def _range_maxima(
 
 
 def _levels(bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """The largest i with 2^i at most the length, 0 for empty ones."""
+    """The largest i with 2^i at most the length, 0 for an empty range."""
     return np.frexp(np.maximum(bounds[1] - bounds[0], 1).astype(np.float64))[1] - 1
 
 

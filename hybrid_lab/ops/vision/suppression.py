@@ -9,7 +9,7 @@ import numpy as np
 _PAIRS = 1 << 16
 """Of boxes that are compared at once, at most: their numbers stay in a processor's cache."""
 
-#: (indices of boxes, indices of others) -> a bool matrix: whether box i covers other j
+#: (indices of boxes, indices of other boxes) -> a bool matrix: whether box i covers box j
 Covers = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 

@@ -47,7 +47,7 @@ def attention(
     F: Functions, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
-    """softmax(query key^T scale + mask) value; dropout of the weights is that of training."""
+    """softmax(query key^T scale + mask) value; dropout of the weights applies in training."""
     if enable_gqa:
         key, value = (_as_many_heads(F, item, query) for item in (key, value))
     width = query.shape[-1]

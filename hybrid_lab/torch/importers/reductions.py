@@ -13,7 +13,7 @@ from hybrid_lab.torch.importers.table import Function, aten, onnx
 
 
 def _chosen(x: Tensor, dim: Axes) -> Sequence[int]:
-    """The axes that `dim` names; none of them means all."""
+    """The axes that `dim` names; an empty `dim` means all axes."""
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
         return range(x.rank)
     return [dim] if isinstance(dim, int) else list(dim)

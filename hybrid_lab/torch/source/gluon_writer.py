@@ -28,9 +28,9 @@ _ACTIVATIONS = ("relu", "sigmoid", "tanh", "softsign")
 
 
 class GluonWriter(Writer):
-    """Writes one graph as a HybridBlock whose layers are those of `gluon.nn` and `gluon.rnn`.
+    """Writes one graph as a HybridBlock of `gluon.nn` and `gluon.rnn` layers.
 
-    Operators that are no layer, or one with computed weights, are calls of `F`. The arguments are those of Writer.
+    Operators that are no layer, or one with computed weights, are calls of `F`. The arguments are Writer's.
     """
 
     reserved = ("self", "F", "gluon", "nn", "rnn", "Model", "load", "x", "inf", "nan", "Path", "net")

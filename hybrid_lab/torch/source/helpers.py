@@ -181,7 +181,7 @@ def box_nms(
     center: Tensor,
     to_center: Tensor,
 ) -> Tensor:
-    """Rows of boxes, the best first, without those that better ones cover; rows of -1 behind them."""
+    """Rows of boxes, the best first, without boxes covered by a better box; rows of -1 behind them."""
     result = torch.full_like(data, -1)
     flat, made = data.reshape(-1, *data.shape[-2:]), result.reshape(-1, *data.shape[-2:])
     for image, rows in enumerate(flat):

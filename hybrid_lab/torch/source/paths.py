@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-#: Attributes of torch.nn.Module that a layer's name would hide, and those that `torch.nn.Module` refuses.
+#: Attributes of torch.nn.Module that a layer's name would hide, and names that `torch.nn.Module` refuses.
 OF_MODULES = frozenset({
     "T_destination", "add_module", "apply", "bfloat16", "buffers", "call_super_init", "children", "compile", "cpu",
     "cuda", "double", "dump_patches", "eval", "extra_repr", "float", "forward", "get_buffer", "get_extra_state",

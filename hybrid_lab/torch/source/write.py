@@ -35,7 +35,7 @@ def source(
 ) -> Source:
     """The network of a HybridBlock, as it predicts, as the source of a PyTorch module or a Block, and its weights.
 
-    inputs : as of `mx.onnx.export`: an array, a shape, or a list of them. Default: those of the last call
+    inputs : as of `mx.onnx.export`: an array, a shape, or a list of them. Default: as in the last call
     title : first line of the file; weights : name of the file that `load()` reads; style : "torch" or "gluon"
 
     Raises Unmappable, naming the operator, if one has no source in this style.
@@ -74,13 +74,13 @@ def write_source(
         # import model; net = model.load()
 
     path : of the .py file; it and the file of the weights are replaced if they exist
-    inputs : as of `mx.onnx.export`: an array, a shape, or a list of them. Default: those of the last call
+    inputs : as of `mx.onnx.export`: an array, a shape, or a list of them. Default: as in the last call
     title : the first line of the file
     style : "torch", or "gluon" for a HybridBlock with the layers of `gluon.nn`: for a net whose code is lost
 
     Layers are attributes of a tree that follows their names, one line each; `forward` has one line for each call. Needs
     no torch. Returns both paths. Raises Unmappable, naming the operator, if one has no source; then nothing is written.
-    Operators that need sizes as numbers, such as anchors, are written for those of `inputs`.
+    Operators that need sizes as numbers, such as anchors, are written for the sizes of `inputs`.
     """
     target = os.path.abspath(fspath(path))
     weights = f"{os.path.splitext(target)[0]}.safetensors"

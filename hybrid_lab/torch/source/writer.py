@@ -46,8 +46,8 @@ class _Line:
 class Writer:
     """Writes one graph. Rules ask it for layers, weights, buffers and helper functions.
 
-    graph : of a prediction, with shapes; its first inputs are the data, the others have arrays
-    arrays : (name, array) of each parameter, by its Value; begun : names of nodes whose first size is that of the batch
+    graph : of a prediction, with shapes; its first inputs are the data, the remaining inputs have arrays
+    arrays : (name, array) of each parameter, by its Value; begun : names of nodes whose first size is the batch
     """
 
     reserved: Sequence[str] = ("self", "torch", "nn", "F", "Model", "load", "x", "inf", "nan", "Path", *FUNCTIONS)

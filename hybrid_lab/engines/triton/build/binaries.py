@@ -80,7 +80,7 @@ def key_of(request: Mapping[str, Any], version: str) -> str:
 
 
 class Binaries:
-    """Binaries on disk, and in memory those that could not be written there."""
+    """Binaries on disk; binaries that could not be written there, in memory."""
 
     def __init__(self, disk: Store):
         self.disk = disk

@@ -4,8 +4,8 @@ It is run as a script with a folder for Triton's files, in an environment withou
 nothing of the package but two files that lie beside it: it is to start fast. It ends with its standard input.
 
 A kernel whose values do not fit into the registers of its threads is compiled once more with twice as many threads,
-which share the same tile, and so on; what spills least is kept. Of products a few registers may go to memory: their
-threads were chosen for speed; not so of recurrences, whose few programs leave room for more threads. Scalar registers
+which share the same tile, and so on; what spills least is kept. In products a few registers may go to memory: their
+threads were chosen for speed; not so in recurrences, whose few programs leave room for more threads. Scalar registers
 that are moved aside cost no memory, and more threads free none.
 """
 

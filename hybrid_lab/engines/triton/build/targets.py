@@ -9,7 +9,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics.errors import EngineError
 
-#: The targets of every table here; others that `target_of` knows compile as well.
+#: The targets of every table here; further targets that `target_of` knows compile as well.
 TARGETS = ("gfx90a", "gfx942", "gfx1100", "sm80", "sm90")
 #: AMD architectures that Triton's compiler knows, by threads per warp; compute capabilities of NVIDIA's.
 _AMD = {
@@ -47,7 +47,7 @@ _MAKERS = re.compile(r"amd|nvidia|radeon|instinct|geforce|tesla|jetson|[^a-z0-9]
 
 def target_of(name: str) -> tuple[str, Any, int]:
     """Triton's (backend, architecture, threads per warp) of "gfx942" or "sm90"; "sm_90" and "sm90a" count too, and
-    "gfx942" with the features that ROCm's tools put behind it. Raises EngineError for others.
+    "gfx942" with the features that ROCm's tools put behind it. Raises EngineError for other names.
     """
     if not isinstance(name, str):
         raise EngineError(f"a target is a name such as 'gfx942' or 'sm90', not {name!r}")

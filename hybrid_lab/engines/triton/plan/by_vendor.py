@@ -222,7 +222,7 @@ def views_before(node: Node, index: int) -> tuple[Node, ...]:
 
 
 def _readable(node: Node, call: VendorCall) -> tuple[Node, ...]:
-    """The views before a product through which torch reads; none of them if it does not: they are stored then."""
+    """The views before a product through which torch reads; empty if torch does not: the views are stored then."""
     if not _can_read(node, call):
         return ()
     return tuple(dict.fromkeys(view for index, _ in call.reads for view in views_before(node, index)))

@@ -2,7 +2,7 @@
 
 - An operator joins the kernel of a reader if its result then need not go through memory. The kernel must read the
   result at elements it computes anyway, and further readers must not close a cycle between kernels (`joining.py`).
-- If several kernels read an operator, one of them stores it. A cheap operator is computed in each of them instead, if
+- If several kernels read an operator, one kernel stores it. A cheap operator is computed in each kernel instead, if
   reading its operands moves fewer bytes (`prices.py`).
 - All outputs of a kernel have one space: the same number of elements, or the same rows, of which an output has either
   all elements or one. A reduction joins only a kernel that has its whole rows. A few long rows get a kernel of their
@@ -77,7 +77,7 @@ class Fusion:
 def fuse(
     graph: Graph, refusal: Callable[[Node], str | None], write: Write, vendors: Callable[[Graph], Vendors] | None = None
 ) -> Fusion:
-    """Groups of operators, each of which `write` can make kernels of.
+    """Groups of operators; `write` can make kernels of each group.
 
     refusal : operator -> None, or why no kernel can hold it
     write : raises Refused for a group that is not one kernel
@@ -161,7 +161,7 @@ def _attentions(grouping: Grouping) -> tuple[dict[Node, tuple[Node, ...]], set[N
 
 
 def _visit(grouping: Grouping, members: Sequence[Node]) -> None:
-    """Put an operator into the groups that compute it. members : the operator, and others that go with it"""
+    """Put an operator into the groups that compute it. members : the operator, and operators that go with it"""
     node = members[0]
     if node in grouping.closed:
         grouping.place(members, grouping.new_group())

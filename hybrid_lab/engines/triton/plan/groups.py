@@ -74,7 +74,7 @@ class Grouping:
     refused : operator -> why no kernel can hold it; alone : operator -> why its kernel has no other operators
     write : writes the kernels of a region, or raises Refused
     of : operator -> its groups; apart : operator -> why it is not in the kernel of a reader; closed : operators whose
-        kernel takes no others; tried : form of a region -> why `write` refuses it, or ""
+        kernel takes no further operators; tried : form of a region -> why `write` refuses it, or ""
     """
 
     def __init__(self, graph: Graph, refused: dict[Node, str], alone: dict[Node, str], write: Write):

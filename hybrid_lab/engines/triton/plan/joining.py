@@ -24,7 +24,7 @@ NEAR = 8
 def objection(
     grouping: Grouping, nodes: Sequence[Node], group: Group, stored: bool, readers: Sequence[Group] = ()
 ) -> str:
-    """Why the first of these operators, and with it the others, may not join a group that reads it; "" if it may.
+    """Why the first operator, and with it the others, may not join a group that reads it; "" if it may.
 
     stored : whether its result is written to memory; readers : other groups, which read it there
     """

@@ -227,7 +227,7 @@ class _Conversion:
         return node.replace(inputs=tuple(inputs), shapes=(_last(node.outputs[0].shape),)).outputs[0]
 
     def _reduced(self, node: Node) -> Value | None:
-        """A reduction of axes, after which the others are in their order."""
+        """A reduction of axes that leaves the remaining axes in their order."""
         op: Any = node.op
         value = node.inputs[0]
         if not isinstance(value, Value) or value not in self.last or len(node.values_in) != 1:

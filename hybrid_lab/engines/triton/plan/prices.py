@@ -19,15 +19,16 @@ from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split
 from hybrid_lab.engines.triton.write.kinds import is_pointwise, is_product, is_reduction
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 
-#: Families of operators that read at most one element for each of their own, at any place.
+#: Families of operators that read at most one element for each element of the result, at any place.
 ONE_FOR_ONE = ("movement", "creation", "cast")
-#: At most so many kernels compute the same operator.
+#: At most this many kernels compute the same operator.
 MAX_COPIES = 8
-#: A result of so few bytes, operands included, is computed again rather than stored by a kernel of its own.
+#: A result of this many bytes, operands included, is computed again rather than stored by a kernel of its own.
 SMALL = 1 << 16
 #: The number of operators that are searched for a kernel that could store their result.
 MOST_MADE = 32
-#: The time of an element of an operator is that of moving 1 / EASY bytes; of a COSTLY operator, HARD times that.
+#: An element of an operator takes as long as moving 1 / EASY bytes; an element of a COSTLY operator, HARD times as
+#: long.
 EASY, HARD = 8, 8
 COSTLY = frozenset(("broadcast_div", "broadcast_power", "reciprocal", "exp", "expm1", "log", "log1p", "tanh", "sigmoid",
                     "sqrt", "rsqrt", "erf", "_softrelu", "softsign"))  # fmt: skip
@@ -60,8 +61,8 @@ def is_cheap(node: Node) -> bool:
 
 
 def worth_copies(grouping: Grouping, node: Node, groups: Sequence[Group], must: bool) -> list[Group]:
-    """The groups that should compute the operator instead of reading it: all, if then it need not be stored and fewer
-    bytes are moved; else those that read fewer bytes for its operands than for itself.
+    """The groups that should compute the operator instead of reading it: all groups, if then it need not be stored and
+    fewer bytes are moved; else the groups that read fewer bytes for its operands than for itself.
 
     must : whether it is stored in any case
     """
@@ -81,8 +82,8 @@ def worth_copies(grouping: Grouping, node: Node, groups: Sequence[Group], must: 
 
 
 def _operands(grouping: Grouping, node: Node) -> tuple[list[Value], set[Value]]:
-    """The values that a cheap operator is computed of, together with cheap operators that only it reads; and those of
-    the values that only these operators read.
+    """The values that a cheap operator is computed of, together with cheap operators that only it reads; and the values
+    that only these operators read.
     """
     leaves: dict[Value, None] = {}
     alone: set[Value] = set()
@@ -183,8 +184,8 @@ def _can_hold(grouping: Grouping, group: Group, rows: Rows, readers: Sequence[Gr
 
 
 def _chain(grouping: Grouping, value: Value) -> tuple[set[Node], list[Value]]:
-    """The cheap operators that a value is made of, and the values that these are computed of: results of other
-    operators, and results that some group reads from memory.
+    """The cheap operators that a value is made of, and the values that these operators are computed of: results of
+    other operators, and results that some group reads from memory.
     """
     chain, leaves, waiting = set[Node](), dict[Value, None](), [origin(value)]
     while waiting:

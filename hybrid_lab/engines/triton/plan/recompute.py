@@ -200,7 +200,7 @@ class _Rewriting:
         return replacements
 
     def gradient_of_result(self, value: Value) -> Value:
-        """The gradient of the attention's result, of which this one of its weights is made."""
+        """The gradient of the attention's result, from which this gradient of its weights is made."""
         attention, node, steps = self.attention, value.node, []
         while node.op.name in LINEAR:
             steps.append(node)

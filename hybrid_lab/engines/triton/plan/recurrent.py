@@ -41,7 +41,7 @@ class VendorRNN(LibraryRNN):
 
 
 class VendorRNNGrad(VendorRNN):
-    """Its gradient. Inputs: those of RNN, its output, the reserve, gradients of outputs as `heads` says."""
+    """Its gradient. Inputs: RNN's inputs, its output, the reserve, gradients of outputs as `heads` says."""
 
     name: ClassVar[str] = "vendor_rnn_grad"
     record: RNNGrad

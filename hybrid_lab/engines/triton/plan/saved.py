@@ -17,7 +17,7 @@ from hybrid_lab.graph.node import Constant, Node, Value, input_node
 
 #: The order in which a backward takes its inputs.
 _ORDER = ("input", "output", "saved", "head")
-#: A larger value is saved in the place of its views if it has at most so many times their bytes.
+#: A larger value is saved in the place of its views if it has at most WORTH times their bytes.
 WORTH = 2
 
 

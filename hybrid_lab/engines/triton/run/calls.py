@@ -85,7 +85,8 @@ class CachedView:
 
 
 def view_of(value: Value, views: Sequence[Node], form: Form) -> StridedView | None:
-    """Where a call finds the memory of `value` that these views of it, in order, show; None for all of it as it lies.
+    """Where a call finds the memory of `value` that these views of it, in order, show; None for the whole memory in its
+    own order.
 
     Raises Unmappable where torch would have to copy.
     """
@@ -320,7 +321,7 @@ def _forward(torch: ModuleType, shape: Geometry, inputs: tuple[int, ...], tf32: 
 
 
 def _lines(shape: Geometry) -> tuple[bool, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Whether these are lines, which cuDNN takes as images of one row; padding, stride and dilation for it."""
+    """Whether the images are lines, which cuDNN takes as images of one row; padding, stride and dilation for it."""
     line = len(shape.kernel) == 1
     pairs = ((0, shape.pad), (1, shape.stride), (1, shape.dilate))
     pad, stride, dilate = ((first, *each) if line else each for first, each in pairs)
@@ -389,8 +390,8 @@ def _data_gradient(
 ) -> VendorCall:  # fmt: skip
     """The gradient of a convolution's data by cuDNN, as a transposed convolution: it takes no array for its shape.
 
-    inputs : numbers of the output's gradient and of the weight; result, output : shapes of the gradient of data, with
-        channels first, and of that of the output
+    inputs : indices of the output's gradient and of the weight; result, output : shapes of the data's gradient, with
+        channels first, and of the output's gradient
     """
     line, pad, stride, dilate = _lines(shape)
     sizes = output[1:3] if last else output[2:]

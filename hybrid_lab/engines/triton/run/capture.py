@@ -92,7 +92,7 @@ def calls_vendor(graph: Graph) -> bool:
 
 
 def is_near(first: Any, second: Any) -> bool:
-    """Whether two tensors are equal up to sums in another order; those of whole numbers, bit by bit.
+    """Whether two tensors are equal up to sums in another order; whole numbers must be equal bit by bit.
 
     What recurrent layers of the vendor's library keep for their gradient, as bytes, is not compared: parts of it are
     never written.
@@ -110,7 +110,7 @@ def is_near(first: Any, second: Any) -> bool:
 
 
 class Steady:
-    """Which inputs of a graph keep their addresses, and memory for the others.
+    """Which inputs of a graph keep their addresses, and memory for the other inputs.
 
     inputs : of the captured program
 

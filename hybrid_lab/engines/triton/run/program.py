@@ -1,8 +1,8 @@
 """Device programs: a planned graph as a straight line of launches on tensors of one device.
 
-As on the host (engines/planned/program.py), whose writers these are: the same plan, the same text with other kernels.
-The arguments of a launch are known before a call, except for the addresses of inputs and outputs: addresses in the
-arena, sizes, grids and compiled handles stand in the text or are bound to its names.
+The same plan and text as on the host (engines/planned/program.py), by the same writers, with other kernels. The
+arguments of a launch are known before a call, except for the addresses of inputs and outputs: addresses in the arena,
+sizes, grids and compiled handles stand in the text or are bound to its names.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class DeviceWriter(Writer):
         """A result of the program in memory that torch has made: where memory for it is given, it goes there."""
 
     def _viewed(self, value: Value, strided: StridedView | None) -> str:
-        """The name of a view of a Value's memory; of all of it where `strided` is None."""
+        """The name of a view of a Value's memory; of the whole memory if `strided` is None."""
         name = self._name(value)
         if strided is None:
             return name

@@ -42,7 +42,7 @@ from hybrid_lab.ops.framework.pointwise import Binary, Unary
 HEAD = 3
 #: Arrays at multiples of WHOLE bytes with multiples of WHOLE elements are read 16 bytes at a time.
 WHOLE = 16
-#: More numbers than these are copied at once; fewer are filled in, one launch each.
+#: More numbers than this are copied at once; fewer numbers are filled in, one launch each.
 FEW = 8
 
 
@@ -50,7 +50,7 @@ class UpdateFunction:
     """An update graph as a function of a kernel: inputs arrays of one size and "number" inputs; effects on arrays.
 
     arrays : the inputs that are no numbers, in the order of a weight's arrays
-    name, text : of the function; places : for each of its pointers, the index of the array, or ~index of the number
+    name, text : of the function; places : for each pointer of it, the index of the array, or ~index of the number
     dtype : in which the numbers are read; group : the operators
     Raises EngineError if the graph is not one pointwise kernel.
     """
@@ -140,7 +140,7 @@ class UpdateFunction:
 
 
 class DeviceUpdate:
-    """The kernel of update graphs over the same arrays: each weight follows one of them.
+    """The kernel of update graphs over the same arrays: each weight follows one graph.
 
     functions : one for each graph, in order; width : of a weight's row in the table
     Raises EngineError where one of the graphs is not one pointwise kernel.

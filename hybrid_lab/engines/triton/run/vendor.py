@@ -242,7 +242,7 @@ def _tf32(core: ModuleType, library: str, op: str, together: tuple[str, ...], tf
     """Whether float32 may be rounded to tf32. Since 2.9 torch has two ways to say it, and refuses to work where they
     differ, so both are set.
 
-    op : as torch names it, "matmul", "conv" or "rnn"; together : those that the older way sets at once
+    op : as torch names it, "matmul", "conv" or "rnn"; together : the flags that the older way sets at once
     """
     read_old, write_old = (getattr(core, f"_{each}et_{library}_allow_tf32") for each in "gs")
     if not hasattr(core, "_get_fp32_precision_getter"):

@@ -190,7 +190,7 @@ class Body:
         self.line(f"tl.store({' + '.join(address)}, {name}, mask={' & '.join(f'{axis}_inside' for axis in axes)})")
 
     def check_place(self, value: Value, place: Place, own: Place) -> None:
-        """Raise Refused if a value is read at other elements than those that the kernel has at hand."""
+        """Raise Refused if a value is read at other elements than the kernel has at hand."""
         if linear(place, value.shape) != linear(own, value.shape):
             raise Refused(f"{value.node.op.name} is read at other places than the kernel's own")
 
@@ -217,7 +217,8 @@ class Body:
         scope = self.scopes[0]
         if guard or len(self.scopes) > 1:
             variables = variables_of(place)
-            # A condition that only others need would keep the element in the loop, and make it anew for each of them.
+            # A condition that only other readers need would keep the element in the loop, and make it anew for each
+            # reader.
             guard = " & ".join(self._conditions(guard, variables))
             scope = self._scope_of([*variables, *_WORD.findall(guard)])
         key = (value, place, guard, self.widens)
@@ -396,7 +397,7 @@ class Body:
         """Size argument -> number: if the size is a multiple of it, one instruction can load or store that many
         neighbours, so the compiler should know. Other sizes do not matter for that.
 
-        lengths : name of a variable -> argument with its length; those of the body by default
+        lengths : name of a variable -> argument with its length; by default the body's
         """
         multiples: dict[str, int] = {}
         for name, length in (self.lengths if lengths is None else lengths).items():
@@ -440,7 +441,7 @@ class Body:
 
 
 def smooth(nodes: Collection[Node]) -> Collection[Node]:
-    """The operators, if none of them is a comparison or rounds to whole numbers; else none. The exponential of a score
+    """The operators, if no operator is a comparison or rounds to whole numbers; else none. The exponential of a score
     is itself off by more than an approximate division of scores and weights, which their loop then has.
     """
     jumping = (isinstance(node.op.triton, Pointwise) and node.op.triton.jumps for node in nodes)

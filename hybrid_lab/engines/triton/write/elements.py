@@ -51,8 +51,8 @@ class Elements:
         return self._body.value(self._node.inputs[number], tuple(place), guards)
 
     def number(self, number: int, place: Sequence[Any], size: int, mode: str = "clip") -> Index:
-        """The whole number in an element as an index of an axis of `size`; mode : clip or wrap what lies outside, or
-        count negative ones from the end and clip the rest.
+        """The whole number in an element as an index of an axis of `size`; mode : clip or wrap numbers outside, or
+        count negative numbers from the end and clip the rest.
         """
         variables = variables_of(place)
         element, dtype = self.read(number, place), self.dtype(number)
@@ -72,7 +72,7 @@ class Elements:
         return self._body.number(text, size, variables, "place")
 
     def computed(self, text: str, size: int, *indices: Index) -> Index:
-        """An expression of whole numbers as an index of an axis of `size`. indices : those that stand in it"""
+        """An expression of whole numbers as an index of an axis of `size`. indices : the indices in it"""
         return self._body.number(text, size, [*variables_of(indices), *re.findall(r"\w+", text)])
 
     def quotient(self, index: Index, by: int) -> Index:
@@ -101,7 +101,7 @@ class Elements:
         return len(self._node.inputs)
 
     def places(self, place: Sequence[object], number: int) -> Sequence[Any]:
-        """A place of no axes is that of the one element of an input with shape (1,)."""
+        """A place without axes means the one element of an input with shape (1,)."""
         return place or (ZERO,) * len(self.shape(number))
 
     def unravel(self, place: Sequence[Any], sizes: Sequence[int], shape: Sequence[int]) -> Place:

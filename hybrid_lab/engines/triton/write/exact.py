@@ -29,7 +29,7 @@ def exact(lines: Sequence[str]) -> list[str]:
         starts.append(starts[-1] + len(line))
     openings: list[tuple[int, int, str]] = []
     closings: list[tuple[int, int, str]] = []
-    for node in ast.walk(ast.parse(text)):  # outer expressions come before the inner ones
+    for node in ast.walk(ast.parse(text)):  # outer expressions come before inner expressions
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             if isinstance(node.left, ast.Constant) and isinstance(node.right, ast.Constant):
                 continue

@@ -66,7 +66,7 @@ def multiplied(left, right):
 
 @triton.jit
 def arc_tangent(x):
-    """The angle of a slope (Cephes): far from 0 that of the inverse slope, around 1 the difference from 45 degrees."""
+    """The angle of a slope (Cephes): far from 0 from the inverse slope, around 1 as the difference from 45 degrees."""
     slope = tl.abs(x)
     far, near = slope > 2.414213562373095, slope <= 0.66
     y = tl.where(near, slope, tl.where(far, divide(-1.0, tl.maximum(slope, 1.0)), divide(slope - 1.0, slope + 1.0)))
@@ -80,7 +80,7 @@ def arc_tangent(x):
 
 # A quotient that is rounded before it is cut, as in a - floor(a / b) * b and in a GPU's own remainder, is not exact.
 # Digits below 2^28 times a divisor of 24 bits are exact in float64; ten of them reach over all of float32. A divisor of
-# float64 is two halves, of which digits below 2^26 have exact products; 84 digits reach over all of it.
+# float64 is two halves; digits below 2^26 have exact products with a half; 84 digits cover the whole range.
 @triton.jit
 def rest_of_division(left, size):
     """The remainder of a number not below 0 after division by another, in float64."""

@@ -1,6 +1,6 @@
 """Where an element lies: whole-number formulas over the variables of a kernel, merged as far as they go.
 
-A kernel counts the elements of its space with few variables: `offsets` over all of them, or `row` and `col`. The place
+A kernel counts the elements of its space with few variables: `offsets` over all elements, or `row` and `col`. The place
 of an element along an axis is then a digit of such a variable, `(offsets // 280) % 3`, and its place in memory a sum of
 digits times strides. Neighbouring digits that stay neighbours in memory are one again, so that a contiguous operand is
 read at `offsets`, and a transposed or broadcast operand at the fewest digits.
@@ -191,7 +191,7 @@ def _with_constant(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | N
 
 
 def _sign_of(digit: Digit, signs: dict[Digit, bool]) -> bool | None:
-    """Whether a part of one of these digits counts downwards."""
+    """Whether a part of a digit counts downwards."""
     for (name, _, below, size), negative in signs.items():
         if name == digit[0] and below <= digit[2] and digit[2] * digit[3] <= below * size:
             return negative

@@ -36,7 +36,7 @@ POINTERS = {
 COUNTED = ("parts", "planes")
 
 
-#: Returns a kernel's docstring, and a remark for each of its last lines.
+#: Returns a kernel's docstring, and a remark for each of the kernel's last lines.
 Comments = Callable[[], tuple[str, Sequence[Remark]]]
 
 
@@ -53,11 +53,11 @@ class KernelSource:
     sizes : name -> whole number handed over at each launch
     blocks : name -> power of two, elements of a tile along one axis
     tiled : names of the blocks that may be another power of two, with the largest useful size
-    grid : pairs (size, block): so many programs along each axis of the launch as blocks cover the size; a block "" is 1
+    grid : pairs (size, block): along each axis of the launch as many programs as blocks cover the size; a block "" is 1
     warps : of a program on a GPU; stages : of its pipelined loops, None for what Triton's backend takes by itself
     passes : input -> the number of loops over its rows that read it, if more than one
     precision : how float32 factors of its products are multiplied, "ieee" or "tf32"; "" without products
-    anywhere : which pointer arguments may be addresses of any element; the others are multiples of 16 bytes
+    anywhere : which pointer arguments may be addresses of any element; other addresses are multiples of 16 bytes
     together : size -> number: if the size is a multiple of it, the binary is compiled for multiples only; nothing is
         assumed of other sizes (see Body.together). None : all sizes, with 16
     """

@@ -20,7 +20,7 @@ from hybrid_lab.ops.framework.dtypes import NARROW
 Tiles = tuple[dict[str, int], int]
 #: Tensor cores want tiles of at least 16 along each axis.
 LEAST = 16
-#: A GPU is busy with so many programs.
+#: This many programs keep a GPU busy.
 ENOUGH = 128
 #: Tiles of the output (rows, columns, warps), larger ones first, and how far along the summed axis one step goes.
 _LADDER = ((128, 128, 8), (128, 64, 4), (64, 128, 4), (64, 64, 4), (32, 64, 4), (64, 32, 4), (32, 32, 4))

@@ -112,7 +112,7 @@ class WikiText2(_WikiText):
 
     root : the folder of `wiki.train.tokens`, `wiki.valid.tokens` and `wiki.test.tokens`, or of `wikitext-2-v1.zip`
     segment : "train", "validation" or "test"
-    vocab : the numbers of the words, by default those of this segment; seq_len : words of a sample
+    vocab : the numbers of the words, by default from this segment; seq_len : words of a sample
     """
 
     _folder = "wikitext-2"

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
-    """Saves parameters and Trainer every `epoch_period` epochs and `batch_period` batches; None: never. Of workers that
-    train together, rank 0 saves, and the others wait for it.
+    """Saves parameters and Trainer every `epoch_period` epochs and `batch_period` batches; None: never. If workers
+    train together, rank 0 saves, and the other workers wait for it.
 
     model_dir : the folder of the files, made where it is missing; model_prefix : how their names begin
     monitor : the metric that decides which model is best, with save_best; mode : as in EarlyStoppingHandler
@@ -136,7 +136,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
             self._log(estimator, f"{name} did not improve from {self.best:.5f}")
 
     def _save(self, estimator: Estimator, name: str, old: Sequence[str] = ()) -> None:
-        """Write a checkpoint and remove old ones; of workers that train together, rank 0 does."""
+        """Write a checkpoint and remove old checkpoints; if workers train together, rank 0 does."""
 
         def write() -> None:
             estimator.net.save_parameters(str(self._path(f"{name}.params")))

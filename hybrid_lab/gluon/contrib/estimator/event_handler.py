@@ -1,4 +1,4 @@
-"""The handlers that an Estimator has of its own accord, and those that stop it early."""
+"""The handlers that an Estimator adds by itself, and handlers that stop it early."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
-    """Stops after so many epochs or batches; `fit` sets both when the training begins."""
+    """Stops after a number of epochs or batches; `fit` sets both when the training begins."""
 
     def __init__(self, max_epoch: int | None = None, max_batch: int | None = None):
         self.max_epoch, self.max_batch = max_epoch, max_batch
@@ -123,7 +123,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
     """Writes metrics, learning rate and times to `estimator.logger`.
 
     log_interval : "epoch", or a number of batches
-    priority : the default is after all others, when metrics are up to date
+    priority : by default after all other handlers, when metrics are up to date
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         self.train_start = self.epoch_start = self.batch_start = time.time()
 
     def _values(self, trainer: Trainer | None = None) -> str:
-        """trainer : for the values of all its workers; without it, those of this one"""
+        """trainer : for the values of all its workers; without it, this worker's"""
         values = of_metrics.values_of(self.metrics, trainer)
         return ", ".join(f"{metric.name}: {value:.4f}" for metric, value in zip(self.metrics, values, strict=True))
 

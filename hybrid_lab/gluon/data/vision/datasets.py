@@ -98,7 +98,7 @@ class MNIST(_Labelled):
 
     root : the folder of `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte` and
         `t10k-labels-idx1-ubyte`, also with the ending .gz; by default `datasets/mnist` in MXNet's data folder
-    train : the training images, else those for testing
+    train : the training images, else the test images
     transform : a function of image and label
     """
 
@@ -134,7 +134,7 @@ class CIFAR10(_Labelled):
 
     root : the folder of `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`, or of the archive
         `cifar-10-binary.tar.gz`; by default `datasets/cifar10` in MXNet's data folder
-    train : the training images, else those for testing
+    train : the training images, else the test images
     transform : a function of image and label
     """
 

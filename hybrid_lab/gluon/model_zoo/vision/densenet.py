@@ -23,7 +23,7 @@ _VARIANTS = {
 
 
 def _make_dense_layer(growth_rate: int, bn_size: int, dropout: float) -> HybridConcurrent:
-    """The input, and `growth_rate` new channels computed from all of it."""
+    """The input, and `growth_rate` new channels computed from the whole input."""
     new = nn.HybridSequential(prefix="")
     new.add(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D(bn_size * growth_rate, kernel_size=1, use_bias=False))
     new.add(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D(growth_rate, kernel_size=3, padding=1, use_bias=False))

@@ -66,7 +66,7 @@ def _others(precision: Precision) -> list[str]:
 
 
 def _is_strict(name: str, precision: Precision) -> bool:
-    """Whether the operator refuses a call in which any one of its floating inputs is in the low precision."""
+    """Whether the operator refuses a call in which any floating input is in the low precision."""
     record: type[Operator] = next(record for record in records() if record.name == name)
     for sample in record.samples[:1]:
         attributes = {key: value for key, value in sample.attributes.items() if key not in record.scalars}

@@ -17,7 +17,7 @@ class LossScaler:
     """The loss scale: halved when gradients overflow, doubled after 2000 steps without an overflow.
 
     loss_scale : the factor for the next loss
-    steps : looked at so far; skipped : of them, those whose gradients were not finite
+    steps : number of steps looked at; skipped : number of steps whose gradients were not finite
     """
 
     def __init__(self) -> None:

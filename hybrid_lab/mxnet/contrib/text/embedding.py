@@ -64,7 +64,7 @@ def get_pretrained_file_names(embedding_name: str | None = None) -> list[str] | 
 class _TokenEmbedding(Vocabulary):
     """Base of the embeddings: a vocabulary with a vector for each token.
 
-    Subclasses call `_load_embedding`. The arguments are those of Vocabulary.
+    Subclasses call `_load_embedding`. The remaining arguments are Vocabulary's.
     """
 
     pretrained_file_name_sha1: ClassVar[dict[str, str]] = {}

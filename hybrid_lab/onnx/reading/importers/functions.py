@@ -50,9 +50,9 @@ class Tensor(Arithmetic):
     array : its elements, if they are known at the import; whole numbers that depend on open sizes are an object
         array of numbers and SymbolicSizes
     carries : the ONNX element type whose values it holds, where arrays have no such type ("UINT16"); else ""
-    name : of the parameter or input that it is; "" for others
+    name : of the parameter or input that it is; "" for other values
     flattened : the same, with all axes but the first made one; None if it is no such thing
-    every : of the numbers 0, n, 2n ... the step n; None for others
+    every : of the numbers 0, n, 2n ... the step n; None for other values
     """
 
     __slots__ = ("F", "_value", "array", "carries", "every", "flattened", "is_parameter", "name")
@@ -117,7 +117,7 @@ class Tensor(Arithmetic):
         return self._value
 
     def carrying(self, kind: str) -> Tensor:
-        """The same values, as those of an element type that arrays lack."""
+        """The same values, with an element type that arrays lack."""
         return Tensor(self.F, self._value, self.array, kind, self.name, self.is_parameter)
 
     def __repr__(self) -> str:
@@ -128,9 +128,9 @@ class Functions(Namespace):
     """F of one import: `F.exp(x)` on Tensors adds a node, or computes it where all its inputs are constants.
 
     parameters : name -> (variable, array) of the initializers that the graph reads
-    training : whether the file's graph is that of training, whose BatchNormalization and Dropout are our operators of
-        both modes
-    conditions : what sizes the graph holds for, in the symbols of the open ones: "s0 <= 64"
+    training : whether the file's graph is for training; its BatchNormalization and Dropout are our operators of both
+        modes
+    conditions : on the symbols of the open sizes, under which the graph holds: "s0 <= 64"
     room : how many numbers may still be computed at the import
     """
 

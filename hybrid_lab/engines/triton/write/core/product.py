@@ -38,7 +38,7 @@ from hybrid_lab.ops.framework.kernel import Contraction
 #: Counts of a product's rows, columns, summed elements (inner) and matrices (batches).
 Sizes = Mapping[str, int]
 
-#: A launch has at most so many programs along its second and its third axis.
+#: A launch has at most MOST_PROGRAMS programs along its second and its third axis.
 MOST_PROGRAMS = 65535
 #: Fewer tiles than FEW_TILES with a summed axis of SPLIT or more are shared by programs: about BUSY of them, at most
 #: MOST_PARTS a tile, each with PART or more to sum.
@@ -55,7 +55,7 @@ CHEAP = frozenset((
     "broadcast_equal", "broadcast_not_equal", "broadcast_greater", "broadcast_greater_equal", "broadcast_lesser",
     "broadcast_lesser_equal",
 ))  # fmt: skip
-#: A prologue has at most so many of them.
+#: A prologue has at most MOST_CHEAP of these operators.
 MOST_CHEAP = 6
 
 

@@ -46,7 +46,7 @@ from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import is_floating
 
-#: Rows up to this length are one tile; longer ones are read in a loop, COLUMNS elements at a time.
+#: Rows up to this length are one tile; longer rows are read in a loop, COLUMNS elements at a time.
 ONE_TILE, COLUMNS = 4096, 1024
 #: Elements of a tile, rows times columns, that a program works on.
 TILE = 2048
@@ -101,7 +101,7 @@ class Rows:
     def tile(self, width: int, many: bool = False) -> dict[str, int]:
         """The blocks of a tile. width : its columns, 0 if it goes along the columns in a loop
 
-        many : whether there are so many loads that a quarter of a tile is enough
+        many : whether there are many loads, for which a quarter of a tile is enough
         """
         tile, columns = (TILE // 4, max(COLUMNS // 2, 1)) if many else (TILE, COLUMNS)
         width = width or self._loop_width(columns)
@@ -270,7 +270,9 @@ def _is_long(space: Rows, most: int | None = None) -> bool:
 
 
 def fitted(body: RowBody, blocks: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """The blocks, with so few rows that the values loaded for a tile fit into registers, and the warps of a program."""
+    """The blocks, with few enough rows that the values loaded for a tile fit into registers, and the warps of a
+    program.
+    """
     tile, values = dict(blocks), max(*body.loads, 1) * prod(blocks.values())
     while values > MOST_VALUES and tile["ROWS"] > (NEIGHBOURS if body.space.across else 1):
         tile["ROWS"], values = tile["ROWS"] // 2, values // 2

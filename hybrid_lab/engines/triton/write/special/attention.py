@@ -34,11 +34,11 @@ from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import NARROW
 
-#: A program holds whole queries and values: they have at most so many numbers.
+#: A program holds whole queries and values: they have at most this many numbers.
 MOST_WIDTH = 256
 #: Weights are stored on the way for at most MOST_KEYS keys; half as many without tensor cores.
 MOST_KEYS = 256
-#: Scores are made of a product by at most so many operators; four times as many are looked at to find it.
+#: Scores are made of a product by at most this many operators; four times as many are looked at to find it.
 MOST_CHAIN = 64
 #: Between the softmax and the second product stand only operators that commute with a division.
 LINEAR = ("_masked_scale", "Cast", "identity")
@@ -121,7 +121,7 @@ def leading_to_products(node: Node, size: int, most: int) -> list[Node]:
             before = [value.node for value in node.values_in if prod(value.shape) == size]
             leads[node] = is_product(node)
             if known and not leads[node] and len(leads) <= most:
-                leads[node] = sum(map(follow, before)) > 0  # all of them, and not up to the first one
+                leads[node] = sum(map(follow, before)) > 0  # all paths, not only up to the first
         return leads[node]
 
     follow(node)
@@ -141,7 +141,7 @@ def _scores(scaled: Value) -> tuple[Node | None, list[Node]]:
 class AttentionBody(ProductBody):
     """A body over `row` (queries) and `column` (numbers of a value) of one batch; `key` runs in the loop."""
 
-    rounds = False  # scores are float32, so that the gradient's kernels find the same ones
+    rounds = False  # scores are float32, so that the gradient's kernels find the same scores
 
     def __init__(self, group: Region, attention: Attention, precision: str):
         super().__init__(group, attention.mixed, precision)

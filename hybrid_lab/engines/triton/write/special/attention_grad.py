@@ -32,7 +32,7 @@ from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.ops.framework.dtypes import NARROW
 from hybrid_lab.ops.framework.kernel import Contraction
 
-#: Queries and values of float32 have at most so many numbers: without tensor cores more do not fit into registers.
+#: Queries and values of float32 have at most this many numbers: without tensor cores more do not fit into registers.
 MOST_EXACT = 64
 #: A tile is made of at most MOST_INNER products, by at most MOST_CHAIN operators.
 MOST_INNER, MOST_CHAIN = 2, 48
@@ -53,7 +53,7 @@ class Chained:
 
     @property
     def nodes(self) -> frozenset[Node]:
-        """All of them."""
+        """Every node of the chain."""
         return frozenset((*self.ends, *self.inner, *self.chain))
 
 
@@ -93,7 +93,7 @@ def _together(members: Sequence[Chained]) -> Chained:
 
 
 def chained_in(nodes: Sequence[Node]) -> Chained | None:
-    """The products that these operators are, whole, if they are some of one kind."""
+    """The products that these operators are, whole, if all are of one kind."""
     inside = set(nodes)
     members = [item for node in nodes if (item := _chained_at(node)) is not None and item.nodes <= inside]
     if not members or len({item.turned for item in members}) > 1:

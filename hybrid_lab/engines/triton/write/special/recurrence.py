@@ -186,7 +186,7 @@ class _Steps(Body):
         self.line(f"tl.store({address}, {element}, mask=inside)")
 
     def store_output(self, number: int, elements: Sequence[str]) -> None:
-        """Store an output's elements of this step: one, or one for each of its parts."""
+        """Store an output's elements of this step: one, or one for each part."""
         value = self.anchor.outputs[number]
         if value not in self.pointers:
             return
