@@ -302,7 +302,7 @@ class Aliases:
 
 def _spec_of(current: str) -> ModuleSpec | None:
     """The spec of a module, None if there is none. The module is not loaded, but the modules around it are."""
-    import importlib.util  # 2 ms, and in most processes nobody imports by an older name
+    import importlib.util  # 2 ms, and in most processes no older name is imported
 
     try:
         return importlib.util.find_spec(current)

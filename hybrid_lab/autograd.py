@@ -75,12 +75,12 @@ def pause(train_mode: bool = False) -> AbstractContextManager[None]:
 
 
 def train_mode() -> AbstractContextManager[None]:
-    """`with autograd.train_mode():` layers behave as in training; recording stays as it is."""
+    """`with autograd.train_mode():` layers behave as in training; recording is not changed."""
     return _scope("autograd.train_mode()", None, True)
 
 
 def predict_mode() -> AbstractContextManager[None]:
-    """`with autograd.predict_mode():` layers behave as in prediction; recording stays as it is."""
+    """`with autograd.predict_mode():` layers behave as in prediction; recording is not changed."""
     return _scope("autograd.predict_mode()", None, False)
 
 
@@ -161,7 +161,7 @@ def grad(
     create_graph: bool = False,
     train_mode: bool = True,
 ) -> list[NDArray]:
-    """Gradients of the heads with respect to `variables` as new arrays; `grad` attributes stay as they are.
+    """Gradients of the heads with respect to `variables` as new arrays; `grad` attributes are not changed.
 
         x = nd.array([1.0, 2.0])
         x.attach_grad()

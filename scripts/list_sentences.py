@@ -46,10 +46,10 @@ MARKS: dict[str, re.Pattern[str]] = {
         # "the array that is not dense" -> "the sparse array"
         "relative": r"\b(that|which) (it|they|one|nobody|is|are|was|were|has|have|had|does|do|can|cannot|may|no|none)"
         r"\b",
-        "nobody": r"\b(nobody|somebody|whoever|the one that|the one of|one that|the other|the latter|the former)\b"
+        "nobody": r"\b(nobody|somebody|whoever|the one that|the one of|one that|the latter|the former)\b"
         r"|\bwhich of\b",
         "but for": r"\b(but for|save for|for (it|them|this|that|these|those|one) (alone|only)|goes by|go by|let be|"
-        r"lets? it|as they are|as it is|as it was|at all|for certain|besides)\b",
+        r"lets? it|as they are|as it is|as it was|at all (?!sizes)|for certain|besides)\b",
         "to be": r"\b(is|are|was|were) (then )?to (be|have)\b|\bbe made for\b|\bthere is to\b|\bhas to be\b",
         "nested": _CLAUSE + _CLAUSE + _CLAUSE,
         "fragment": r"^(And|Or|But|Of|Nor|Then|Else|Those|These|That of|Neither)\b",

@@ -48,7 +48,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def ending(path: Path) -> str:
-    """Which of ENDINGS a file name has. Raises CommandError for other endings."""
+    """The entry of ENDINGS for a file name. Raises CommandError for other endings."""
     for known in ENDINGS:
         if path.name.endswith(known):
             return known

@@ -349,7 +349,7 @@ def _compared(target: Path, name: str, wanted: Sequence[Any], run: Any, path: st
         return f"not compared: {missing[0]} is not installed; {install_hint(extra)}"
     try:
         found = run(path, inputs)
-    except Exception as error:  # whatever the other package raises
+    except Exception as error:  # any error of the other package
         raise CommandError(
             f"{target} was written, but {name} cannot run it: {str(error).strip().splitlines()[0]:.300}", status=1
         ) from error

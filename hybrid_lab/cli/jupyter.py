@@ -97,7 +97,7 @@ def run_tutorial(arguments: Namespace) -> int:
         print(f"  kept yours: {path} (differs from the package's; --force overwrites it)")
     if arguments.copy_only:
         return 0
-    # The address of the notebook is also the one that JupyterLab prints, for --no-browser and machines far away.
+    # JupyterLab also prints the address of the notebook, for --no-browser and machines far away.
     return open_lab([f"--LabApp.default_url=/lab/tree/{FIRST_NOTEBOOK}", *arguments.rest], folder=target)
 
 

@@ -41,7 +41,7 @@ class Fix:
 class CallSite:
     """A call of the function that a finding is in, at the place in hybrid_forward (or forward) where it stands.
 
-    function is the function's name. The other fields are as in Finding.
+    function is the function's name. The remaining fields are as in Finding.
     """
 
     function: str

@@ -101,7 +101,7 @@ class EarlySum:
         """Numbers of the gradients that were not stored since the last step."""
 
     def begin(self, channel: Channel) -> None:
-        """Begin to sum the gradients as they are now."""
+        """Begin to sum the current gradients."""
         self.bucket.collect()
         if isinstance(self._memory, np.ndarray):
             np.copyto(self._memory, self.bucket.flat)
@@ -191,7 +191,7 @@ class Buckets:
                     if each.missing:
                         break
                     each.begin(self._channel)
-        except WorkersError:  # `sum` raises it: a backward pass may be somebody else's
+        except WorkersError:  # `sum` raises it: a backward pass may belong to other code
             pass
 
     def arrange(

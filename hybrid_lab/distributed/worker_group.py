@@ -421,7 +421,7 @@ def _loopback() -> str:
 
 
 def tensor_of(memory: Any) -> Any:
-    """A NumPy array as a tensor over the same memory; a tensor as it is."""
+    """A NumPy array as a tensor over the same memory; a tensor unchanged."""
     import torch
 
     if not isinstance(memory, np.ndarray):

@@ -1,4 +1,4 @@
-"""The import of torch, begun in a thread as soon as a training is to be expected, so that its first step waits less.
+"""The import of torch, begun in a thread as soon as a training is likely, so that its first step waits less.
 
 A training is expected where a Block was hybridized without an engine, and a Trainer was made for parameters so large or
 of such kinds that the policy may choose torch. Which engine runs which call does not depend on it: a call that torch
@@ -39,7 +39,7 @@ def hybridized() -> None:
 
 
 def trains(shapes: Iterable[Sequence[int | None] | None]) -> None:
-    """A Trainer was made for parameters of these shapes, as far as they are known."""
+    """A Trainer was made for parameters of these shapes, as far as known."""
     global _trains
     if not _trains and _may_need_torch(shapes):
         _trains = True

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: A compiled program: arrays and (seed, first draw) in, outputs and new values of effects out.
 Program = Callable[[Sequence[np.ndarray], tuple[int, int]], list[np.ndarray]]
 
-#: The roles of graph inputs whose values stay the same from call to call, as long as nobody trains.
+#: The roles of graph inputs whose values stay the same from call to call without a training.
 CONSTANT_ROLES = frozenset({"param", "aux", "hoisted"})
 
 
@@ -79,7 +79,7 @@ class ForwardState:
     """The values that a forward keeps for its backward.
 
     saved : the saved values, in the order of the ("saved", i) sources; they may lie in memory that goes back to the
-        engine with this object, so nobody else may hold on to them
+        engine with this object, so no reference to them may outlive it
     lease : memory of the engine that is this call's until its backward has run or this object is dropped, or None
     spent : a backward has begun to overwrite it
     """
@@ -127,7 +127,7 @@ class Training(ABC):
 
         operands : one array per input of the backward graph, `kept.saved` among them
         rng : the forward's
-        last : nobody will run it again on this `kept`, whose memory may be used up (no retain_graph)
+        last : this is the last run on this `kept`, whose memory may be used up (no retain_graph)
         out : per gradient None, or a C-contiguous array of its shape and dtype that may take it, which shares no memory
             with the operands. Whether it did shows in the result: it is that array, or another one
         ready : told of a gradient as soon as nothing writes to it any more, while the backward still runs; an engine

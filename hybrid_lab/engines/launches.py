@@ -1,4 +1,4 @@
-"""How often work was handed to a GPU: whoever launches counts here. Launches are what small models wait for."""
+"""How often work was handed to a GPU: every launching function counts here. Launches are what small models wait for."""
 
 from __future__ import annotations
 

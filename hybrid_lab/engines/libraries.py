@@ -71,7 +71,7 @@ _threads: dict[str, int] = {}
 _early: set[str] = set()
 _used: set[str] = set()
 _lock = forks.lock()
-#: Packages whose modules name torch although nobody has computed with it.
+#: Packages whose modules name torch although it has computed nothing.
 _OF_TORCH = frozenset({"functorch", "hybrid_lab", "torch", "torchgen", "triton"})
 
 
@@ -120,8 +120,8 @@ def use(name: str) -> None:
 
 
 def is_idle(name: str) -> bool:
-    """Whether a library was imported by `begin_import` alone, and nobody has computed with it: its threads are not
-    started then, and a forked child may use it.
+    """Whether a library was imported by `begin_import` alone, and has computed nothing: its threads are not started
+    then, and a forked child may use it.
     """
     library = sys.modules.get(name)
     if library is None or name not in _early or name in _used:

@@ -57,7 +57,7 @@ class RegionReport:
 class Report:
     """About one executable.
 
-    engine : the one that compiled it; `runs_on` is the one that runs it
+    engine : the engine that compiled it; `runs_on` is the engine that runs it
     operators : engine -> how many operators run there; "vendor" : the engine's operators that a GPU's library computes
     units : (engine, region, operators to list) of each region; refused : (operator, engine, reason) of each operator
         that runs on another engine than the one asked for. `regions` and `fallbacks` give both in words

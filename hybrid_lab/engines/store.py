@@ -5,11 +5,11 @@ content: an entry that is damaged, cut short, renamed or of another version coun
 rename, so other processes see a whole entry or no entry. Each kind has a limit in bytes, beyond which the entries that
 were used longest ago are removed.
 
-Some entries are code: binaries run on the GPU. Whoever can write a file can write its digest. So a file is read only if
-only this user or root can have written it: the store's folder, the folder of the kind and the file belong to this user
-or to root, and group and others may not write to them. Only the store's folder may be a symbolic link, of this user or
-root. Everything else counts as missing, which a warning says once. On Windows the user's cache folder is taken to be
-the user's own.
+Some entries are code: binaries run on the GPU. A user who can write a file can also write its digest. So a file is read
+only if only this user or root can have written it: the store's folder, the folder of the kind and the file belong to
+this user or to root, and group and others may not write to them. Only the store's folder may be a symbolic link, of
+this user or root. Everything else counts as missing, which a warning says once. On Windows the user's cache folder is
+taken to be the user's own.
 
 Nothing here raises OSError. Where an entry cannot be written, a warning says so once, and the work goes on without it.
 """

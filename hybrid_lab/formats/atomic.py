@@ -32,7 +32,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A binary file that becomes `path` when the block ends without an exception.
 
     The bytes go to a temporary file in the same folder, are forced to disk, and then renamed over `path`; the folder is
-    forced to disk too. When anything raises, `path` is as it was and the temporary file is gone. A symbolic link keeps
+    forced to disk too. When anything raises, `path` is unchanged and the temporary file is gone. A symbolic link keeps
     pointing where it did: its target is replaced. Temporary files of `path` left by killed processes are removed at the
     end; temporary files of live processes stay. Errors of the system are raised as FileErrors.
 
@@ -84,7 +84,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def _create_new(path: str) -> BinaryIO:
-    """A new file with the umask's permissions. "x": never through a file or link that somebody else put there."""
+    """A new file with the umask's permissions. "x": never through a file or link that another user put there."""
     return open(path, "x+b")
 
 

@@ -224,7 +224,7 @@ def scales_loss(trainer: Trainer) -> bool:
 
 
 def own_scale(trainer: Trainer) -> float:
-    """The factor of gradients that the user gave, besides 1 / batch size."""
+    """The factor of gradients that the user gave, without 1 / batch size."""
     return trainer._amp_original_scale
 
 

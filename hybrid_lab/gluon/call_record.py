@@ -64,7 +64,7 @@ class Item:
     """A Block, or an operator in eager mode, that was called.
 
     block : of an operator None; name : of the operator, or the class of a Block that an archive does not hold
-    attributes : of the operator, as it is written
+    attributes : of the operator, as written
     inputs : per array among the arguments its source, or None if unknown; takes, gives : the types of the arguments and
         of the results; gives is None if the call did not return
     training, recording : the mode of the call

@@ -319,7 +319,7 @@ class Parameter(AnyParameter):
         changes.happened()
 
     def uninitialize(self, shape: tuple[int | None, ...] | None, deferred: DeferredInit | None) -> None:
-        """Take the values away again: the Parameter is as it was before it got them.
+        """Take the values away again: the Parameter is as before it got them.
 
         shape : with None for unknown dimensions; deferred : of an `initialize()` that waited for the shape
         """
@@ -515,8 +515,8 @@ class Parameter(AnyParameter):
     def var(self, taken: set[str] | None = None) -> Any:
         """A Symbol variable of this name, carrying shape, dtype, multipliers and initializer.
 
-        taken : names of the other variables of a graph; this one's is added. It gets a number if its name is among
-            them, as in a model that has opened the same file twice.
+        taken : names of all other variables of a graph; this variable's name is added. It gets a number if its name is
+            among them, as in a model that has opened the same file twice.
         """
         if taken is None or self.name not in taken:
             if taken is not None:

@@ -1,4 +1,4 @@
-"""SymbolBlock: a HybridBlock made from a graph instead of code, such as one that a file brought."""
+"""SymbolBlock: a HybridBlock made from a graph instead of code, for example from a file's graph."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OF_BATCH_NORM = ("gamma", "beta", "running_mean", "running_var", "moving_mean",
 
 
 class SymbolBlock(HybridBlock):
-    """A block that computes `outputs` from `inputs`; the other variables of the graph become its parameters.
+    """A block that computes `outputs` from `inputs`; the remaining variables of the graph become its parameters.
 
         data = sym.var("data")
         features = net(data).get_internals()["dense0_fwd_output"]
@@ -105,7 +105,7 @@ class SymbolBlock(HybridBlock):
 
     @property
     def _definition(self) -> Graphs:
-        """The graphs with the one that the block was made from."""
+        """The graphs, including the graph that the block was made from."""
         return self._graphs if self._graph_inside is None else self._graph_inside
 
     @property

@@ -150,7 +150,7 @@ class Compiled:
     call, training, recording : the compiled call; calls : a call of them runs `program`
     special : as the program's, with the stages of all passes
     arrays : NumPy arrays, one per input of the neutral graph; wrt_names : names of the backward's gradients
-    alone : nobody else calls `program`, so its parameters may be packed, and its draws are the next call's
+    alone : no other call uses `program`, so its parameters may be packed, and its draws are the next call's
     """
 
     call: OutermostCall

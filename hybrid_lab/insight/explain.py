@@ -48,7 +48,7 @@ class ProgramRow:
 
     engine, choice : the engine that runs it, and why this one; where : with the device
     reason : why it was compiled; place : the line that called, or ""
-    forward, backward : the engines' reports as text, but for choice and fallbacks; plan : the memory plan
+    forward, backward : the engines' reports as text, without choice and fallbacks; plan : the memory plan
     arena_bytes, ideal_bytes : planned memory, and the most that is alive at once; bytes_moved : read and written a call
     needs_numbers : why some leading sizes of the data are no symbols: each value of them compiles anew
     fallbacks : operators that run elsewhere than on the engine, equal ones together, `fallback_count` their number
@@ -171,7 +171,7 @@ class Explanation(InsightReport):
 
     @property
     def recompiles(self) -> list[str]:
-        """The reasons of the compiles after a Block's first one, as far as they are still known."""
+        """The reasons of the compiles after a Block's first compile, as far as still known."""
         return [f"{block.name}: {program.reason}" for block in self.blocks for program in block.programs[1:]]
 
     def graph(self, path: str = "") -> str:
@@ -427,7 +427,7 @@ def _needs_numbers(special: Specialized) -> list[str]:
 def engine_choice(engine: str, asked: str | None, report: Report) -> str:
     """The engine that runs an executable, and why this one.
 
-    engine : the one that compiled it; asked : what `engine=` of hybridize() named, or None
+    engine : the engine that compiled it; asked : the engine named by `engine=` of hybridize(), or None
     """
     why = registry.reason_to_run_on(engine, asked)
     if report.runs_on == engine:

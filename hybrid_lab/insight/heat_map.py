@@ -110,7 +110,7 @@ def _every(size: int, most: int) -> slice:
 
 
 def _text(item: int | slice) -> str:
-    """An index as it is written in Python."""
+    """An index as Python code."""
     if isinstance(item, int):
         return str(item)
     return f":{item.stop or ''}" + (f":{item.step}" if item.step else "")

@@ -211,7 +211,7 @@ def summary(
     inputs, more : its arguments: arrays, or shapes in their place. One array or shape, several, a list of them, or a
         dict by the names of the arguments of forward: `mx.summary(net, {"data": (8, 3, 224, 224)})`. `((8, 10),
         "int32")` is a shape with a dtype
-    dtype : what if inputs and parameters of floating dtypes had this one; None: as they are
+    dtype : what if inputs and parameters of floating dtypes had this one; None: unchanged
     training : count the backward too, and the values that the forward keeps for it
 
     The shapes follow by inference from the model's own graph. No parameter needs values, and nothing of the model

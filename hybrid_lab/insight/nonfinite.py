@@ -194,7 +194,7 @@ def _made(summary: Summary) -> str:
 
 
 def described(items: Sequence[object], prefix: str = "") -> list[str]:
-    """The inputs of an operator in words; numbers as they are."""
+    """The inputs of an operator in words; numbers unchanged."""
     texts = []
     for item in items:
         if item is None:

@@ -76,7 +76,7 @@ def unlike(value: object, wanted: object) -> str:
     return "; ".join(text.format(f"{n} place{'s' * (n != 1)}") for n, text in counts if n)
 
 
-#: Computes a value again, in float64 and in its own dtype, from inputs changed a little (0: not at all).
+#: Computes a value again, in float64 and in its own dtype, from slightly changed inputs (0: unchanged).
 Again = Callable[[int], tuple[Any, Any] | None]
 
 

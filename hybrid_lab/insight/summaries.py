@@ -60,7 +60,7 @@ def summary_table(arrays: Sequence[NDArray | np.ndarray]) -> np.ndarray:
     """The fields of a Summary of each array, in order: float64[len(arrays), WIDTH], columns COLUMNS and the bins.
 
     Numbers are 0 if no value is finite; a Summary with fewer bins has the first bins. Arrays of equal sizes are
-    summarized together. Values on a GPU stay there, but for the sample.
+    summarized together. Values on a GPU stay there, except for the sample.
     """
     table = np.zeros((len(arrays), WIDTH))
     by_length: dict[int, tuple[list[int], list[np.ndarray]]] = {}

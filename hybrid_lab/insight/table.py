@@ -127,7 +127,7 @@ def folded(title: str, inner: str, opened: bool = False) -> str:
 
 
 def code(lines: Iterable[str]) -> str:
-    """Lines of text as they are."""
+    """Lines of text unchanged."""
     return f'<pre style="{CODE};margin:.3em 0;background:none;color:inherit">{html.escape(chr(10).join(lines))}</pre>'
 
 

@@ -112,7 +112,7 @@ def tune_engines(
             results.append((graphs, measure(role, special, arrays, candidates, options, tell)))
     finally:
         progress.close()
-    for graphs, times in results:  # together, so that an interrupt leaves everything as it was
+    for graphs, times in results:  # together, so that an interrupt leaves everything unchanged
         if times.measured:
             tuned.remember(graphs, tuned.Tuned(times.engine, dict(times.seconds)))
     access.calls(net).forget_programs()
@@ -158,7 +158,7 @@ def measure(
                 results, taken = _timed(call)
             finally:
                 release()
-        except Exception as error:  # engines raise errors of any kind; one that fails is left out with its reason
+        except Exception as error:  # engines raise errors of any kind; a failing engine is left out with its reason
             if name == "numpy":
                 raise
             left_out[name] = f"not possible: {first_line(error)}"

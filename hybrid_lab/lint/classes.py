@@ -140,7 +140,7 @@ class SourceClass:
 
     @property
     def hybrid(self) -> bool | None:
-        """True: a HybridBlock; False: a plain Block or no Block at all; None: its bases are not known."""
+        """True: a HybridBlock; False: a plain Block or no Block; None: its bases are not known."""
         ancestors = set(self.mro())
         answers: dict[SourceClass, bool | None] = {}
         pending = [self]

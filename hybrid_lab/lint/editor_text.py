@@ -51,7 +51,7 @@ class EditorText:
         return line, self._units(self.text[self._lines[line][0] : offset])
 
     def offset(self, line: int, units: int) -> int:
-        """The index in the text of a position; one that lies outside of the text is moved into it."""
+        """The index in the text of a position; a position outside of the text is moved into it."""
         if line >= len(self._lines):
             return len(self.text)
         start, end = self._lines[max(line, 0)]

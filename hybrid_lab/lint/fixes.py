@@ -39,7 +39,7 @@ def apply_fixes(source: str, findings: Iterable[Finding], unsafe: bool = False) 
     repaired = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
     try:
         repaired.encode()
-    except UnicodeEncodeError:  # a text in it is no Unicode; as it was, it is an escape sequence
+    except UnicodeEncodeError:  # a text in it is no Unicode; unchanged, it is an escape sequence
         repaired = json.dumps(notebook, indent=1) + "\n"
     return repaired
 

@@ -134,7 +134,7 @@ def _is_path(text: str) -> bool:
     named = "\n" not in text and text.endswith((".py", ".ipynb"))
     if not named or os.path.exists(text):
         return named
-    # `net.py` is an expression too, but nobody has one line checked that ends like this.
+    # `net.py` is an expression too, but a one-line source does not end like this.
     raise HybridLabError(f"there is no file {text!r} (looked for in {os.getcwd()!r}); source text is checked as it is")
 
 

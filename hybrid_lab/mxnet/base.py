@@ -30,7 +30,7 @@ mx_real_t = np.float32
 
 
 def py_str(text: bytes | str) -> str:
-    """The text of bytes in UTF-8; a text as it is, since a Monitor's callback gets one here, and bytes in MXNet."""
+    """The text of bytes in UTF-8; a text unchanged, since a Monitor's callback gets a text here, and bytes in MXNet."""
     return text if isinstance(text, str) else text.decode("utf-8")
 
 

@@ -98,7 +98,7 @@ def load_params(prefix: str, epoch: int) -> tuple[Params, Params]:
 
 
 def load_checkpoint(prefix: str, epoch: int) -> tuple[Symbol, Params, Params]:
-    """(symbol, arguments, auxiliary states) of a checkpoint, also of one that MXNet wrote.
+    """(symbol, arguments, auxiliary states) of a checkpoint, also of MXNet's.
 
     Raises ArchiveError, FileError.
     """

@@ -1,4 +1,4 @@
-"""mx.runtime: which of the features that MXNet lists are here, in this installation on this machine."""
+"""mx.runtime: the features of MXNet's list that this installation has on this machine."""
 
 from __future__ import annotations
 

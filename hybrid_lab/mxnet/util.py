@@ -58,7 +58,7 @@ def set_np_shape(active: bool) -> bool:
 
 
 class _Scope:
-    """`with` these settings in this thread; None leaves one as it is."""
+    """`with` these settings in this thread; None leaves a setting unchanged."""
 
     def __init__(self, array: bool | None = None, shape: bool | None = None) -> None:
         self._wanted = array, shape

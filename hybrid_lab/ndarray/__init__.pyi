@@ -59,7 +59,7 @@ def slice_axis(data: NDArray, axis: int, begin: int, end: int | None = None, *, 
 def slice_like(data: NDArray, shape_like: NDArray | None = ..., axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
 def Concat(*data: NDArray | Sequence[NDArray], dim: int = 1, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The inputs one behind the other along `dim`; their other dimensions are equal."""
+    """The inputs one behind another along `dim`; their remaining dimensions are equal."""
 concat = Concat
 def stack(*data: NDArray | Sequence[NDArray], axis: int = 0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The inputs, which have one shape, along a new axis."""
@@ -377,7 +377,7 @@ def contrib_round_ste(data: NDArray, *, out: NDArray | list[NDArray] | None = ..
 def contrib_sign_ste(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """-1, 0 or 1; the gradient passes as it is (arXiv 1308.3432)."""
 def contrib_gradientmultiplier(data: NDArray, scalar: float = 1.0, is_int: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
+    """data unchanged; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
 def Convolution(data: NDArray, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels."""
 def CTCLoss(data: NDArray, label: NDArray | None = ..., data_lengths: NDArray | None = ..., label_lengths: NDArray | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -413,15 +413,15 @@ Softmax = SoftmaxOutput
 def SoftmaxActivation(data: NDArray, mode: Literal['instance', 'channel'] = 'instance', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Softmax along the last axis, or with mode='channel' along axis 1. data : (n, ...); returns : as data."""
 def LinearRegressionOutput(data: NDArray, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """data as it is; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
+    """data unchanged; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
 def MAERegressionOutput(data: NDArray, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """data as it is; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
+    """data unchanged; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
 def LogisticRegressionOutput(data: NDArray, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """sigmoid(data); the gradient is grad_scale * (sigmoid(data) - label), divided by the numbers per instance."""
 def SVMOutput(data: NDArray, label: NDArray | None = ..., margin: float = 1.0, regularization_coefficient: float = 1.0, use_linear: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """data unchanged; the gradient is the hinge loss's for each class: of the squared hinge loss, or of the plain loss with use_linear."""
 def MakeLoss(data: NDArray, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: Literal['null', 'batch', 'valid'] = 'null', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """data as it is, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
+    """data unchanged, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
 def im2col(data: NDArray, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The windows of a convolution as columns, channel by channel, then by the place in the window."""
 def col2im(data: NDArray, output_size: _Shape, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

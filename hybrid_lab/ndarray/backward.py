@@ -69,7 +69,7 @@ class _Gradients:
                 self._owned.add((target, index))
 
     def at(self, target: Any) -> list[Any] | None:
-        """One gradient (or None) per output of a node, or the one of a leaf; None if nothing arrived."""
+        """One gradient (or None) per output of a node, or a leaf's only gradient; None if nothing arrived."""
         return self.arrived.get(target)
 
     def drop(self, target: object) -> None:
@@ -466,7 +466,7 @@ def grad(
     create_graph: bool,
     train_mode: bool,
 ) -> list[NDArray]:
-    """Gradients of the heads with respect to the variables, as new arrays; `grad` attributes stay as they are."""
+    """Gradients of the heads with respect to the variables, as new arrays; `grad` attributes are not changed."""
     for watch in watchers:
         watch(heads)
     targets = []

@@ -293,7 +293,7 @@ def _own(values: np.ndarray) -> NDArray:
 
 
 def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = True) -> NDArray:
-    """Arrays joined along an existing axis. always_copy=False returns a single array as it is."""
+    """Arrays joined along an existing axis. always_copy=False returns a single array unchanged."""
     if not always_copy and len(arrays) == 1:
         return arrays[0]
     return invoke(get("Concat").bind(dim=axis), tuple(arrays))

@@ -58,7 +58,7 @@ def set_precision(value: Precision | None) -> None:
 
 
 def set_listener(function: Callable[[], Callable[..., Any] | None] | None) -> None:
-    """Ask this function, before each operator, for what hears the operators of the thread; None: ask nobody."""
+    """Ask this function, before each operator, for what hears the operators of the thread; None: no function."""
     global listener
     listener = function
 

@@ -102,7 +102,7 @@ class NDArray(Overloads):
 
     @property
     def _data(self) -> np.ndarray:
-        """The host's memory, up to date. Whoever writes to it calls `written()` afterwards."""
+        """The host's memory, up to date. Code that writes to it calls `written()` afterwards."""
         buffer = self.buffer
         if buffer.host_stale:
             buffer.pull()

@@ -101,13 +101,13 @@ class Overloads:
     def LeakyReLU(self, gamma: NDArray | None = ..., act_type: Literal['leaky', 'prelu', 'elu', 'selu', 'gelu', 'rrelu'] = 'leaky', slope: float = 0.25, lower_bound: float = 0.125, upper_bound: float = 0.334, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Rectifiers with something left below zero, chosen by `act_type`."""
     def LinearRegressionOutput(self, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """data as it is; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
+        """data unchanged; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
     def LogisticRegressionOutput(self, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """sigmoid(data); the gradient is grad_scale * (sigmoid(data) - label), divided by the numbers per instance."""
     def MAERegressionOutput(self, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """data as it is; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
+        """data unchanged; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
     def MakeLoss(self, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: Literal['null', 'batch', 'valid'] = 'null', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """data as it is, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
+        """data unchanged, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
     def Pad(self, mode: Literal['constant', 'edge', 'reflect'], pad_width: _Shape, constant_value: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data with borders: a constant, the nearest element (edge), or data mirrored without its outermost element (reflect)."""
     def Pooling(self, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -245,7 +245,7 @@ class Overloads:
     def contrib_div_sqrt_dim(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data divided by the square root of its last dimension, as the scores of attention are."""
     def contrib_gradientmultiplier(self, scalar: float = 1.0, is_int: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
+        """data unchanged; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
     def contrib_group_adagrad_update(self, grad: NDArray | None = ..., history: NDArray | None = ..., lr: NDArray | float | None = None, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, epsilon: float = 1e-05, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """AdaGrad with one rate per row: g = clip(rescale_grad * grad); history = history + mean(g^2) of each row; returns : weight - lr * g / sqrt(history + epsilon). weight, grad : (n, m); history : (n, 1)"""
     def contrib_index_array(self, axes: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -100,7 +100,7 @@ def _operators() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Any:
-    """The other operators of the family."""
+    """The remaining operators of the family."""
     operator = None if name.startswith("_") else _operators().get(name)
     if operator is None:
         raise _unknown_name("nd.random", name, __dir__())

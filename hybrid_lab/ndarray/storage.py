@@ -47,7 +47,7 @@ def save(fname: str | PathLike[str], data: NDArray | Sequence[NDArray] | Mapping
 
 
 def _entry(array: NDArray) -> np.ndarray | SparseParts:
-    """The values of an array as they are written to a file: a NumPy array, or the parts of a sparse array."""
+    """The values of an array as for a file: a NumPy array, or the parts of a sparse array."""
     if not array.buffer.stored:
         return array._data
     from hybrid_lab.ndarray.sparse.storage import parts_of

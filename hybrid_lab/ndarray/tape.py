@@ -33,7 +33,7 @@ class _State(threading.local):
     """Per thread: whether calls are recorded and run in training mode.
 
     retaining : in a backward pass, whether another one over the same history may follow (retain_graph=True)
-    stored : in a backward pass that somebody listens to, the leaves whose gradients it has stored already
+    stored : in a backward pass with listeners, the leaves whose gradients it has stored already
     trace : the trace in progress of a 2.x-style forward (set by symbol/), or None
     observe : called as observe("is_training") or observe("is_recording") when user code asks for the mode, or None
     scope : makes the context manager of autograd.pause() and its like in code that is traced, or None: see Trace.mode
@@ -344,7 +344,7 @@ class Saved:
 
 
 class Mode:
-    """`with` these settings of recording and training; None leaves one as it is."""
+    """`with` these settings of recording and training; None leaves a mode unchanged."""
 
     __slots__ = ("_before", "_recording", "_training")
 

@@ -149,7 +149,7 @@ def _binary(name: str, record: str, floating: bool, test: bool) -> Function:
 
 
 def operands(x1: ArrayLike, x2: ArrayLike) -> tuple[Any, Any]:
-    """Two operands: arrays, Symbols and plain numbers stay as they are; NumPy arrays and lists become arrays.
+    """Two operands: arrays, Symbols and plain numbers are not changed; NumPy arrays and lists become arrays.
 
     Raises DTypeError for an operand of any other type.
     """
@@ -186,7 +186,7 @@ def logical_not(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
 
 
 def _counted(x: Tensor) -> Tensor:
-    """Bools as int32, other numbers as they are."""
+    """Bools as int32, other numbers unchanged."""
     return cast(x, "int32") if dtype_of(x) == BOOL else x
 
 

@@ -61,7 +61,7 @@ def named(name: str, function: Function) -> Function:
 
 
 def _codes(error: Exception) -> set[CodeType]:
-    """The code of the functions below the one that caught the error."""
+    """The code of the functions below the function that caught the error."""
     steps = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return {frame.f_code for frame in steps[1:]}
 

@@ -52,7 +52,7 @@ def call(op: Operator, inputs: Sequence[object], ctx: Context | None = None) -> 
 
 
 def _array(result: NDArray) -> NDArray:
-    """A new array as an `mx.np` array; a sparse one as it is."""
+    """A new array as an `mx.np` array; a sparse array unchanged."""
     if type(result) is not NDArray:
         return result
     return ndarray.view_of(result.buffer, result.host_view, result.tape_link)
@@ -88,7 +88,7 @@ def is_tensor(item: object) -> TypeGuard[Tensor]:
 
 
 def as_tensor(item: object, name: str = "an argument") -> Tensor:
-    """An array or Symbol as it is; NumPy arrays and lists as arrays (in a trace as constants). Raises DTypeError."""
+    """An array or Symbol unchanged; NumPy arrays and lists as arrays (in a trace as constants). Raises DTypeError."""
     if is_tensor(item):
         tensor: Tensor = item.as_np_ndarray()
         return tensor

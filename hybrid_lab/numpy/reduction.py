@@ -55,7 +55,7 @@ def _checked_initial(name: str, initial: float | None) -> None:
 
 
 def _summable(a: Tensor, dtype: DType) -> Tensor:
-    """Bools as int64, other dtypes as they are; in `dtype` if there is one."""
+    """Bools as int64, other dtypes unchanged; in `dtype` if given."""
     own = dtype_of(a)
     a = cast(a, np.int64) if own == BOOL else a
     if dtype is None or own is None:

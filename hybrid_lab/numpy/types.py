@@ -23,7 +23,7 @@ ShapeLike: TypeAlias = "int | Sequence[int] | NDArray | np.ndarray"
 #: The argument `out`: an array that gets the result, or one for each of several results.
 Out: TypeAlias = "NDArray | Sequence[NDArray] | None"
 
-#: The dtype of a result; None for the one that follows from the arguments.
+#: The dtype of a result; None for the dtype that follows from the arguments.
 DType: TypeAlias = "DTypeLike | None"
 
 #: A function of `mx.np`. Most give a tensor, `split` a list of them, `shape` a tuple.

@@ -2,7 +2,7 @@
 
 One operator is often many nodes of ONNX: an LSTM is a hundred. So the file says beside its nodes which operators they
 were written from. An import trusts the graph only after writing these operators again: if the result differs from the
-file's nodes, because somebody changed the file, the nodes are imported and the graph is ignored.
+file's nodes (the file was changed), the nodes are imported and the graph is ignored.
 
 Both sides use the graph as read from the text, so that exporting, importing and exporting a network again gives the
 same nodes.

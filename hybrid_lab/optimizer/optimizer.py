@@ -279,7 +279,7 @@ class Optimizer:
         return None
 
     def numbers(self, lr: float, wd: float, count: int) -> dict[str, float]:
-        """The operator's numbers that change from step to step, by name, besides rescale_grad."""
+        """The operator's numbers that change from step to step, by name, without rescale_grad."""
         return {"lr": lr, "wd": wd}
 
     def scaled_numbers(self, lr: float, wd: float, count: int, dtype: np.dtype) -> dict[str, float]:
@@ -330,7 +330,7 @@ def _check_number(optimizer: str, key: str, value: object) -> None:
 
 
 def _plain_number(value: Any) -> Any:
-    """A Python number for NumPy's and for arrays of one element; None and Python's own as they are."""
+    """A Python number for NumPy's and for arrays of one element; None and Python's own numbers unchanged."""
     return value if value is None or isinstance(value, (int, float)) else float(value)
 
 

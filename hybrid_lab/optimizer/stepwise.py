@@ -13,7 +13,7 @@ from .optimizer import Optimizer, register
 
 
 class _Stepwise(Optimizer):
-    """Base: a rule in terms of arrays, one weight after the other."""
+    """Base: a rule in terms of arrays, weight by weight."""
 
     def _rescaled(self, grad: NDArray) -> NDArray:
         """The gradient times rescale_grad, without a limit."""

@@ -41,7 +41,7 @@ def slice_axis(data: Symbol, axis: int, begin: int, end: int | None = None, *, o
 def slice_like(data: Symbol, shape_like: Symbol | None = ..., axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
     """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
 def Concat(*data: Symbol | Sequence[Symbol], dim: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
-    """The inputs one behind the other along `dim`; their other dimensions are equal."""
+    """The inputs one behind another along `dim`; their remaining dimensions are equal."""
 concat = Concat
 def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name: str | None = ...) -> Symbol:
     """The inputs, which have one shape, along a new axis."""
@@ -365,7 +365,7 @@ def contrib_round_ste(data: Symbol, *, out: None = ..., name: str | None = ...) 
 def contrib_sign_ste(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """-1, 0 or 1; the gradient passes as it is (arXiv 1308.3432)."""
 def contrib_gradientmultiplier(data: Symbol, scalar: float = 1.0, is_int: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
+    """data unchanged; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
 def Convolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels."""
 def CTCLoss(data: Symbol, label: Symbol | None = ..., data_lengths: Symbol | None = ..., label_lengths: Symbol | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -401,15 +401,15 @@ Softmax = SoftmaxOutput
 def SoftmaxActivation(data: Symbol, mode: Literal['instance', 'channel'] = 'instance', *, out: None = ..., name: str | None = ...) -> Symbol:
     """Softmax along the last axis, or with mode='channel' along axis 1. data : (n, ...); returns : as data."""
 def LinearRegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data as it is; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
+    """data unchanged; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
 def MAERegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data as it is; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
+    """data unchanged; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
 def LogisticRegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """sigmoid(data); the gradient is grad_scale * (sigmoid(data) - label), divided by the numbers per instance."""
 def SVMOutput(data: Symbol, label: Symbol | None = ..., margin: float = 1.0, regularization_coefficient: float = 1.0, use_linear: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data unchanged; the gradient is the hinge loss's for each class: of the squared hinge loss, or of the plain loss with use_linear."""
 def MakeLoss(data: Symbol, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: Literal['null', 'batch', 'valid'] = 'null', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data as it is, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
+    """data unchanged, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
 def im2col(data: Symbol, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
     """The windows of a convolution as columns, channel by channel, then by the place in the window."""
 def col2im(data: Symbol, output_size: _Shape, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:

@@ -131,7 +131,7 @@ def scoped(attr: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def shown(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """The attributes of a node as `list_attr` gives them: `lr_mult` besides `__lr_mult__`."""
+    """The attributes of a node as `list_attr` gives them: `lr_mult` in addition to `__lr_mult__`."""
     result = {key: str(value) for key, value in attributes.items()}
     for key in SHORT_NAMES:
         if f"__{key}__" in result:

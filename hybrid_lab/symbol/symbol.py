@@ -55,7 +55,8 @@ class Symbol(GraphQuestions, Refusals):
     """One or more outputs of a graph under construction.
 
     Arithmetic, comparison, indexing and the operator methods build the graph further; operations that need numbers
-    raise HybridizeError. Traced code in 2.x style may ask for shapes and dtypes: its graph then holds for these only.
+    raise HybridizeError. Traced code in 2.x style may ask for shapes and dtypes: its graph then holds for these shapes
+    and dtypes only.
     """
 
     __slots__ = ("__weakref__", "outputs")

@@ -35,7 +35,7 @@ class Trace:
     draws : how many draw numbers were given out
     nodes : the operators so far, including operators without effect on the outputs; none in bodies of loops and
     branches
-    types : shapes and dtypes of Values as far as they are known, in a 2.x trace
+    types : shapes and dtypes of Values as far as known, in a 2.x trace
     observed : the code's questions about shapes, the mode or recording; not empty makes the trace a guarded variant
     fixed : inside `with autograd.train_mode()` and its like, the mode that the code set and the call that set it
     used_fixed : how often the code made use of a mode that it set: its operators are not those of the call's mode
@@ -195,7 +195,8 @@ class Trace:
         return blocked
 
     def observe(self, what: str) -> None:
-        """The code asked for the mode, or whether calls are recorded: the trace is a variant that holds for it only.
+        """The code asked for the mode, or whether calls are recorded: the trace is a variant that holds for this answer
+        only.
 
         Raises HybridizeError HL175 where it sets the mode for all that follows: `what` is then the call.
         """

@@ -1,4 +1,4 @@
-"""Forked processes: a child has its parent's memory, and of its threads only the one that forked.
+"""Forked processes: a child has its parent's memory, and of its threads only the forking thread.
 
 A lock that another thread held at the fork would stay locked in the child for ever. So locks are made here, and a child
 finds them open. Python's own locks of modules that another thread was importing are opened, too: the child imports such

@@ -2,7 +2,7 @@
 
 Modules load at their first use, which may be in several threads at the same time: in a cell and in the thread of a page
 that connects, or in the threads of a server. Two threads that import modules of one package may each wait for a module
-that the other one is importing. Python then gives one thread half a module, or raises an error.
+that the second thread is importing. Python then gives one thread half a module, or raises an error.
 """
 
 from __future__ import annotations

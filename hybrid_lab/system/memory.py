@@ -70,7 +70,7 @@ def without_collecting(collect: bool = True) -> Iterator[None]:
 
 
 def _forked() -> None:
-    """Whoever else was compiling is not here to end it."""
+    """Compiling threads of the parent are not here to end it."""
     global _waiting
     if _waiting and _was_on:
         gc.enable()

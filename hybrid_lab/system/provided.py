@@ -39,7 +39,7 @@ def signed_like(function: object) -> Callable[[F], F]:
 
 
 class _Joined:
-    """What `inspect.signature` follows for `options_of`; the signature is made when it is asked for, because the other
+    """The signature that `inspect.signature` follows for `options_of`; it is made on first use, because the other
     function's module is not imported before.
     """
 

@@ -37,7 +37,7 @@ def imports(
     dynamic_shapes : which sizes stay open, as of torch.export; "batch" opens the first size of the tensors, and the
         others if the graph does not depend on them; "auto" opens all that the code does not need as numbers, {} none
     copy : True gives the Block memory of its own. By default parameters on the CPU stay in the module's memory, and
-        belong to both: a training step on one side changes the other
+        belong to both: a training step on either side changes both
     A call with other sizes than the graph holds for is a DeclaredSizeError.
     Raises TorchError for a module that cannot be exported, UnsupportedOperatorError naming operator and module.
     """

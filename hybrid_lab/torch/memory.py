@@ -59,7 +59,7 @@ def shared_buffer(array: np.ndarray, tensor: torch.Tensor) -> SharedBuffer | Non
 
 
 def numpy_dtype(dtype: Any, what: str = "a tensor") -> np.dtype:
-    """NumPy's dtype of torch's. Raises TorchError for one that arrays do not have."""
+    """NumPy's dtype of torch's. Raises TorchError for a dtype that arrays do not have."""
     name = str(dtype).removeprefix("torch.")
     if name not in DTYPES:
         raise TorchError(

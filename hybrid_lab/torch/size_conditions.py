@@ -64,7 +64,9 @@ def _is_of_one(text: str) -> bool:
 
 
 def _condition(guard: str, sizes: Sizes, hints: Mapping[str, int], warn: Callable[[str], None]) -> list[str]:
-    """A comparison in the symbols of the open sizes; nothing for one that holds for all sizes or has none in it."""
+    """A comparison in the symbols of the open sizes; nothing for a comparison without symbols, or one true for all
+    sizes.
+    """
     read: list[Any] = []
     unknown: list[str] = []
 

@@ -328,7 +328,9 @@ def color_augmenters(
     pca_noise: float,
     rand_gray: float,
 ) -> list[Augmenter]:
-    """The augmenters that change colours, after one that makes float32 of them. Arguments as of CreateAugmenter."""
+    """The augmenters that change colours, after an augmenter that converts to float32. Arguments as of
+    CreateAugmenter.
+    """
     augmenters: list[Augmenter] = [CastAug()]
     if brightness or contrast or saturation:
         augmenters.append(ColorJitterAug(brightness, contrast, saturation))

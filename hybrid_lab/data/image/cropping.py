@@ -36,7 +36,7 @@ def imdecode(
     """The image in the bytes of a file, uint8.
 
     flag : 1 for color (height, width, 3), 0 for gray (height, width, 1)
-    to_rgb : channels as red, green, blue; else the other way round
+    to_rgb : channels as red, green, blue; else as blue, green, red
     Raises ImageError for bytes that are not an image.
     """
     check_switches("imdecode", to_rgb=to_rgb)

@@ -98,7 +98,7 @@ class DetHorizontalFlipAug(DetAugmenter):
 
 
 class _RegionAug(DetAugmenter, ABC):
-    """Base of the augmenters that draw a region until one is right; the image stays as it is if none is found.
+    """Base of the augmenters that draw a region until one is right; the image is not changed if none is found.
 
     aspect_ratio_range : of width / height; area_range : as fractions of the image's area
     max_attempts : how many regions are drawn

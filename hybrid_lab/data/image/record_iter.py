@@ -57,7 +57,7 @@ class ImageRecordIter(MXDataIter):
     mean_img : a file of `nd.save` with an image `mean_img`; mean_r, std_r ... : of each channel
     max_random_contrast, max_random_illumination : a random factor and a random summand of all values
     scale : factor of all values at the end; seed_aug : of the random numbers of the images
-    dtype : uint8 gives the pixels as they are; int8 gives them less the rounded mean, limited to -128 to 127. As in
+    dtype : uint8 gives the pixels unchanged; int8 gives them less the rounded mean, limited to -128 to 127. As in
         MXNet, these two ignore std_r ..., scale, max_random_contrast and max_random_illumination, and uint8 the mean
 
     Images are read and changed when they are asked for, in this thread; `mx.io.PrefetchingIter` reads ahead. Raises

@@ -57,7 +57,7 @@ class DataBatch:
     data, label : lists of arrays
     pad : how many samples at the end only fill the batch up
     index : numbers of the samples
-    bucket_key : which of the graphs of a BucketingModule takes the batch
+    bucket_key : key of the BucketingModule's graph that takes the batch
     provide_data, provide_label : descriptions of the arrays
     """
 

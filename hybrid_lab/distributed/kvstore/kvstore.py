@@ -103,7 +103,7 @@ class KVStore(KVStoreBase):
         """Copy the stored arrays to `out`: an array or a list of arrays for each key.
 
         priority : accepted for MXNet's sake; calls are not reordered
-        ignore_sparse : leave sparse arrays of `out` as they are, as MXNet does
+        ignore_sparse : leave sparse arrays of `out` unchanged, as MXNet does
         """
         check_switches("KVStore.pull", ignore_sparse=ignore_sparse)
         if out is None:

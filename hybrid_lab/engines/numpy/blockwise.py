@@ -38,7 +38,7 @@ class Blockwise:
     """A compiled update.
 
     run : `run(numbers, blocks)`; numbers are the values of the graph's "number" inputs in order, blocks are tuples of
-        flat arrays of equal size: the other inputs in order, then `scratch` temporaries
+        flat arrays of equal size: the array inputs in order, then `scratch` temporaries
     source : the program as text
     """
 
@@ -107,9 +107,9 @@ class Temporaries:
 def write_blockwise(graph: Graph) -> Blockwise:
     """Compile a graph without outputs, all of whose effects overwrite inputs of one shape (n,) and dtype.
 
-    What depends on "number" inputs and scalars alone is computed once a call, in float64, and then rounded to the
-    dtype; everything else runs block by block, new values written over old ones as soon as nobody reads them any more.
-    Raises EngineError if an operator is not pointwise.
+    Values that depend on "number" inputs and scalars alone are computed once a call, in float64, and then rounded to
+    the dtype; everything else runs block by block, and new values overwrite old values after their last use. Raises
+    EngineError if an operator is not pointwise.
     """
     return _Writer(graph).finish()
 

@@ -29,7 +29,7 @@ from hybrid_lab.system.logger import logger
 class SessionOperator(RegionOperator):
     """A region that a session runs.
 
-    told : not empty once somebody has been told that NaN would be lost
+    told : not empty once the user was warned that NaN would be lost
     """
 
     name: ClassVar[str] = "onnxruntime"
@@ -134,7 +134,7 @@ class OnnxRuntimeEngine(PlannedEngine):
     def _sessions(
         self, graph: Graph, strict: bool, background: bool
     ) -> tuple[dict[Region, BoundSession], dict[Node, str]]:
-        """The session of each region, and the refused nodes with reasons. A node without an ONNX form, or one that
+        """The session of each region, and the refused nodes with reasons. A node without an ONNX form, or a node that
         onnxruntime turns down, is taken out of its region, and the rest is tried again.
 
         strict : write the form of every node, also of nodes too small for a session

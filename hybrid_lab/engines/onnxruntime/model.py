@@ -83,7 +83,8 @@ class Model:
 
     @cached_property
     def skeleton(self) -> bytes:
-        """A digest of the model but for the sizes of its inputs and outputs and the values of its small constants.
+        """A digest of the model without the sizes of its inputs and outputs and without the values of its small
+        constants.
 
         ONNX operators take sizes from their operands as they run. So two models with one skeleton and equal small
         constants compute the same at every shape. If some constants differ, this holds for the model that takes these

@@ -31,8 +31,8 @@ _memory: bool | None = None
 _trimmer: Any = None
 
 #: Microseconds for which a session's threads spin before they sleep: a short gap between two operators costs no
-#: wake-up, and on busy cores nobody is held up for long. Left to itself ONNX Runtime spins for milliseconds: beside one
-#: busy process a core LeNet's step took 80 ms so, and takes 21 to 33.
+#: wake-up, and on busy cores other threads wait only shortly. Left to itself ONNX Runtime spins for milliseconds:
+#: beside one busy process a core LeNet's step took 80 ms so, and takes 21 to 33.
 SPIN = 20
 #: The first version of ONNX Runtime with a spin time; with older versions threads do not spin.
 SPIN_VERSION = (1, 28)
@@ -209,8 +209,7 @@ def session_for(model: Model, weights: Mapping[str, np.ndarray] | None = None, t
 class BoundSession:
     """A region's session with prepared bindings. Call it with the inputs and the arrays to fill, from any thread.
 
-    later : make the session in a thread of its own; whoever needs it first waits for it, and is told by an EngineError
-        if there is none
+    later : make the session in a thread of its own; its first user waits for it, and gets an EngineError if it fails
     """
 
     def __init__(self, model: Model, later: bool = False):

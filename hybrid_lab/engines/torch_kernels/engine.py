@@ -98,7 +98,7 @@ _imported_here = False
 
 
 def set_threads() -> None:
-    """Give torch as many threads as all engines on the CPU use, if nobody has imported it yet.
+    """Give torch as many threads as all engines on the CPU use, if it is not imported yet.
 
     If the user has imported torch, its threads are the user's; later settings of the user stay, too.
     """

@@ -112,7 +112,7 @@ class _Writer:
         return function_of(source, f"torch program {next(_serial)}", self.bound), source
 
     def is_dead(self, value: Value, index: int) -> bool:
-        """Whether nobody reads the value after call number `index`."""
+        """Whether no call after number `index` reads the value."""
         return value not in self.outputs and self.readers.get(value, [index])[-1] <= index
 
     def write_call(self, index: int, call: TorchCall) -> str:

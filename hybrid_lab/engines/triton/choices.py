@@ -24,7 +24,7 @@ RULE, TILES, VENDOR = "rule", "tiles", "vendor"
 class Choice:
     """way : RULE, the tiles that are taken unmeasured; TILES, the tiles in `blocks`, warps, stages; VENDOR, torch's
     library
-    seconds : of each candidate, as it is called in reports; left_out : candidate -> why it was not even timed
+    seconds : of each candidate, by its name in reports; left_out : candidate -> why it was not even timed
     """
 
     way: str

@@ -147,7 +147,7 @@ class FusedKernel:
         return None if other or self.kind == "update" else measured(self.generated)
 
     def data(self) -> dict[str, Any]:
-        """Everything as dicts, lists, strings and numbers; `time` is None until somebody has asked for it."""
+        """Everything as dicts, lists, strings and numbers; `time` is None until it was asked for."""
         names = ("name", "kind", "part", "target", "source", "bytes_moved", "flops", "dtype", "problem", "estimate")
         data: dict[str, Any] = {name: getattr(self, name) for name in names}
         resources = None if self.resources is None else self.resources.data()

@@ -53,8 +53,8 @@ def lowered(graph: Graph, keeps_whole: Callable[[Node], bool] = lambda node: Fal
 
 
 def _rounded(graph: Graph) -> Graph:
-    """The graph in which numbers beside tensors of float16 are such numbers, as they are eagerly: 1e-8 is 0. Operators
-    that come from composites are added later, and are not rounded.
+    """The graph with numbers beside tensors of float16 rounded to float16, as eagerly: 1e-8 is 0. Operators that come
+    from composites are added later, and are not rounded.
     """
 
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:

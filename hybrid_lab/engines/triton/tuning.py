@@ -68,7 +68,7 @@ class TunedKernel:
 
     @property
     def best(self) -> str:
-        """The candidate that won, as it is called in the choice's `seconds`."""
+        """The candidate that won, by its name in the choice's `seconds`."""
         return "rule" if self.choice.way == RULE else "vendor" if self.choice.way == VENDOR else _title(self.choice)
 
     @property

@@ -44,7 +44,7 @@ Values = Callable[[str], np.ndarray | None]
 class BlockMatching:
     """Which places of two trees are the same Block.
 
-    pairs : path in the first tree -> path in the second, parents first; back : the other way round
+    pairs : path in the first tree -> path in the second, parents first; back : the reverse
     removed : paths of the first tree without a partner
     moves : path in the second tree -> how it differs from the path in the first, where it does
     parameters : id in the first tree -> id in the second; lost : ids of the first tree without a partner
@@ -489,7 +489,7 @@ def _ends(first: Sequence[tuple[object, ...]], second: Sequence[tuple[object, ..
 
 
 def _is_alike(first: tuple[object, ...], second: tuple[object, ...]) -> bool:
-    """Whether two keys are equal but for a name."""
+    """Whether two keys are equal except for a name."""
     return first == second or (first[0] == second[0] and not isinstance(first[1], bytes))
 
 
@@ -499,7 +499,7 @@ def _likeness(first: _BlockNode, second: _BlockNode) -> float:
 
 def _likeness_of_kinds(first: _BlockNode, second: _BlockNode) -> float:
     """2 for equal Blocks, as much as two similar pairs; between 0 and 1 for Blocks of one class; negative if a common
-    name does not compensate for the differences. A Block that holds the other one was put around it: it is another one.
+    name does not compensate for the differences. A Block that contains the other was put around it, and is no match.
     """
     if first.whole == second.whole:
         return 2.0

@@ -59,7 +59,7 @@ def write_binaries(writer: ContainerWriter, binaries: Iterable[Binary]) -> int:
 def add_binaries(path: str | PathLike[str], binaries: Sequence[Binary]) -> int:
     """Write the archive at `path` once more, atomically, with these binaries in place of its own.
 
-    Returns how many there are. Raises ArchiveError for a damaged archive, which stays as it was, FileError.
+    Returns how many there are. Raises ArchiveError for a damaged archive, which is not changed, FileError.
     """
     archive = Container.open(path)
     fields = {name: value for name, value in archive.manifest.items() if name not in _OWN}
@@ -95,7 +95,7 @@ class Taken:
 def use_compiled(path: str | PathLike[str]) -> Taken:
     """Put the binaries of an archive into this machine's cache, where compiling finds them.
 
-    For an archive that you made or trust: they run on the GPU as they are. Binaries of another version of Triton are
+    For an archive that you made or trust: they run on the GPU unchecked. Binaries of another version of Triton are
     left. Raises ArchiveError for a damaged archive, FileError.
     """
     from hybrid_lab.engines.triton.build import binaries as stored

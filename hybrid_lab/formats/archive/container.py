@@ -121,7 +121,7 @@ class Container:
     """An archive's members, read when asked for.
 
     Opening checks every zip header and the manifest; a member's contents are checked while they are read, and all of
-    them by `verify`. manifest : the parsed manifest, with fields unknown to this version left as they are.
+    them by `verify`. manifest : the parsed manifest, with fields unknown to this version left unchanged.
     """
 
     def __init__(self, data: bytes | Source) -> None:

@@ -93,7 +93,7 @@ def _chains(
     before: dict[str, str] = {}
     for first, second in places:
         others = [path for path in had.get(now[second], ()) if path != first]
-        if now[second] != was[first] and len(others) == 1:  # of several Blocks with these numbers nobody knows which
+        if now[second] != was[first] and len(others) == 1:  # of several Blocks with these numbers it is unclear which
             before[first] = others[0]
     chains: list[dict[str, str]] = []
     known: set[str] = set()

@@ -1,7 +1,7 @@
 """A folder of MXNet's files, one pair for each HybridBlock, as `save_cached_graphs(format="mxnet")` writes it.
 
-MXNet reads each pair as it is. Attributes of the graph, in which MXNet takes any text, hold the parts that MXNet's form
-lacks: the structure of arguments and results, the path of each parameter, and the Block's class.
+MXNet reads each pair unchanged. Attributes of the graph, in which MXNet takes any text, hold the parts that MXNet's
+form lacks: the structure of arguments and results, the path of each parameter, and the Block's class.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class About:
 
 
 class Attributes:
-    """What symbol files say besides MXNet's form. tree : of the model whose Blocks they are"""
+    """The facts in symbol files beside MXNet's form. tree : of the model whose Blocks they are"""
 
     def __init__(self, tree: Tree) -> None:
         self._ids = {id(parameter): key for key, parameter in tree.live_parameters.items()}
@@ -177,7 +177,7 @@ class Folder:
     def _place(self, stem: str, is_path: bool) -> str | None:
         """The path of the Block whose file has this name; None if the model has none.
 
-        is_path : whether the name is a path for certain, because this package wrote the file
+        is_path : whether the name certainly is a path, because this package wrote the file
         """
         found = _NUMBERED.fullmatch(stem)
         path = "" if found is None or found[1] == layout.ROOT else found[1]

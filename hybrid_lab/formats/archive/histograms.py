@@ -55,7 +55,7 @@ def histogram_tensors(parameters: Mapping[str, Parameter], values: Mapping[str, 
 
 
 def live_histograms(parameter: Parameter) -> ParameterHistograms | None:
-    """The same of a live parameter as it is now; None if it has no values yet."""
+    """The same for the current values of a live parameter; None if it has no values yet."""
     arrays = access.arrays(parameter)
     if not arrays:
         return None

@@ -36,7 +36,7 @@ _PLAIN = re.compile(r"[\w\-]+", re.ASCII)
 
 @functools.lru_cache(maxsize=4096)
 def quote(name: str) -> str:
-    """A child's name as one part of a path: letters, digits, `_` and `-` as they are, other bytes as %XX."""
+    """A child's name as one part of a path: letters, digits, `_` and `-` unchanged, other bytes as %XX."""
     if _PLAIN.fullmatch(name) and name != ROOT:
         return name
     if name == ROOT:
@@ -114,7 +114,7 @@ def archive_path(path: str | PathLike[str] | None, name: str) -> str:
 
 
 def existing_path(path: str | PathLike[str] | None, name: str = "") -> str:
-    """The file to read: the one that a save to `path` writes; if only a file named `path` itself exists, that file.
+    """The file to read: the file that a save to `path` writes; if only a file named `path` itself exists, that file.
 
     Raises SettingError for what names no file, FileError if neither exists.
     """

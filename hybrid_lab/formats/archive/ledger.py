@@ -76,7 +76,7 @@ def is_of_this_process(path: str | PathLike[str]) -> bool:
 
 
 def owners(path: str | PathLike[str]) -> Iterator[Block]:
-    """The living Blocks that the file, as it is now, was written from or loaded into."""
+    """The living Blocks that the file's current content was written from or loaded into."""
     real, state = os.path.realpath(path), version(path)
     for reference, files in list(_entries.values()):
         block = reference()

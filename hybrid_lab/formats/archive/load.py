@@ -264,7 +264,9 @@ class _Loading:
     # -- graphs='file' ---------------------------------------------------------------------------------------------
 
     def _attach(self) -> dict[int, list[NeutralGraph]]:
-        """The file's graphs on the live parameters; one that reads a parameter without a partner is a difference."""
+        """The file's graphs on the live parameters; a graph that reads a parameter without a partner is a
+        difference.
+        """
         found: dict[int, list[NeutralGraph]] = {}
         for place, block, saved_graphs in self.pairs:
             for saved in saved_graphs:

@@ -190,7 +190,7 @@ def structure(path: str | PathLike[str]) -> Block:
 
 
 def archive_arguments(path: str | PathLike[str], class_name: str) -> tuple[dict[str, Any], int]:
-    """The constructor's arguments of an archive's outermost Block but for its children, none of SINGA's states; and how
+    """The constructor's arguments of an archive's outermost Block without its children, and no SINGA states; and how
     many Blocks and parameters it may make with them.
 
     Raises HybridLabError if the Block is of another class than `class_name`, ArchiveError for a damaged file.
@@ -236,7 +236,7 @@ class _Builder:
             raise ArchiveError(f"damaged archive: {error}", path=self.archive.path, member=layout.TREE) from None
 
     def build(self, number: int, existing: Block | None = None) -> Block:
-        """The block of this id. existing : the one that a registered parent made itself in its place."""
+        """The block of this id. existing : the block that a registered parent made itself in its place."""
         if number in self.blocks:
             return self.blocks[number]
         record = self.archive.tree.blocks[number]
@@ -348,7 +348,7 @@ class _Builder:
     # -- parameters ------------------------------------------------------------------------------------------------
 
     def _parameter(self, key: str, own: Parameter | None = None) -> Parameter:
-        """The parameter of this id. own : the one that the layer's constructor made in its place"""
+        """The parameter of this id. own : the parameter that the layer's constructor made in its place"""
         found = self.parameters.get(key)
         if found is None:
             found = self.parameters[key] = self._make_parameter(self.archive.tree.parameters[key], own)

@@ -112,7 +112,8 @@ class Manager:
         several, of which the first one counts the epochs
     metrics : metrics whose counts go on; one or several
     keep_last : how many of the newest checkpoints stay, None for all
-    keep_best : how many with the best metric stay besides; mode : whether the best metric is the "min" or the "max"
+    keep_best : number of further checkpoints kept for their best metric; mode : whether the best metric is the "min" or
+    the "max"
     every : `save` writes at multiples of this step number only
     """
 

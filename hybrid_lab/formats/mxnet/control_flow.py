@@ -1,9 +1,9 @@
 """Loops and branches in MXNet's symbol JSON: a node with a list `subgraphs`, and which input goes where.
 
-`_foreach`: the inputs are data, states and captures; `in_data_locs`, `in_state_locs` and `remain_locs` say which of the
-subgraph's variables stand for them. `_while_loop` (condition, body) and `_cond` (condition, then, else): for
-each subgraph a list of the node's inputs that its own variables stand for; `func_var_locs` says which variables of the
-body are the loop's.
+`_foreach`: the inputs are data, states and captures; `in_data_locs`, `in_state_locs` and `remain_locs` give the indices
+of the subgraph's variables for them. `_while_loop` (condition, body) and `_cond` (condition, then, else): for each
+subgraph a list of the node's inputs that its own variables stand for; `func_var_locs` says which variables of the body
+are the loop's.
 """
 
 from __future__ import annotations

@@ -345,7 +345,7 @@ def dynamic_unroll(
 
 
 def _over_lengths(F: Any, cell: RecurrentCell, inputs: Any, begin_state: Any, valid_length: Tensor) -> tuple[Any, Any]:
-    """The outputs of all steps, and each state as it was at the last step of its sequence."""
+    """The outputs of all steps, and each state at the last step of its sequence."""
     single = not isinstance(begin_state, (list, tuple))
     before = [begin_state] if single else list(begin_state)
     step_number = F.zeros_like(F.slice_axis(valid_length, axis=0, begin=0, end=1))

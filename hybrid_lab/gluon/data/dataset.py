@@ -61,7 +61,7 @@ class Dataset:
         return view if lazy else SimpleDataset([view[index] for index in range(len(view))])
 
     def transform_first(self, fn: Callable[[object], object], lazy: bool = True) -> Dataset:
-        """`fn` on the first part of every sample, usually the data; labels stay as they are."""
+        """`fn` on the first part of every sample, usually the data; labels are not changed."""
         check_switches("Dataset.transform_first", lazy=lazy)
         return self.transform(_First(fn), lazy)
 

@@ -22,8 +22,9 @@ class Sampler:
     """Base of the samplers: iterating gives the numbers of samples (or lists of them), `len()` how many.
 
     A sampler that draws random numbers draws them when its iteration begins, so that a checkpoint can repeat the order
-    (`np.random`, `random` and `mx.random` will do). One that keeps a state from epoch to epoch, such as a generator of
-    its own, also has `get_state()`, which returns numbers, texts, arrays, lists and dicts, and `set_state(state)`.
+    (`np.random`, `random` and `mx.random` will do). A sampler that keeps a state from epoch to epoch, such as a
+    generator of its own, also has `get_state()`, which returns numbers, texts, arrays, lists and dicts, and
+    `set_state(state)`.
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -172,8 +173,8 @@ def _check_whole(name: str, value: object) -> None:
 class BatchSampler(Sampler):
     """Lists of `batch_size` numbers of another sampler.
 
-    last_batch : what becomes of an incomplete last one: 'keep' gives it as it is, 'discard' drops it,
-        'rollover' puts it at the beginning of the next iteration
+    last_batch : what becomes of an incomplete last one: 'keep' gives it unchanged, 'discard' drops it, 'rollover' puts
+        it at the beginning of the next iteration
     """
 
     def __init__(self, sampler: Sampler, batch_size: int, last_batch: str = "keep") -> None:
@@ -198,7 +199,7 @@ class BatchSampler(Sampler):
             self._left = batch
 
     def get_state(self) -> dict[str, Any]:
-        """The samples that 'rollover' has left, and the other sampler's state if it has one."""
+        """The samples that 'rollover' has left, and the inner sampler's state if it has one."""
         return {"left": list(self._left), "sampler": sampler_state(self.sampler)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:

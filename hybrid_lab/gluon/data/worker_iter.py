@@ -18,7 +18,7 @@ WorkerFunction: TypeAlias = Callable[..., Any]
 
 
 def _as_in_context(data: object, ctx: Context) -> object:
-    """The arrays in nested lists in a context, anything else as it is."""
+    """The arrays in nested lists in a context, anything else unchanged."""
     if isinstance(data, NDArray):
         return data.as_in_context(ctx)
     return [_as_in_context(item, ctx) for item in data] if isinstance(data, (list, tuple)) else data

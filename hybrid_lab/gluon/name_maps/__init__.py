@@ -21,7 +21,7 @@ class NameMap:
     """How the names of a file become paths.
 
     paths : beginning of a name -> the beginning of the path; `*` is any one part of a name, between dots. The longest
-        beginning counts; other names stay as they are. A beginning that ends with `_` is a prefix of Gluon's names,
+        beginning counts; other names are not changed. A beginning that ends with `_` is a prefix of Gluon's names,
         {"net0_": "net1_"}, and "" stands before all names
     about : the map's source and target
     names : by which `load_parameters` knows the map

@@ -92,7 +92,7 @@ class SeparableConv2D(HybridBlock):
     """Depthwise separable convolution (arXiv 1610.02357): `depthwise`, a convolution of each channel by itself, then
     `pointwise`, a Conv2D of kernel size 1 across the channels.
 
-    channels : number of outputs; the other arguments as in Conv2D, kernel_size to dilation for `depthwise`
+    channels : number of outputs; the remaining arguments as in Conv2D, kernel_size to dilation for `depthwise`
     depth_multiplier : outputs of `depthwise` for each input
     use_bias, bias_initializer, activation : of `pointwise`
 

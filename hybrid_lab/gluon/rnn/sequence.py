@@ -75,7 +75,7 @@ def masked(outputs: object, valid_length: object, layout: str) -> Any:
 
 
 def last_states(states: Sequence[Sequence[object]], valid_length: object) -> list[Any]:
-    """Each state as it was at the last step of every sequence. states : one list of states per step"""
+    """Each state at the last step of every sequence. states : one list of states per step"""
     F = functions_of(states)
     return [
         F.SequenceLast(F.stack(*each, axis=0), valid_length, use_sequence_length=True, axis=0)

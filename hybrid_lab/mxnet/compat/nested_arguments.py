@@ -13,7 +13,7 @@ Format: TypeAlias = "int | list[Format]"
 
 
 def _flatten(args: object, inout_str: str) -> tuple[list[Any], Format]:
-    """The arrays and Symbols in nested lists and tuples, in order, with None as it is, and how they were nested.
+    """The arrays and Symbols in nested lists and tuples, in order, with None unchanged, and how they were nested.
 
     inout_str : the arguments' role, for the message. Raises ValueError for anything else.
     """

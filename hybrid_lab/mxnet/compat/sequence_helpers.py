@@ -50,7 +50,7 @@ def _format_sequence(
     """A sequence in the form that `merge` asks for.
 
     inputs : a tensor in `in_layout` (default: `layout`), or a list of steps
-    merge : True gives a tensor, False a list of steps, None leaves it as it is
+    merge : True gives a tensor, False a list of steps, None leaves it unchanged
     returns : the sequence, the axis of time, `mx.nd` or `mx.sym`, and the size of the batch (0 for Symbols)
     Raises ShapeError if the sequence has another length.
     """

@@ -215,7 +215,7 @@ class Executor:
                 link.grad.fill(0)
 
     def _once_more(self) -> list[NDArray]:
-        """The last call again, recorded, with the same random numbers; states stay as they are."""
+        """The last call again, recorded, with the same random numbers; states are not changed."""
         states = [array.copy() for array in self.aux_arrays]
         try:
             return self._run(recording=True)

@@ -261,7 +261,7 @@ class BucketingModule(BaseModule):
     # -- parameters and optimizer --------------------------------------------------------------------------------
 
     def get_params(self) -> tuple[Params, Params]:
-        """(arguments, auxiliary states), as they are now."""
+        """The current (arguments, auxiliary states)."""
         params = self._curr_module.get_params()
         for module in self._buckets.values():
             module._params_dirty = False

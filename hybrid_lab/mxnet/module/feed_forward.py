@@ -95,7 +95,8 @@ class FeedForward:
         eval_end_callback: Callbacks = None,
         eval_batch_end_callback: Callbacks = None,
     ) -> None:
-        """Train on an iterator, or on arrays X and y, which are shuffled; `Module.fit` documents the other arguments.
+        """Train on an iterator, or on arrays X and y, which are shuffled; `Module.fit` documents the remaining
+        arguments.
 
         eval_data : an iterator, or a pair of arrays
         batch_end_callback : called with a BatchEndParam whose batches count from 1
@@ -236,7 +237,7 @@ class FeedForward:
             yield batch, executor.forward(is_train=False, **dict(zip(names, batch.data, strict=True)))
 
     def _bound(self, inputs: Sequence[DataDesc]) -> Executor:
-        """The network bound to the parameters as they are now. Raises SettingError before there are some."""
+        """The network bound to the current parameters. Raises SettingError before there are some."""
         if self.symbol is None or self.arg_params is None:
             raise SettingError("the model has no parameters yet; call fit, or give arg_params")
         shapes = {name: array.shape for name, array in self.arg_params.items()}

@@ -283,7 +283,7 @@ class Module(BaseModule):
     # -- parameters ----------------------------------------------------------------------------------------------
 
     def get_params(self) -> tuple[Params, Params]:
-        """(arguments, auxiliary states), as they are now."""
+        """The current (arguments, auxiliary states)."""
         if not self.params_initialized or self._arg_params is None or self._aux_params is None:
             raise ModuleStateError("get_params: the Module has no parameters yet; call init_params() first")
         if self._params_dirty:

@@ -40,7 +40,7 @@ def merged(outputs: Any, layout: str) -> Any:
 
 
 def in_form(length: int, outputs: Any, layout: str, merge: bool | None) -> Any:
-    """A sequence as one Symbol (merge True), as a list of its steps (False), or as it is (None)."""
+    """A sequence as one Symbol (merge True), as a list of its steps (False), or unchanged (None)."""
     if merge is None:
         return outputs
     return merged(outputs, layout) if merge else steps_of(length, outputs, layout)

@@ -79,7 +79,7 @@ def same(a: ArrayLike, b: ArrayLike) -> bool:
 
 
 def same_array(array1: NDArray, array2: NDArray) -> bool:
-    """Whether two NDArrays share their memory: a write to one is seen in the other."""
+    """Whether two NDArrays share their memory: a write to one shows in the other."""
     array1[:] += 1
     shared = same(array1, array2)
     array1[:] -= 1

@@ -100,7 +100,7 @@ def _requests(sym: Bindable, grad_req: GradReq) -> dict[str, str]:
 
 
 def _stored(arrays: dict[str, NDArray], stypes: Mapping[str, str] | None) -> dict[str, NDArray]:
-    """The arrays in these storage types; the others as they are."""
+    """The arrays in these storage types; all other arrays unchanged."""
     kinds = stypes or {}
     return {name: array.tostype(kinds[name]) if kinds.get(name) else array for name, array in arrays.items()}
 

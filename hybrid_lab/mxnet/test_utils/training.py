@@ -64,7 +64,7 @@ def compare_optimizer(
 ) -> None:
     """Raise AssertionError if one step of two optimizers differs.
 
-    shape : of the weight; or a list of shapes, of which opt2 updates `ntensors` at once and opt1 one after the other
+    shape : of the weight; or a list of shapes, of which opt2 updates `ntensors` at once and opt1 one by one
     w_stype, g_stype : the storage types of the weight and of the gradient of opt2; opt1's are dense
     """
     several = isinstance(shape, list)

@@ -123,7 +123,7 @@ class SparseBuffer(Buffer):
     def validate(self) -> None:
         """Raise ArrayIndexError or ShapeError if the parts are no array of the shape, or a place is stored twice.
 
-        Indices need not rise. Whoever reads the parts calls this first; the answer is kept until the next write.
+        Indices need not rise. Code that reads the parts calls this first; the answer is kept until the next write.
         """
         if self._valid:
             return

@@ -10,7 +10,7 @@ from hybrid_lab.ndarray.sparse.buffer import SparseBuffer
 
 
 def parts_of(array: NDArray) -> SparseParts:
-    """The parts of a sparse array, as they are written to a file. Raises ArrayIndexError or ShapeError if invalid."""
+    """The parts of a sparse array, as for a file. Raises ArrayIndexError or ShapeError if invalid."""
     assert isinstance(array, BaseSparseNDArray)
     array.buffer.validate()
     return array.buffer.parts()

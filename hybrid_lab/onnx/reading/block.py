@@ -158,7 +158,7 @@ class Layers(Mapping[str, HybridBlock]):
         return "\n".join(f"({name}): {layer.kind}" for name, layer in self._layers.items())
 
     def __getitem__(self, name: str) -> HybridBlock:
-        """The Block of a node: its arguments are the node's inputs but for parameters and constants.
+        """The Block of a node: its arguments are the node's inputs without parameters and constants.
 
         Raises KeyError, and HybridLabError for a node that is no computation by itself in this package's operators.
         """

@@ -18,7 +18,7 @@ _INDICES = {"Embedding": 0, "take": 1, "one_hot": 0, "pick": 1, "gather_nd": 1, 
 
 
 def declared_size(size: Any) -> Declared:
-    """A size as it is declared: a number, or the formula of an open size."""
+    """A declared size: a number, or the formula of an open size."""
     return repr(size) if isinstance(size, SymbolicSize) else int(size)
 
 

@@ -358,7 +358,7 @@ def finished(
     declared = declared_shapes(names, [value.shape for value in data], dtypes, F.conditions)
     graph = checked(plain, declared, F.source)
     new = dict(zip(values, graph.outputs, strict=True))
-    F.parameters.clear()  # whoever still has F does not keep the arrays
+    F.parameters.clear()  # a remaining reference to F does not keep the arrays
     return Composed(
         Graph(graph.inputs, [new[value] for value in results], draws=F.draws, name=name), names, structure, out_spec,
         parameters, states, {name: new[value] for name, value in tensors.items()}, outputs, classes,

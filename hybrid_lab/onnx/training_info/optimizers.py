@@ -233,8 +233,8 @@ def _adagrad(step: Step, optimizer: Any, group: Group, opset: int) -> None:
 
 
 def _adam(step: Step, optimizer: Any, group: Group, opset: int) -> None:
-    """Adam: ONNX's rule is ours, but for the limit, which holds for the gradient with the decay in it. AdamW takes its
-    step from the decayed weight.
+    """Adam: ONNX's rule is ours, except for the limit, which holds for the gradient with the decay in it. AdamW takes
+    its step from the decayed weight.
     """
     gradients, decay = [], group.first.decay
     names = [weight.name for weight in group.weights]

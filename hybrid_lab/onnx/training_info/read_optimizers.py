@@ -155,7 +155,7 @@ def _same(one: np.ndarray | None, two: np.ndarray) -> bool:
 
 
 def _take_counts(update: Update, known: Sequence[Group], trainer: Trainer, expected: Mapping[str, np.ndarray]) -> None:
-    """The counts as the algorithm has them: whoever ran it since it was written has counted on."""
+    """The algorithm's own counts: every run since the file was written has counted on."""
     optimizer = trainer.optimizer
     places = {parameter.name: number for number, parameter in enumerate(_parameters(trainer))}
     counted = {group.count: group for group in known}
@@ -328,7 +328,7 @@ class _Foreign:
             raise self._refuse(node, "our NAG has beta=1, and keeps its decay in another way")
         settings = {"momentum": attributes.get("alpha", 0.0), "wd": decay}
         kind = "sgd" if mode == "standard" else "nag"
-        # Our momentum has the learning rate in it, with the other sign.
+        # Our momentum has the learning rate in it, with the opposite sign.
         return {
             name: _WeightUpdate(
                 kind, settings, rate * beta, [states[0] * states[0].dtype.type(-rate)], max(count - 1, 0)

@@ -68,7 +68,7 @@ class Training:
     """The training information of a file.
 
     initialization, algorithm : the two graphs; their arrays and inputs are beside them
-    inputs : of the algorithm, besides the network's; outputs : of the algorithm
+    inputs : of the algorithm, without the network's; outputs : of the algorithm
     gradients : types of the gradients, which ONNX's schema does not tell
     arrays : name -> array, the initializers of the algorithm
     first_values, bindings : name of an initializer -> the name of its first value, of its new value
@@ -410,7 +410,7 @@ class _Writing:
 
 
 def _hints(shape: Sequence[Size]) -> tuple[int, ...]:
-    """A shape in numbers, as it was in the call."""
+    """A shape in numbers, from the call."""
     return tuple(size.hint if isinstance(size, SymbolicSize) else int(size) for size in shape)
 
 

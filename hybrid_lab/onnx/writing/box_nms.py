@@ -130,7 +130,7 @@ def _area(g: FileEmitter, box: Corners, dtype: np.dtype) -> str:
 
 
 def _converted(g: FileEmitter, op: Any, rows: str, width: int) -> str:
-    """Coordinates in out_format; a box that starts below 0 stays as it is."""
+    """Coordinates in out_format; a box that starts below 0 is not changed."""
     if op.in_format == op.out_format:
         return rows
     dtype = g.dtype(rows)

@@ -284,7 +284,7 @@ class FileEmitter(OnnxEmitter):
 
 
 def _held(dtype: DTypeLike) -> str:
-    """The name of a dtype. Raises Unmappable for one that files do not hold."""
+    """The name of a dtype. Raises Unmappable for a dtype that files do not hold."""
     name = name_of(dtype_of(dtype))
     if name not in DATA_TYPES:
         raise Unmappable(f"files have no {name}")

@@ -59,7 +59,7 @@ def _text(node: OnnxNode) -> Any:
 class Network:
     """A network as ONNX nodes.
 
-    graph : as it was emitted: inferred, in prediction
+    graph : as emitted: inferred, in prediction
     body : of the file's graph; functions : by name, each after the functions that it calls
     """
 

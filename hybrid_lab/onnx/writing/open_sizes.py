@@ -78,11 +78,11 @@ class OpenSizes:
         self._groups += by_name.values()
 
     def solve(self, infer: Infer, write: Callable[[Graph], Result]) -> Result:
-        """What `write` makes of the inferred graph with as many open sizes as the rules let be open.
+        """The result of `write` for the inferred graph, with as many open sizes as the rules allow.
 
         infer : the graph for inputs of these shapes
         """
-        # The loop ends: each repetition has fewer open sizes, or is the one that fixes batches of 1.
+        # The loop ends: each repetition has fewer open sizes, or fixes batches of 1.
         while True:
             guards = Guards()
             try:

@@ -1,4 +1,5 @@
-"""Random operators in files. The numbers follow the same distribution, drawn by the generator of whoever runs the file.
+"""Random operators in files. The numbers follow the same distribution, drawn by the generator of the program that runs
+the file.
 
 Dropout is not here: in prediction it is the identity.
 """

@@ -223,7 +223,7 @@ class FullLike(_FilledLike, name="full_like"):
 
 
 class Copy(Elementwise):
-    """Base of what hands data on as it is and differs in the gradient."""
+    """Base of operators that return data unchanged and differ in the gradient."""
 
     identity = True
     triton = Pointwise("{0}")

@@ -44,7 +44,7 @@ def as_int64(indices: np.ndarray) -> np.ndarray:
 
 
 def whole(indices: np.ndarray, size: int, mode: str, name: str) -> np.ndarray:
-    """Indices as int64 inside [0, size): clipped, wrapped around, or refused with the first one that lies outside."""
+    """Indices as int64 inside [0, size): clipped, wrapped around, or refused with the first index outside."""
     if mode == "clip" and indices.dtype.kind == "f":
         indices = np.minimum(np.fmax(indices, 0), np.float64(size))  # infinity is the last place, NaN the first
         numbers = np.asarray(indices.astype(np.int64), like=indices)

@@ -42,7 +42,7 @@ class _Ordering(Operator):
         return data, axis_of(self.name, self.attributes["axis"], len(data))
 
     def ranked(self, data: np.ndarray, ascending: bool) -> tuple[np.ndarray, int, np.ndarray]:
-        """data as it is ordered, the axis, and the positions."""
+        """data in the order of the ranking, the axis, and the positions."""
         shape, axis = self.line(data.shape)
         data = data.reshape(shape)
         return data, axis, ranking(data, axis, ascending)
@@ -54,7 +54,7 @@ class _Ordering(Operator):
         return F.reshape_like(F._scatter_along(dy, places, F.Reshape(data, shape=(-1,)), axis=0), data)
 
     def onnx_line(self, g: OnnxGraph, data: str) -> tuple[str, int, int]:
-        """data as it is ordered, the axis, and its size."""
+        """data in the order of the ranking, the axis, and its size."""
         shape, axis = self.line(g.shape(data))
         return (g.Reshape(data, [-1]) if self.flattened else data), axis, shape[axis]
 

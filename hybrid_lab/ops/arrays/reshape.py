@@ -258,7 +258,7 @@ class ReshapeLike(_Reshaping, name="reshape_like"):
 class ChannelLike(_Reshaping, name="_channel_like"):
     """A vector of one number per channel shaped to broadcast against `like`: (c,) or (1,) -> (1, c, 1, 1).
 
-    data of more dimensions has the shape of `like`, one number per element, and stays as it is; or it has one number
+    data of more dimensions has the shape of `like`, one number per element, and is not changed; or it has one number
     per sample and channel: (n, c) -> (n, c, 1, 1).
     axis : the channels of `like`, of which only the shape is read
     """

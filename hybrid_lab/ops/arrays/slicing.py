@@ -270,7 +270,7 @@ class PadLike(SliceAdjoint, name="_pad_like"):
 
 
 class Concat(Operator, name="Concat", aliases=("concat",)):
-    """The inputs one behind the other along `dim`; their other dimensions are equal."""
+    """The inputs one behind another along `dim`; their remaining dimensions are equal."""
 
     dim: int = 1
     samples = [

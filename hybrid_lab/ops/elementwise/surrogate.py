@@ -32,7 +32,7 @@ sign_ste = unary(
 
 
 class GradientMultiplier(Copy, name="_contrib_gradientmultiplier", aliases=("contrib_gradientmultiplier",)):
-    """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
+    """data unchanged; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
 
     scalar: float = 1.0
     is_int: bool = True

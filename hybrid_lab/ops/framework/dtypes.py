@@ -1,6 +1,6 @@
 """Element types: which arrays can have, and bfloat16, which NumPy has not and the package ml_dtypes adds.
 
-ml_dtypes is imported when somebody asks for bfloat16, and by nothing else. From then on NumPy knows the name.
+ml_dtypes is imported only on the first request for bfloat16. From then on NumPy knows the name.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def name_of(dtype: np.dtype) -> str:
 
 
 def prepared(dtype: Any) -> Any:
-    """The dtype as it was given, in a form that NumPy knows: loads ml_dtypes for bfloat16, and takes MXNet's dtype of
-    that name for it. Raises DTypeError if ml_dtypes is missing.
+    """The given dtype, in a form that NumPy knows: loads ml_dtypes for bfloat16, and takes MXNet's dtype of that name
+    for it. Raises DTypeError if ml_dtypes is missing.
     """
     if isinstance(dtype, str):
         return bfloat16().name if dtype == BFLOAT16 else dtype

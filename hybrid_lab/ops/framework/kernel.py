@@ -82,7 +82,7 @@ class Element:
 class Contraction:
     """out[b, m, n] = the sum over k of left[b, m, k] * right[b, k, n], times the scale, plus the bias.
 
-    batch, rows, columns, inner : the sizes of the axes that b, m, n and k stand for; () for one alone
+    batch, rows, columns, inner : the sizes of the axes that b, m, n and k stand for; () without them
     left, right : (elements, b, m, k) and (elements, b, k, n) -> an element, as `Element.read` writes it
     place : (b, m, n) -> where in the output the sum belongs
     bias : (elements, b, m, n) -> the summand, or None
@@ -115,7 +115,7 @@ class Product:
 class Entries:
     """out[row, column] = the sum over all entries i with number[i] == row of entry[i, column]; no such entry gives 0.
 
-    rows, columns, entries : the sizes of the axes that row, column and i stand for; () for one alone
+    rows, columns, entries : the sizes of the axes that row, column and i stand for; () without them
     number : (elements, i) -> the row that an entry belongs to, an index over all rows; it lies inside
     entry : (elements, i, column) -> an element, as `Element.read` writes it
     place : (row, column) -> where in the output

@@ -213,7 +213,7 @@ class Operator:
     @classmethod
     def split_scalars(cls, inputs: Sequence[Any], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Inputs with the scalars that follow the tensors filled in - from the keywords, else their defaults - and the
-        other keywords. Raises AttributeSpecError for a scalar that is missing.
+        remaining keywords. Raises AttributeSpecError for a scalar that is missing.
         """
         names = cls.input_names
         given = list(inputs)
@@ -232,7 +232,7 @@ class Operator:
         return tuple(given), {key: value for key, value in keywords.items() if key not in taken}
 
     def variant(self, **changes: Any) -> Any:
-        """This operator with some attributes changed, hidden ones too. Values are taken as they are."""
+        """This operator with some attributes changed, hidden ones too. Values are not converted."""
         return self._intern({**self.attributes, **changes})
 
     attributes: dict[str, Any]

@@ -137,7 +137,7 @@ def infer(
         if computes_in_float32(op, dtypes):
             known = known.setdefault(BFLOAT16, {})
     else:  # symbolic sizes have no hash; their inferred types are kept for this run of the passes
-        if not type(op).__module__.startswith("hybrid_lab."):  # nobody told its author of symbolic sizes
+        if not type(op).__module__.startswith("hybrid_lab."):  # its author does not know symbolic sizes
             symbols = frozenset().union(*[guards.symbols_of(size) for shape in shapes for size in shape])
             raise NeedsNumber(symbols, f"{op.name}: its rule")
         known, key = guards.inferred, (op, *shapes_key(shapes), dtypes)

@@ -97,7 +97,7 @@ def gradient_samples(
 ) -> list[Sample]:
     """Samples of an operator that computes the gradients of another one, from the samples of that one.
 
-    record : the other operator
+    record : the second operator
     roles : per input "dy", as the first output; "y", that output; "d", as the first input; or an input's name
     chosen : attributes -> whether the sample is chosen
     """

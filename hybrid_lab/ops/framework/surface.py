@@ -166,7 +166,7 @@ def document(record: type[Operator]) -> str:
 
 
 def type_name(annotation: Any) -> str:
-    """The annotation as it is written in source."""
+    """The annotation as in source code."""
     if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
         return annotation.__name__
     if hasattr(annotation, "__supertype__"):

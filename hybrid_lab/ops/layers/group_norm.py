@@ -192,7 +192,7 @@ class InstanceNorm(_Grouped, name="InstanceNorm"):
 class LRN(Operator, name="LRN"):
     """Local response normalization: y = x / (knorm + alpha / nsize * s)^beta, s the sum of x^2 over nsize channels.
 
-    data : (n, channels, ...), floating; nsize : odd, the channels around each one that count; returns : as data
+    data : (n, channels, ...), floating; nsize : odd, the number of channels around each channel; returns : as data
     """
 
     dtype_kinds = "f"

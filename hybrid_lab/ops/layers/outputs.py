@@ -249,14 +249,14 @@ class _Regression(Operator):
 
 
 class LinearRegressionOutput(_Regression, name="LinearRegressionOutput"):
-    """data as it is; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
+    """data unchanged; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
 
     kind = "difference"
     samples = _Regression.samples
 
 
 class MAERegressionOutput(_Regression, name="MAERegressionOutput"):
-    """data as it is; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
+    """data unchanged; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
 
     kind = "sign"
     samples = _Regression.samples
@@ -339,7 +339,7 @@ class SVMOutput(Operator, name="SVMOutput"):
 
 
 class MakeLoss(Operator, name="MakeLoss"):
-    """data as it is, a loss: its gradient is grad_scale, whatever gradient arrives from above.
+    """data unchanged, a loss: its gradient is grad_scale, whatever gradient arrives from above.
 
     normalization : divide by nothing, the batch, or the number of elements above valid_thresh
     """

@@ -295,7 +295,7 @@ def _emit_padding(g: OnnxGraph, data: str, attributes: dict[str, Any], dtype: np
 
 
 def _power(name: str, power: int) -> str:
-    """|x|^power in kernels; power 0 : x as it is."""
+    """|x|^power in kernels; power 0 : x unchanged."""
     return " * ".join([f"tl.abs({name})"] * (power % 2) + [name] * (power - power % 2)) or name
 
 

@@ -15,7 +15,7 @@ from hybrid_lab.ops.framework.types import Array
 
 #: Gates per mode, in the order of MXNet's rows: i, f, g, o of an LSTM; r, z, n of a GRU.
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
-#: Arrays of size H per step that a backward reads besides the outputs. A GRU keeps the hidden half of n as well.
+#: Arrays of size H per step that a backward reads in addition to the outputs. A GRU keeps the hidden half of n as well.
 KEPT = {"rnn_relu": 0, "rnn_tanh": 0, "lstm": 4, "gru": 4}
 
 #: Bounds of an LSTM's cell state, and whether NaN becomes a bound as well.

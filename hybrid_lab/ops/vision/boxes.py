@@ -198,7 +198,7 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
         return order[np.sort(np.concatenate([*map(kept, groups), np.zeros(0, np.int64, like=rows)]))]
 
     def _converted(self, rows: np.ndarray) -> np.ndarray:
-        """Coordinates in out_format; a box that starts below 0 stays as it is, as in MXNet."""
+        """Coordinates in out_format; a box that starts below 0 is not changed, as in MXNet."""
         if self.in_format == self.out_format:
             return rows
         result = rows.copy()
@@ -414,7 +414,7 @@ class MultiBoxPrior(Operator, name="_contrib_MultiBoxPrior"):
     """Anchor boxes around every pixel of a feature map, in fractions of the image. No gradient.
 
     data : (n, c, h, w), read for its shape and dtype
-    sizes : of boxes with the first of the ratios (width / height); boxes of the first size have the other ratios, too
+    sizes : of boxes with the first of the ratios (width / height); boxes of the first size have all ratios
     steps : (y, x) between centers, or -1 for 1 / h and 1 / w; offsets : of the first center, in steps
     returns : (1, h w (len(sizes) + len(ratios) - 1), 4), corners; clip limits them to [0, 1]
     """

@@ -67,7 +67,7 @@ class _Resizing(Separable):
             return fixed if scale is None else int(np.float32(scale) * np.float32(size))
         if self.mode == "odd_scale":
             return int(np.float32(scale) * np.float32(size - odd)) + odd
-        # like takes the size as it is; the others move to the next number of the wanted kind.
+        # like takes the size unchanged; the other modes move to the next number of the wanted kind.
         return size + {"to_even_down": -odd, "to_even_up": odd, "to_odd_down": odd - 1, "to_odd_up": 1 - odd}.get(
             self.mode, 0
         )

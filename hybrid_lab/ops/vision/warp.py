@@ -114,7 +114,7 @@ class GridGeneratorGrad(Adjoint, name="_grid_generator_grad"):
         return into(made.reshape(data.shape).astype(dy.dtype, copy=False), out)
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        # The grid is linear in data but for the warp's starting places, which a difference takes away.
+        # The grid is linear in data except for the warp's starting places, which a difference takes away.
         made = F.GridGenerator(d, **self.attributes)
         if self.transform_type == "warp":
             made = made - F.GridGenerator(F.zeros_like(d), **self.attributes)

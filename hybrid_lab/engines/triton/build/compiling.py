@@ -105,7 +105,8 @@ def check_triton() -> None:
 def compile_all(
     sources: Sequence[KernelSource], target: str | tuple[str, object, int], failed: dict[int, str] | None = None
 ) -> list[Binary | None]:
-    """Compile kernels for a target that need not be in the machine; equal ones once, those known from disk not at all.
+    """Compile kernels for a target that need not be in the machine; equal kernels once, and kernels known from disk not
+    at all.
 
     target : "gfx942", "sm90" ...
     failed : takes, by position, why a kernel did not compile; its place in the result is then None
@@ -219,7 +220,7 @@ class _Process:
     def give(self, request: dict[str, object]) -> None:
         self.request, self.since = request, time.perf_counter()
         assert self.pipe.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # its end is seen at the other pipe
+        with contextlib.suppress(BrokenPipeError):  # its end shows at the output pipe
             self.pipe.stdin.write(json.dumps(request).encode() + b"\n")
             self.pipe.stdin.flush()
 
@@ -277,7 +278,7 @@ def _processors() -> int:
 
 
 def _compiled(requests: list[dict[str, object]], target: str) -> Generator[tuple[str, Binary | str]]:
-    """(key, binary or what went wrong) as they are done. All processes end with the iterator, however it ends."""
+    """(key, binary or error) as they are done. All processes end with the iterator, however it ends."""
     waiting = sorted(requests, key=_effort)
     progress = Progress(f"compiling for {target}", len(requests))
     count = min(_processors(), MOST_PROCESSES, -(-len(requests) // EACH))

@@ -145,7 +145,7 @@ def compile_source(
 ) -> Any:  # fmt: skip
     """Compile for a target, (backend, architecture, threads per warp), whether or not such a GPU is here.
 
-    signature : argument -> "*fp32", "i32", "constexpr" ...; constants : the latter's values
+    signature : argument -> "*fp32", "i32", "constexpr" ...; constants : the values of "constexpr" arguments
     divisible : (index of an argument, the number that it is a multiple of), addresses in bytes
     options : num_warps, num_stages, enable_fp_fusion ...
     Triton keeps its files in its own cache, $TRITON_CACHE_DIR.

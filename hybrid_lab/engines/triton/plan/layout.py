@@ -46,7 +46,7 @@ _TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
 class ChannelsLast(Operator):
-    """An operator on images (N, C, H, W) as it computes on (N, H, W, C). Weights stay as they are.
+    """An operator on images (N, C, H, W) as it computes on (N, H, W, C). Weights are not changed.
 
     record : that operator; turned, turns : its row in TURNED
     """
@@ -168,7 +168,7 @@ class _Conversion:
                 self.new.update(zip(node.outputs, node.replace(inputs=inputs).outputs, strict=True))
 
     def first(self, value: Value) -> Value:
-        """The value with channels first: as it was, or a view of its transpose."""
+        """The value with channels first: the original, or a view of its transpose."""
         if value not in self.new:
             self.new[value] = _transposed(self.last[value], _TO_FIRST)
         return self.new[value]

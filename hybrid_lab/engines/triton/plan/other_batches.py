@@ -169,7 +169,7 @@ class History:
 
 
 def _ratio(one: tuple[int, ...], other: tuple[int, ...]) -> float:
-    """The largest factor by which a size of one set differs from its counterpart in the other."""
+    """The largest factor between a size of one set and its counterpart in the second set."""
     return max([max(a, b) / max(min(a, b), 1) for a, b in zip(one, other, strict=True)], default=1.0)
 
 

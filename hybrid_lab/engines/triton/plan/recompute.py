@@ -94,7 +94,7 @@ class _Rewriting:
         return self.checked(with_saved(self.split, rewritten, set(again), self.new))
 
     def check(self) -> None:
-        """Whether nobody but the backward reads a part of the attention, and its kernels can hold it."""
+        """Whether only the backward reads parts of the attention, and its kernels can hold it."""
         attention, forward = self.attention, self.split.forward
         users, first, second = forward.users(), contraction_of(attention.scores), contraction_of(attention.mixed)
         assert first is not None and second is not None
@@ -227,7 +227,7 @@ class _Rewriting:
         return gradient
 
     def result(self) -> Value:
-        """The attention's result in the backward: as it is kept, if need be seen through the views in front of it."""
+        """The attention's result in the backward: the kept value, if need be seen through the views in front of it."""
         result = self.attention.mixed.outputs[0]
         if result in self.inputs:
             return self.inputs[result]

@@ -293,7 +293,7 @@ def _as_filters(tensor: Tensor) -> Tensor:
 
 
 def _of_image(tensor: Tensor) -> Tensor:
-    """The other way round, in C order."""
+    """The reverse, in C order."""
     return tensor.permute(0, 2, 3, 1).contiguous()
 
 

@@ -43,7 +43,7 @@ class DeviceExecutable(Executable):
 
 
 class WatchedDeviceProgram(WatchedProgram):
-    """As WatchedProgram, with the kernels as they are launched in a call; a kernel counts as one step.
+    """As WatchedProgram, with the kernels launched in a call; a kernel counts as one step.
 
     Takes NumPy arrays, which are copied to the device once for all runs with the same list of them.
     """

@@ -92,8 +92,8 @@ class VendorKernel:
 
     @property
     def run(self) -> Callable[..., Any]:
-        """torch's call: takes the tensors of `reads`, and the one of `result` unless it allocates. While it runs, torch
-        is to have its `flag`.
+        """torch's call: takes the tensors of `reads`, and the tensor of `result` unless it allocates. While it runs,
+        torch must have its `flag`.
         """
         return self._call.run
 
@@ -128,7 +128,7 @@ def by_vendor(group: Region, precision: str) -> VendorKernel:
 def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ...] | None:
     """The group as torch's call and kernels for the operators behind it; None if it cannot be.
 
-    kernels : of the group, as they are written
+    kernels : of the group, as written
     """
     products = [node for node in group.nodes if is_product(node)]
     if len(products) != 1 or any(source.draws for source in kernels):

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Functions that kernels call besides Triton's own. The text of a kernel contains the functions that it calls.
+"""Functions that kernels call in addition to Triton's own. The text of a kernel contains the functions that it calls.
 
 This file is read as text and never imported: `words.FUNCTIONS` has the text of each function.
 """

@@ -94,7 +94,7 @@ class KernelSource:
 
     @cached_property
     def code(self) -> str:
-        """The source as it is compiled, without comments and docstrings."""
+        """The compiled source, without comments and docstrings."""
         lines = [line.split("  # ")[0] for line in (*self.head, *self.lines) if not line.startswith('    """')]
         return "\n".join(lines) + "\n"
 
@@ -205,7 +205,7 @@ def kernel_source(
 ) -> KernelSource:  # fmt: skip
     """The kernel whose text is `head` and then the lines of the body, behind imports and the functions that it calls.
 
-    head : lines that compute the places; summary : the docstring; the other arguments are fields of KernelSource
+    head : lines that compute the places; summary : the docstring; the remaining arguments are fields of KernelSource
     """
     assert len(body.scopes) == 1
     arguments = [*body.inputs.values(), *body.pointers.values()]

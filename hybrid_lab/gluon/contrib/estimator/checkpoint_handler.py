@@ -32,7 +32,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
 
     model_dir : the folder of the files, made where it is missing; model_prefix : how their names begin
     monitor : the metric that decides which model is best, with save_best; mode : as in EarlyStoppingHandler
-    verbose : 1 logs every save; max_checkpoints : how many are kept, besides the best
+    verbose : 1 logs every save; max_checkpoints : number kept, in addition to the best
     resume_from_checkpoint : load the latest checkpoint when the training begins, and train the rest of the epochs
     """
 

@@ -1,4 +1,4 @@
-"""Image classifiers with MXNet's names, structure and parameter names: weights saved by MXNet load as they are.
+"""Image classifiers with MXNet's names, structure and parameter names: weights saved by MXNet load without changes.
 
     net = vision.get_model("resnet18_v1", classes=10)
 

@@ -33,7 +33,7 @@ def convert_hybrid_block(
     ctx: Context | Sequence[Context] | None = None,
     cast_optional_params: bool = False,
 ) -> SymbolBlock:
-    """A SymbolBlock that computes what `block` does, in mixed precision; `block` stays as it is.
+    """A SymbolBlock that computes what `block` does, in mixed precision; `block` is not changed.
 
     block : called once, hybridized or not
     target_dtype_ops, fp32_ops, conditional_fp32_ops : as for `amp.init`

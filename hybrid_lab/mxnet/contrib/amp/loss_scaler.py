@@ -36,7 +36,7 @@ class LossScaler:
         self.steps, self.skipped = int(state["steps"]), int(state["skipped"])
 
     def overflowed(self, gradients: Sequence[NDArray]) -> bool:
-        """Whether a gradient holds an infinity or NaN, so that this step is to be skipped; the scale follows."""
+        """Whether a gradient holds an infinity or NaN, so that this step must be skipped; the scale follows."""
         self.steps += 1
         if not gradients or bool(N.multi_all_finite(*gradients, num_arrays=len(gradients)).raw()[0]):
             self._good += 1

@@ -248,7 +248,7 @@ class GloVe(_TokenEmbedding):
 class FastText(_TokenEmbedding):
     """Vectors of fastText (Bojanowski and others, 2016), as `<embedding_root>/fasttext/<pretrained_file_name>`.
 
-    pretrained_file_name : any `.vec` file; the other arguments are GloVe's
+    pretrained_file_name : any `.vec` file; the remaining arguments are GloVe's
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class FastText(_TokenEmbedding):
 class CustomEmbedding(_TokenEmbedding):
     """Vectors of any text file: a line for each token, with its numbers behind it.
 
-    elem_delim : what separates token and numbers; the other arguments are GloVe's
+    elem_delim : the text between token and numbers; the remaining arguments are GloVe's
     """
 
     def __init__(

@@ -96,7 +96,7 @@ class Tensor(Arithmetic):
 
     @property
     def has_open_sizes(self) -> bool:
-        """Whether elements are known, but for open sizes of the inputs."""
+        """Whether elements are known, except for open sizes of the inputs."""
         return self.array is not None and self.array.dtype == object
 
     @property

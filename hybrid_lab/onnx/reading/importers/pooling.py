@@ -85,7 +85,7 @@ def _symmetric(x: Tensor, kernel: Sequence[int], strides: Sequence[int], edges: 
 def _rounds_up(
     x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], edges: Edges
 ) -> bool:
-    """Whether windows that reach behind an axis follow the record's convention "full", as it is exported."""
+    """Whether windows that reach behind an axis follow the record's convention "full", as exported."""
     if not (1 <= len(kernel) <= 3 and all(number == 1 for number in dilations)):
         return False
     for size, window, step, (before, after) in zip(x.shape[2:], kernel, strides, edges, strict=True):

@@ -127,7 +127,7 @@ class Squares:
 class Exponentials:
     """The lines of a sum of exponentials; the largest element so far is kept with it.
 
-    finite : whether nobody needs to see a NaN in the largest element
+    finite : whether a NaN in the largest element need not be preserved
     """
 
     def __init__(self, body: RowBody, pair: Pair, finite: bool):

@@ -2,7 +2,7 @@
 
 The forward leaves the largest score and the sum of each query; weights follow from them and the scores again, tile by
 tile. One kernel goes over the queries and, for each tile of keys, computes scores and weights and their gradients from
-the gradient of the result, and adds up the gradient of the queries. The other one goes over the keys, with the same
+the gradient of the result, and adds up the gradient of the queries. The second kernel goes over the keys, with the same
 tiles turned, and adds up the gradients of keys and values. Each sum has one order, so no run differs from another.
 """
 
@@ -218,7 +218,7 @@ class ChainedBody(Body):
             totals.append((total, column, block))
         self.loop(fixed, totals)
         for (node, product), (total, column, _) in zip(self.ends, totals, strict=True):
-            if node.outputs[0] in self.pointers:  # while groups are put together, nobody may read it yet
+            if node.outputs[0] in self.pointers:  # while groups are put together, it may have no reader yet
                 self.store(node, product, total, column)
 
     def scores(self) -> set[Node]:

@@ -41,7 +41,7 @@ BLOCK = 1024
 
 
 def write_recurrence(group: Region, anchor: Node, precision: str) -> tuple[KernelSource, KernelSource]:
-    """The kernel that prepares the states, and the one that goes through the steps. precision : as for products"""
+    """The kernel that prepares the states, and the kernel that goes through the steps. precision : as for products"""
     if any(node is not anchor and not node.op.view for node in group.nodes):
         raise Refused("a recurrence has a kernel of its own")
     op: Any = anchor.op
