@@ -52,7 +52,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def run_compile(arguments: Namespace) -> int:
-    """Compile and print, block by block where the top of the model is not hybrid."""
+    """Compile and print, block by block if the top of the model is not hybrid."""
     from hybrid_lab.engines.triton.build.compiling import check_triton
     from hybrid_lab.engines.triton.build.targets import TARGETS, name_of, target_of
     from hybrid_lab.formats.archive import add_binaries, load, use_compiled

@@ -63,7 +63,7 @@ STYLES = {"torch": "a PyTorch module", "gluon": "a Gluon Block"}
 
 
 def symbol_to_source(arguments: Namespace) -> list[str]:
-    """A PyTorch module or a Gluon Block as source, and its weights; compared where torch is installed, or in Gluon."""
+    """A PyTorch module or a Gluon Block as source, and its weights; compared if torch is installed, or in Gluon."""
     from hybrid_lab.torch.source.write import write_source
 
     block, shapes, lines = _model(arguments, needs_shapes=True)
@@ -196,7 +196,7 @@ _TRIED = (32, 64, 224, 16, 8, 5, 2, 1)
 def _inputs(
     block: HybridBlock, shapes: Mapping[str, Sequence[int | str]], dtype: str | None, again: bool = False
 ) -> list[Any]:
-    """Random inputs of these shapes, whole numbers where the network reads indices. An open size gets the first number
+    """Random inputs of these shapes, whole numbers if the network reads indices. An open size gets the first number
     that the network takes; again : the second one, and a batch of 3. The Block's parameters get the dtype of the inputs
     if that is a floating one.
     """
@@ -339,7 +339,7 @@ def _in_gluon(path: str, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _compared(target: Path, name: str, wanted: Sequence[Any], run: Any, path: str, inputs: Sequence[Any]) -> str:  # noqa: ANN401
-    """A line with the largest difference. Raises CommandError, status 1, where it is larger than CLOSE."""
+    """A line with the largest difference. Raises CommandError, status 1, if it is larger than CLOSE."""
     import numpy as np
 
     needed = {"ONNX Runtime": ["onnxruntime"], "torch": ["torch", "safetensors"]}.get(name, [])

@@ -1,4 +1,4 @@
-"""mx.recordio: files of records, with an index where wanted, and image records with labels.
+"""mx.recordio: files of records, with an index if wanted, and image records with labels.
 
 A record is the magic number 0xced7230a, four bytes with its length (29 bits) and which part of a divided record it is
 (3 bits), and its bytes, filled up to a multiple of four. A record that contains the magic number at a multiple of four

@@ -222,7 +222,7 @@ def _inside(folder: str) -> str:
 
 
 def _files(folder: str, ending: str) -> list[str]:
-    """The files of a folder whose names end so; none where the ending is empty or the folder cannot be read."""
+    """The files of a folder whose names end so; none if the ending is empty or the folder cannot be read."""
     with contextlib.suppress(OSError):
         found = [each.name for each in os.scandir(folder) if ending and each.name.endswith(ending) and each.is_file()]
         return sorted(name for name in found if name[0] != ".")

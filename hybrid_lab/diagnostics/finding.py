@@ -54,7 +54,7 @@ class CallSite:
 
     @property
     def place(self) -> str:
-        """`file:line:col`, with the cell where there is one."""
+        """`file:line:col`, with the cell if there is one."""
         return _place(self.file, self.cell, self.line, self.col)
 
 
@@ -87,7 +87,7 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """`file:line:col`, with the cell where there is one."""
+        """`file:line:col`, with the cell if there is one."""
         return _place(self.file, self.cell, self.line, self.col)
 
     def message_at(self, call: CallSite) -> str:

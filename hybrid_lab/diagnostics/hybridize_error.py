@@ -15,7 +15,7 @@ class HybridizeError(HybridLabError):
 
     code, name : the rule's; reason : why; rewrite : what to write instead; location : the user's line; block : the path
     of the block that was traced; tensor : the tensor's name. The last three are None if unknown.
-    partial : the NeutralGraph of what ran before, where a trace raised it; for the lab's picture of it
+    partial : the NeutralGraph of what ran before, if a trace raised it; for the lab's picture of it
     runs_eagerly : whether a hybridized Block with such code runs eagerly, Block by Block, instead of raising this
     in_graph_code : whether hybrid_forward broke it, and not Python of the user's around hybrid_forward
     keeps_tensors : whether the code keeps tensors on the Block: then all its calls run eagerly until `hybridize()`

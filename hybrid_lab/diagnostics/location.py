@@ -221,7 +221,7 @@ def _room(frame: FrameType) -> str:
 
 
 def _cell_of_a_magic(frame: FrameType) -> FrameType:
-    """The frame of the cell whose magic IPython runs; the frame itself where there is none."""
+    """The frame of the cell whose magic IPython runs; the frame itself if there is none."""
     outer: FrameType | None = frame
     while outer is not None and (is_own(outer.f_code.co_filename) or _room(outer) == "IPython"):
         outer = outer.f_back

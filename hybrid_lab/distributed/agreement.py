@@ -1,4 +1,4 @@
-"""Whether all workers have the same: compared by digests, and told by name where they do not."""
+"""Whether all workers have the same: compared by digests, and told by name if they do not."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def summed(what: str, names: Sequence[str], arrays: Sequence[np.ndarray]) -> lis
 
     what : of which kind they are, for errors; names : of the arrays, the same in all workers
     Tables, of two dimensions, may have other sizes in other workers: smaller tables are filled up with zeros. Raises
-    WorkersDifferError, in all workers, where they have other names or shapes. Alone: the arrays.
+    WorkersDifferError, in all workers, if they have other names or shapes. Alone: the arrays.
     """
     joined = group()
     if joined is None or joined.size == 1:

@@ -1,8 +1,8 @@
 """The import of torch, begun in a thread as soon as a training is likely, so that its first step waits less.
 
-A training is expected where a Block was hybridized without an engine, and a Trainer was made for parameters so large or
-of such kinds that the policy may choose torch. Which engine runs which call does not depend on it: a call that torch
-runs waits for the end of the import, and no other call looks at whether torch is imported.
+A training is expected if a Block was hybridized without an engine, and a Trainer was made for parameters so large or of
+such kinds that the policy may choose torch. Which engine runs which call does not depend on it: a call that torch runs
+waits for the end of the import, and no other call looks at whether torch is imported.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class Engine(ABC):
 
     @property
     def device(self) -> torch.device | None:
-        """torch's device on whose memory its executables work; None for the host. Only where nothing is missing."""
+        """torch's device on whose memory its executables work; None for the host. Only if nothing is missing."""
         return None
 
     @staticmethod

@@ -139,7 +139,7 @@ def _thread_name(name: str) -> str:
 #: Seconds that a fork waits at most. An import takes longer only if it needs a lock that the forking thread holds; then
 #: the process forks all the same, and the child cannot use the library.
 LONGEST_WAIT = 120.0
-#: Libraries whose native code cannot be loaded anew where a part of it is loaded.
+#: Libraries whose native code cannot be loaded anew if a part of it is loaded.
 _NATIVE = ("torch", "onnxruntime", "triton")
 #: In a forked child: libraries that it can neither use nor import, because the fork was in the middle of their import.
 cut_off: set[str] = set()

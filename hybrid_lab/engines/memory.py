@@ -134,7 +134,7 @@ def is_tensor(value: object) -> bool:
 
 
 def exhausted(error: BaseException, device: Device, wanted: int = 0) -> BaseException:
-    """What to raise for an error of torch: an EngineError with sizes where memory has run out, else the error."""
+    """What to raise for an error of torch: an EngineError with sizes if memory has run out, else the error."""
     import torch
 
     kind = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)

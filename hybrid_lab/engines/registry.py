@@ -128,7 +128,7 @@ def default(on_cpu: bool = False) -> Engine | None:
 
 
 def reason_to_run_on(name: str, asked: str | None) -> str:
-    """Why a program was compiled by this engine, where the policy did not choose it.
+    """Why a program was compiled by this engine, if the policy did not choose it.
 
     asked : what `engine=` of hybridize() named, or None
     """
@@ -204,7 +204,7 @@ def _check_interpreter() -> None:
 
 @functools.cache
 def _tell_of_an_unused_gpu() -> None:
-    """Warn once where the driver of a GPU is there and something else is missing."""
+    """Warn once if the driver of a GPU is there and something else is missing."""
     from hybrid_lab.engines.triton.run import availability
 
     if libraries.driver_seen():

@@ -180,7 +180,7 @@ class Report:
         return self.text()
 
     def text(self, choice: bool = True, fallbacks: bool = True) -> str:
-        """As `str()`, without the choice of the engine or the fallbacks where they are told elsewhere."""
+        """As `str()`, without the choice of the engine or the fallbacks if they are told elsewhere."""
         total = sum(self.operators.values())
         shares = ", ".join(f"{count} on {engine}" for engine, count in self.operators.items() if count)
         head = f"{self.graph or 'graph'}: {count(total, 'operator')}" + (f" ({shares})" if shares else "")

@@ -11,7 +11,7 @@ this user or to root, and group and others may not write to them. Only the store
 this user or root. Everything else counts as missing, which a warning says once. On Windows the user's cache folder is
 taken to be the user's own.
 
-Nothing here raises OSError. Where an entry cannot be written, a warning says so once, and the work goes on without it.
+Nothing here raises OSError. If an entry cannot be written, a warning says so once, and the work goes on without it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Store:
     version : of format, packages and whatever else decides whether an entry of an earlier process may be used
     limit : in bytes, for all entries together. A process looks at the folder's size before its first write, and again
         when it has written a sixteenth of the limit; each other process that writes meanwhile may exceed it by as much
-    root : the store's folder, where it is not `root_folder()`
+    root : the store's folder, if it is not `root_folder()`
     """
 
     def __init__(self, kind: str, version: Callable[[], str], limit: int, root: Path | None = None):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
-#: Seconds between two checks for an interrupt, where waiting for a lock cannot be interrupted (Windows).
+#: Seconds between two checks for an interrupt, if waiting for a lock cannot be interrupted (Windows).
 _CHECK = 0.1
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def finished(outcome: Future[T], longest: float = math.inf) -> Future[T]:
 
 
 def started(function: Callable[[], T], name: str, outcome: Future[T] | None = None) -> Future[T]:
-    """The Future of `function()`, which runs in a thread of its own; `outcome`, where one is given."""
+    """The Future of `function()`, which runs in a thread of its own; `outcome`, if one is given."""
     outcome = Future() if outcome is None else outcome
     threading.Thread(target=_fulfil, args=(outcome, function), name=name).start()
     return outcome

@@ -84,7 +84,7 @@ def write_arrays(
     arrays: Mapping[str, Entry] | Mapping[str, np.ndarray] | Sequence[Entry] | Sequence[np.ndarray],
     np_shape: bool | None = None,
 ) -> None:
-    """Write a safetensors file where the name ends with `.safetensors`, else MXNet's `.params`; replaced atomically.
+    """Write a safetensors file if the name ends with `.safetensors`, else MXNet's `.params`; replaced atomically.
 
     np_shape : write `.params` in the form that MXNet reads with NumPy semantics only; None: if an array has shape ()
     Raises ArchiveError for what the format cannot hold, such as arrays without names in safetensors, SettingError for

@@ -96,7 +96,7 @@ def _create(path: str) -> BinaryIO:
 def keep_permissions(descriptor: int, replaced: os.stat_result, path: str) -> None:
     """Give an open file, which only this user can open, the owner, group and permissions of the file that it replaces.
 
-    path : of that file. Where the group cannot be kept, the new group may do no more than everybody.
+    path : of that file. If the group cannot be kept, the new group may do no more than everybody.
     """
     if os.name != "posix":
         return
@@ -142,7 +142,7 @@ def _force_file(descriptor: int) -> None:
 
 
 def _force_folder(folder: str) -> None:
-    """Force the names in a folder to the disk, where its file system does that: the file is complete in any case."""
+    """Force the names in a folder to the disk, if its file system does that: the file is complete in any case."""
     if os.name != "posix":
         return
     try:

@@ -209,7 +209,7 @@ def _little(array: np.ndarray) -> np.ndarray:
 
 
 def little_bytes(array: np.ndarray) -> memoryview:
-    """The bytes of an array as a file has them; not copied where it is contiguous and little-endian."""
+    """The bytes of an array as a file has them; not copied if it is contiguous and little-endian."""
     return _bytes(_little(array))
 
 
@@ -226,7 +226,7 @@ class Encoded:
     tensors: dict[str, np.ndarray]
 
     def chunks(self) -> Iterator[bytes | memoryview]:
-        """The file's bytes; tensors are not copied where they are contiguous and little-endian."""
+        """The file's bytes; tensors are not copied if they are contiguous and little-endian."""
         yield self.header
         for array in self.tensors.values():
             yield little_bytes(array)

@@ -42,7 +42,7 @@ def read(kind: type[Record], value: object) -> Record:
 
 @cache
 def _defaults(kind: type) -> dict[str, tuple[str, Any]]:
-    """Name of a field -> its key and its default; MISSING where it has none."""
+    """Name of a field -> its key and its default; MISSING if it has none."""
     from_factories = {each.name: each.default_factory() for each in fields(kind) if each.default_factory is not MISSING}
     return {each.name: (each.name.rstrip("_"), from_factories.get(each.name, each.default)) for each in fields(kind)}
 

@@ -173,8 +173,8 @@ def deferred_init(parameter: Parameter) -> DeferredInit | None:
 
 
 def initializers(parameter: Parameter) -> tuple[Any, Any] | None:
-    """The initializer of a Parameter's first values, or of new values: (its initializer, the default one). None where
-    they were loaded, and it has no initializer of its own.
+    """The initializer of a Parameter's first values, or of new values: (its initializer, the default one). None if they
+    were loaded, and it has no initializer of its own.
     """
     used = parameter._initialized_by
     if used is not None:

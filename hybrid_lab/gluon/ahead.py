@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 def graphs_of(net: Hybrid, inputs: object, train: bool = False, rule: VendorRule | None = None) -> dict[str, Graph]:
-    """The graphs of a call by their role: "forward", in prediction also "parameters" where something depends on
-    parameters alone; in training "forward", "backward" and "update".
+    """The graphs of a call by their role: "forward", in prediction also "parameters" if something depends on parameters
+    alone; in training "forward", "backward" and "update".
 
     inputs : arrays or shapes, one or a list of them; (2, 3) is a shape, of the dtype of the weights
     rule : which recurrent layers a GPU's own library computes; None : none

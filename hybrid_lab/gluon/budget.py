@@ -21,7 +21,7 @@ _left: ContextVar[list[int] | None] = ContextVar("left", default=None)
 
 @contextlib.contextmanager
 def at_most(count: int) -> Iterator[None]:
-    """Raise TooManyError in the block where more than `count` Blocks and parameters are made."""
+    """Raise TooManyError in the block if more than `count` Blocks and parameters are made."""
     token = _left.set([count])
     try:
         yield

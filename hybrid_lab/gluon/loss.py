@@ -243,7 +243,7 @@ class CTCLoss(Loss):
     layout : of pred, 'NTC' or 'TNC'; label_layout : 'NT' or 'TN'
     pred : (batch, steps, classes), before softmax, the last class being the blank
     label : (batch, length), classes from 0, and -1 behind its end
-    pred_lengths, label_lengths : (batch,), where sequences are shorter -> (batch,)
+    pred_lengths, label_lengths : (batch,), if sequences are shorter -> (batch,)
     """
 
     def __init__(
@@ -362,9 +362,9 @@ class TripletLoss(_MarginLoss):
 
 @layer
 class PoissonNLLLoss(Loss):
-    """exp(pred) - target * pred, or pred - target * log(pred) where not from_logits; the mean over everything.
+    """exp(pred) - target * pred, or pred - target * log(pred) if not from_logits; the mean over everything.
 
-    compute_full : add Stirling's formula for log(target!) where target > 1
+    compute_full : add Stirling's formula for log(target!) if target > 1
     """
 
     def __init__(

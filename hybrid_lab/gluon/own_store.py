@@ -55,7 +55,7 @@ class OwnStore:
                 del self._waiting[index]
 
     def refuse(self, call: str) -> None:
-        """Raise SettingError for a call that makes no sense where the store updates the parameters."""
+        """Raise SettingError for a call that makes no sense if the store updates the parameters."""
         if self.updates:
             raise SettingError(
                 f"{call}: the store updates the parameters and holds the optimizer's states; "

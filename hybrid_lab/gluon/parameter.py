@@ -144,7 +144,7 @@ class Parameter(AnyParameter):
         return f"{type(self).__name__} {self.name} (shape={self.shape}, dtype={np.dtype(self.dtype).name})"
 
     def _repr_html_(self) -> str | None:
-        """Values and gradient as HTML without scripts, where a notebook shows the parameter."""
+        """Values and gradient as HTML without scripts, if a notebook shows the parameter."""
         return parameter_html(self)
 
     # -- attributes --------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class Parameter(AnyParameter):
     ) -> None:
         """Give the parameter its first values, now or, if the shape is not known and may be deferred, when it is.
 
-        init : overrides the parameter's own initializer; default_init is taken where there is neither
+        init : overrides the parameter's own initializer; default_init is taken if there is neither
         ctx : one context or a list of them; each gets a copy. Default: the current context
         force_reinit : initialize again; without it an initialized parameter is left alone, with a warning
 
@@ -484,7 +484,7 @@ class Parameter(AnyParameter):
         raise self._uninitialized()
 
     def zero_grad(self) -> None:
-        """Set the gradient to zero on every context; nothing happens where there is none."""
+        """Set the gradient to zero on every context; nothing happens if there is none."""
         for array in self._grad or ():
             array.fill(0)
         for value in self._data or ():

@@ -151,7 +151,7 @@ class ParameterDict:
         verbose: bool = False,
         force_reinit: bool = False,
     ) -> None:
-        """Initialize every parameter; `init` (default Uniform(0.07)) where it has no initializer of its own."""
+        """Initialize every parameter; `init` (default Uniform(0.07)) if it has no initializer of its own."""
         check_switches("ParameterDict.initialize", verbose=verbose, force_reinit=force_reinit)
         default = initializer.Uniform() if init is None else initializer.create(init)
         if verbose and hasattr(default, "set_verbosity"):

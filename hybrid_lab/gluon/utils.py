@@ -87,7 +87,7 @@ def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite:
         gluon.utils.clip_global_norm(gradients, 1.0)
         gradients[0]
 
-    Returns the norm before: a float, or an NDArray (1,) where check_isfinite is False, as in MXNet.
+    Returns the norm before: a float, or an NDArray (1,) if check_isfinite is False, as in MXNet.
 
     check_isfinite : warn if the norm is nan or infinite; the arrays are unchanged then in any case
     """

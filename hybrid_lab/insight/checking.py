@@ -38,9 +38,9 @@ class Check:
     node : the operator; region : the number of its region; `whole` if the row is about the region itself; else None
     runs_on : the engine
     difference : from eager, relative to the largest value; what came before is in it
-    own : the same, where the reference kernel got the very inputs that this operator got
+    own : the same, if the reference kernel got the very inputs that this operator got
     agrees : whether `own` is off by no more than rounding; remark : further facts
-    unlike : why `own` is infinite, where it is
+    unlike : why `own` is infinite, if it is
     """
 
     node: Node

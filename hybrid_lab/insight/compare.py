@@ -71,8 +71,8 @@ class NodeRow(OperatorRow):
 class ValueRow:
     """An output or gradient of the call ("output 0", "gradient of conv0_weight") and the distance of hybrid from eager.
 
-    unlike : where the difference is infinite, why: "NaN in eager at 8 places, a number in hybrid"
-    rounding : where it agrees though the difference is larger than the tolerance, because sums cancel and eager's own
+    unlike : if the difference is infinite, why: "NaN in eager at 8 places, a number in hybrid"
+    rounding : if it agrees though the difference is larger than the tolerance, because sums cancel and eager's own
         numbers are mostly rounding: hybrid's distance from the value in float64 by eager's rounding errors
     """
 

@@ -48,7 +48,7 @@ class TargetSummary:
 class CompiledModel(InsightReport):
     """The result of compiling a model ahead of time.
 
-    targets : in the order asked for; none where the kernels are written, but not compiled
+    targets : in the order asked for; none if the kernels are written, but not compiled
     kernels : of all targets, in the order in which they run
     fallbacks : operators without a kernel, with the part they are in; seconds : of the whole compilation
     """

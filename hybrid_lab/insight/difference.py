@@ -77,7 +77,7 @@ class TensorDifference:
 class BlockDifference:
     """One Block that differs.
 
-    kind : "same" where the Block is alike but not its operators or tensors; class_name : "Dense", "Dense -> Conv2D"
+    kind : "same" if the Block is alike but not its operators or tensors; class_name : "Dense", "Dense -> Conv2D"
     changes : of the Block itself, one text each
     operators : of its graph, the changed operators with some equal operators around them
     move : how its place differs; first_path, second_path : its place in each model, None if it is missing
@@ -114,7 +114,7 @@ class BlockDifference:
 
 @dataclass(repr=False)
 class ModelDifference(InsightReport):
-    """What differs between two models; empty, and so false in a condition, where nothing does.
+    """What differs between two models; empty, and so false in a condition, if nothing does.
 
     first, second : the compared models, in words; blocks : the Blocks that differ, parents first
     others : differences beside the Blocks, such as the state of a Trainer; notes : remarks that are no difference
@@ -237,7 +237,7 @@ class ModelDifference(InsightReport):
 
 
 def _size(tensor: TensorDifference) -> float:
-    """The largest change; infinite where it is no number."""
+    """The largest change; infinite if it is no number."""
     return math.inf if tensor.largest is None else tensor.largest
 
 

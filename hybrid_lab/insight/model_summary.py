@@ -60,7 +60,7 @@ class BlockSummary:
     outputs : their types, `f32[8,64,112,112]`, equal ones once; shapes : the same as (shape, dtype name)
     parameters, trainable : numbers in its parameters, each parameter once; None while a shape is unknown; 0 if the
         Block is counted at another path
-    multiply_adds, flop : of one call of the model, the backward included where training was asked for
+    multiply_adds, flop : of one call of the model, the backward included if training was asked for
     activations : bytes of the arrays that its operators compute; views take none
     """
 
@@ -173,7 +173,7 @@ class ModelSummary(InsightReport):
 
 
 def short(number: float) -> str:
-    """25557032 -> "25.6 M", 4089184256 -> "4.09 G"; the space stays where there is no prefix, as in "512 "."""
+    """25557032 -> "25.6 M", 4089184256 -> "4.09 G"; the space stays if there is no prefix, as in "512 "."""
     for prefix in ("", "k", "M", "G", "T"):
         if abs(number) < 999.5 or prefix == "T":
             digits = f"{number:.3g}" if prefix and number < 999.5 else f"{number:.0f}"
@@ -215,7 +215,7 @@ def summary(
     training : count the backward too, and the values that the forward keeps for it
 
     The shapes follow by inference from the model's own graph. No parameter needs values, and nothing of the model
-    changes. Where the code cannot become a graph, the parameters are counted, and `missing` says why.
+    changes. If the code cannot become a graph, the parameters are counted, and `missing` says why.
     Raises HybridLabError for anything but a Block and for inputs other than arrays and shapes, ShapeError for shapes
     that do not fit the model.
     """
@@ -347,7 +347,7 @@ class _Tree:
         self._below: dict[int, dict[str, tuple[str, Block]]] = {}
 
     def dtype(self, parameter: Parameter) -> np.dtype:
-        """The dtype of a parameter; what `cast` would make it where another one was asked for."""
+        """The dtype of a parameter; what `cast` would make it if another one was asked for."""
         own = dtype_of(parameter.dtype)
         if self._wanted is None or not is_floating(own):
             return own

@@ -30,7 +30,7 @@ _HANDED_ON = frozenset({
 def random_inputs(graph: Graph, types: Sequence[tuple[tuple[int, ...], np.dtype]]) -> list[np.ndarray]:
     """An array for each of the first inputs of a graph, the same ones each time. types : their shapes and dtypes
 
-    graph : with shapes, if `reads_whole_numbers` of it; where it has none, whole numbers are 0 and 1
+    graph : with shapes, if `reads_whole_numbers` of it; if it has none, whole numbers are 0 and 1
     """
     random = np.random.RandomState(0)
     allowed = _allowed(graph)

@@ -37,7 +37,7 @@ def tolerance(dtype: DTypeLike | None, gradient: bool) -> float:
 def difference(value: object, wanted: object) -> float:
     """The largest difference relative to the largest reference value; infinite for another shape or dtype.
 
-    NaN and infinity count as equal where both arrays have them.
+    NaN and infinity count as equal if both arrays have them.
     """
     value, wanted = np.asarray(value), np.asarray(wanted)
     if value.shape != wanted.shape or value.dtype != wanted.dtype:
@@ -84,8 +84,8 @@ class Nearness(NamedTuple):
     """The distance of a value from the one in eager mode.
 
     agrees : whether it is the same within rounding; difference : relative to the largest value
-    rounding : where that did not decide, the distance from the value in float64 as a multiple of eager's rounding
-        errors, `ROUNDING` at most; else None
+    rounding : if that did not decide, the distance from the value in float64 as a multiple of eager's rounding errors,
+        `ROUNDING` at most; else None
     """
 
     agrees: bool
@@ -96,9 +96,9 @@ class Nearness(NamedTuple):
 def nearness(value: object, wanted: np.ndarray, allowed: float, again: Again | None = None) -> Nearness:
     """The distance of `value` from `wanted`.
 
-    again : asked where the difference is larger than `allowed`. Sums that cancel have few correct digits in eager
-    either; then what counts is the distance from the value in float64, beside eager's own distance for these inputs and
-    for some that are nearly the same.
+    again : asked if the difference is larger than `allowed`. Sums that cancel have few correct digits in eager either;
+    then what counts is the distance from the value in float64, beside eager's own distance for these inputs and for
+    some that are nearly the same.
     """
     apart = difference(value, wanted)
     if apart <= allowed or not np.isfinite(apart) or allowed == 0 or again is None:

@@ -58,7 +58,7 @@ class Table:
     rows: list[Row] = field(default_factory=list)
 
     def lines(self, indent: str = "  ", width: int = WIDTH) -> list[str]:
-        """The table as lines of at most `width` characters; flexible columns are cut where they do not fit."""
+        """The table as lines of at most `width` characters; flexible columns are cut if they do not fit."""
         texts = [[column.title for column in self.columns]] + [self._texts(row) for row in self.rows]
         sizes = [max(len(row[index]) for row in texts) for index in range(len(self.columns))]
         over = len(indent) + sum(sizes) + 2 * (len(sizes) - 1) - width

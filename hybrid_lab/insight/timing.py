@@ -1,4 +1,4 @@
-"""Measure a compiled call step by step, and the same operators run eagerly, with the tape where it is recorded."""
+"""Measure a compiled call step by step, and the same operators run eagerly, with the tape if it is recorded."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ Times = dict[tuple[str, Node], float]
 
 
 def eager_times(compiled: Compiled, heads: Sequence[np.ndarray] | None, runs: int) -> Times:
-    """Median time of each operator of the traced graph, run eagerly; with the tape where the call is recorded."""
+    """Median time of each operator of the traced graph, run eagerly; with the tape if the call is recorded."""
     graph = compiled.neutral.graph
     nodes = [node for node in graph.nodes if not isinstance(node.op, (Input, Constant))]
     rows = max(len(nodes), 1)

@@ -107,7 +107,7 @@ def _tensor_attribute(owner: Value, name: str) -> Value:
 
 
 def part_of(owner: Value, part: Value) -> Value:
-    """A part of an object, kept from call to call where the object is."""
+    """A part of an object, kept from call to call if the object is."""
     return part if owner.held is None else part.held_as(owner.held)
 
 

@@ -182,7 +182,7 @@ def _container_method(walk: Walk, node: ast.Call, name: str, owner: Value, argum
 
 
 def call_block(walk: Walk, block: Value, everything: list[Value]) -> Value:
-    """The output of a child: one tensor where its class is known to give one."""
+    """The output of a child: one tensor if its class is known to give one."""
     if not any(value.has_tensor for value in everything):
         return OTHER
     if block.like == "one output":

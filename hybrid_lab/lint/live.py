@@ -142,7 +142,7 @@ class Live:
 
     def with_instance(self, cls: SourceClass, block: Block, construct: Callable[[SourceClass], None]) -> SourceClass:
         """The class as this instance has it: its real children and parameters in place of what `__init__` says."""
-        from hybrid_lab.gluon import access  # loaded already where a Block is alive
+        from hybrid_lab.gluon import access  # loaded already if a Block is alive
 
         live = replace(cls, attributes={}, registered=set(), added=[], constructed=False)
         construct(live)
@@ -180,7 +180,7 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 
 def look_of(block: Block) -> Hashable:
     """A key, equal for Blocks that `with_instance` treats alike; None if it cannot tell."""
-    from hybrid_lab.gluon import access  # loaded already where a Block is alive
+    from hybrid_lab.gluon import access  # loaded already if a Block is alive
     from hybrid_lab.hybridize.stale.read_values import OWN
 
     numbers: dict[int, int] = {}

@@ -22,7 +22,7 @@ def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value],
         depends = [each.but(held=None) for each in arguments[:1]] == [OTHER]  # a tensor, of which nothing is known
     if short == "arange" and _literal(node, "infer_range"):
         return tensor()  # it gets the shape of its partner
-    implicit = len(arguments) - len(node.args)  # the tensor, where a method of it is called
+    implicit = len(arguments) - len(node.args)  # the tensor, if a method of it is called
     if short in ("contrib.foreach", "contrib.while_loop", "contrib.cond", "foreach", "while_loop", "cond"):
         return _control_flow(walk, short.removeprefix("contrib."), arguments, keywords)
     first = next((value for value in everything if value.kind is Kind.TENSOR), OTHER)

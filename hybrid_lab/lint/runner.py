@@ -90,7 +90,7 @@ def check(
     if isinstance(subject, type):
         return _check_classes([(subject, None, None)], target)
     if is_a(subject, "Block"):
-        from hybrid_lab.insight.states import blocks_below  # loaded already where a Block is alive
+        from hybrid_lab.insight.states import blocks_below  # loaded already if a Block is alive
 
         return check_blocks(dict(blocks_below(cast("Block", subject))), name, target)
     raise HybridLabError(
@@ -122,7 +122,7 @@ def check_cells(
 
 
 def findings_of(kind: type) -> list[Finding]:
-    """The findings of a class, which gluon asks for after its first trace; none where its source is not at hand."""
+    """The findings of a class, which gluon asks for after its first trace; none if its source is not at hand."""
     try:
         return check(kind)
     except (HybridLabError, OSError, TypeError):

@@ -104,7 +104,7 @@ class Value:
         return replace(self, **changes)
 
     def held_as(self, held: Held | None) -> Value:
-        """The same, kept from call to call where it is a container or an object."""
+        """The same, kept from call to call if it is a container or an object."""
         if self.held == held or self.kind not in (Kind.OTHER, Kind.SEQUENCE, Kind.MAPPING):
             return self
         return replace(self, held=held)

@@ -36,7 +36,7 @@ def get_register_func(base_class: type, nickname: str) -> Callable[..., Any]:
         @register            # as "circle"; register(Circle, "round") takes another name
         class Circle(Shape): ...
 
-    The decorator warns where it replaces a class. It raises SettingError for anything but a subclass of `base_class`.
+    The decorator warns if it replaces a class. It raises SettingError for anything but a subclass of `base_class`.
     """
     classes = table(base_class)
 

@@ -156,7 +156,7 @@ def plot_graph(
 
 
 def drawn(kind: type[Picture], svg: Callable[[], str]) -> type[Picture]:
-    """A subclass of Graphviz's Digraph or Source that a notebook shows as `svg()` where there is no `dot` program."""
+    """A subclass of Graphviz's Digraph or Source that a notebook shows as `svg()` if there is no `dot` program."""
     from graphviz import ExecutableNotFound
 
     class Drawn(kind):  # type: ignore[misc, valid-type]
@@ -190,7 +190,7 @@ def _block_of(symbol: object) -> Block:
 
 
 def _unique_names(graph: Graph) -> dict[Node, str]:
-    """Names of nodes; where one is missing or taken, with a number."""
+    """Names of nodes; if one is missing or taken, with a number."""
     names: dict[Node, str] = {}
     taken: set[str] = set()
     for node in graph.nodes:

@@ -64,7 +64,7 @@ concat = Concat
 def stack(*data: NDArray | Sequence[NDArray], axis: int = 0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The inputs, which have one shape, along a new axis."""
 def SliceChannel(data: NDArray, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
-    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis if the parts are 1 thick."""
 split = SliceChannel
 def Embedding(data: NDArray, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
@@ -363,7 +363,7 @@ def smooth_l1(data: NDArray, scalar: float = 1.0, *, out: NDArray | list[NDArray
 def clip(data: NDArray, a_min: float, a_max: float, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
 def where(condition: NDArray, x: NDArray | None = ..., y: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """x where condition is not 0, else y."""
+    """x if condition is not 0, else y."""
 def erf(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
 def erfinv(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -602,7 +602,7 @@ def preloaded_multi_mp_sgd_mom_update(*data: NDArray | Sequence[NDArray], rescal
 def multi_sum_sq(*data: NDArray | Sequence[NDArray], num_arrays: int, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The sum of the squares of each input: float32, one number per array."""
 def multi_lars(lrs: NDArray, weights_sum_sq: NDArray | None = ..., grads_sum_sq: NDArray | None = ..., wds: NDArray | None = ..., eta: float | None = None, eps: float | None = None, rescale_grad: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), where both norms are positive, else lr."""
+    """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), if both norms are positive, else lr."""
 def Correlation(data1: NDArray, data2: NDArray | None = ..., kernel_size: int = 1, max_displacement: int = 1, stride1: int = 1, stride2: int = 1, pad_size: int = 0, is_multiply: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """How alike patches of two feature maps are, for every displacement (FlowNet, arXiv 1504.06852)."""
 def Pad(data: NDArray, mode: Literal['constant', 'edge', 'reflect'], pad_width: _Shape, constant_value: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

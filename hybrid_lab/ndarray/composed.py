@@ -21,10 +21,10 @@ refuse_numbers: Provided[[str, Sequence[object]], None] = Provided("refuse_numbe
 
 
 def split_v2(ary: object, indices_or_sections: int | Sequence[int], axis: int = 0, squeeze_axis: bool = False) -> Any:
-    """`ary` cut along `axis`, a list of arrays (one array where there is one part).
+    """`ary` cut along `axis`, a list of arrays (one array if there is one part).
 
     indices_or_sections : a number of equal parts, or the places in front of which to cut: (2, 3) gives ary[:2],
-    ary[2:3] and ary[3:]; squeeze_axis drops the axis where the parts are 1 thick
+    ary[2:3] and ary[3:]; squeeze_axis drops the axis if the parts are 1 thick
     """
     return invoke(split_v2_operator(indices_or_sections, axis, squeeze_axis), (ary,))
 
@@ -135,7 +135,7 @@ def zipfian(apply: Any, true_classes: Any, num_sampled: int, range_max: int) -> 
         )
     whole = float(np.log(range_max + 1))
     drawn = apply("random_uniform", low=0.0, high=whole, shape=(num_sampled,), dtype="float64")
-    # rounded down, and for the last class down once more where exp gave range_max + 1
+    # rounded down, and for the last class down once more if exp gave range_max + 1
     classes = apply("Cast", apply("exp", drawn) - 1.0, dtype="int64") % range_max
 
     def expected(numbers: Any) -> Any:

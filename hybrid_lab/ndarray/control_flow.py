@@ -45,7 +45,7 @@ def foreach(
 
     data : (n, ...), or a list of such; an entry of (n,) has shape (1,); init_states : a tensor or a (nested) list
     body : returns (outputs, new states); the states keep their shapes and dtypes
-    draw : (seed, number) where a graph has numbered the draw of this call
+    draw : (seed, number) if a graph has numbered the draw of this call
     returns : the outputs of all steps, stacked to (n, ...), and the last states, arranged as the body's and init_states
 
     Raises ShapeError, DTypeError for states that change.
@@ -138,7 +138,7 @@ def cond(
     *,
     draw: Draw = None,
 ) -> Any:
-    """`then_func()` where pred is true, else `else_func()`; in a graph both must give the same shapes and dtypes.
+    """`then_func()` if pred is true, else `else_func()`; in a graph both must give the same shapes and dtypes.
 
         x = nd.array([3.0])
         nd.contrib.cond(x.sum() > 2, lambda: x * 10, lambda: x)

@@ -325,7 +325,7 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
 
 
 def waitall() -> None:
-    """Wait for the GPU, where one was used; calls on the host are synchronous."""
+    """Wait for the GPU, if one was used; calls on the host are synchronous."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.synchronize()

@@ -1,7 +1,7 @@
 """Random numbers by distribution, with the same functions for `nd.random` and `sym.random`.
 
-A parameter of a distribution is a number or an array. Where one is an array, the result has a block of `shape` numbers
-for each element of the parameters.
+A parameter of a distribution is a number or an array. If one is an array, the result has a block of `shape` numbers for
+each element of the parameters.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class GradientProgram:
         arrays = {slot for slot in range(num_inputs) if immediates[slot] is None}
         arrays.update(range(num_inputs, num_inputs + num_outputs))
         if self.op.signature.visible > 1:
-            shaped = arrays  # where an output gradient is missing, rules read the shape of its output instead
+            shaped = arrays  # if an output gradient is missing, rules read the shape of its output instead
         self.reads = frozenset(read & arrays)
         self.shapes_read = tuple(sorted((shaped - read) & arrays))
         visible = num_inputs + self.op.signature.visible

@@ -1,7 +1,7 @@
 """Indexing arrays, to read and to write, with its steps on the tape.
 
-Basic keys (ints, slices, None, ...) give a view where the result is contiguous in memory, else a copy, as in MXNet;
-lists and arrays of ints gather, boolean arrays mask. A key of ints alone gives an array of shape (1,).
+Basic keys (ints, slices, None, ...) give a view if the result is contiguous in memory, else a copy, as in MXNet; lists
+and arrays of ints gather, boolean arrays mask. A key of ints alone gives an array of shape (1,).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def interpret(
     arrays : one per graph input
     rng : (seed, base) of an earlier run, to repeat its random numbers; None reserves new draws
     update : False leaves the auxiliary states alone
-    cast : whether mixed precision, where it is on, converts inputs of operators as in any eager call
+    cast : whether mixed precision, if it is on, converts inputs of operators as in any eager call
     look : for tools; inside loops and branches it is called for their operators too
     """
     graph = closed(graph, {value: array.shape for value, array in zip(graph.inputs, arrays, strict=True)})

@@ -134,7 +134,7 @@ def _other_class(items: Sequence[object]) -> type[NDArray] | None:
 def _invoke_as_plain(
     op: Operator, inputs: Sequence[Any], out: Any, name: str | None, rng: tuple[int, int] | None, cast: bool
 ) -> Any:
-    """The call where an array is of a subclass: `mx.np.ndarray`, whose results are of that class too, or sparse."""
+    """The call if an array is of a subclass: `mx.np.ndarray`, whose results are of that class too, or sparse."""
     targets = out if isinstance(out, (list, tuple)) else (out,)
     if any(isinstance(item, NDArray) and item.buffer.stored for item in (*inputs, *targets)):
         return invoke_sparse(op, inputs, out, name, rng, cast)
@@ -234,7 +234,7 @@ def converted(op: Operator, inputs: Sequence[Any]) -> Sequence[Any]:
 
 
 def _wrapped(op: Operator, result: Any, view: bool, context: Any) -> NDArray:
-    """The NDArray of a kernel's result, copied where it is a view, a NumPy scalar or not contiguous."""
+    """The NDArray of a kernel's result, copied if it is a view, a NumPy scalar or not contiguous."""
     if view or type(result) is not _ndarray or not result.flags.c_contiguous:
         if result is None:
             read_outputs(op, result)
@@ -400,7 +400,7 @@ class EagerEntry(tape.Entry):
         self.immediates = tuple([None if isinstance(item, NDArray) else _immediate(op, 0, item) for item in inputs])
         needed = tuple([link is not None for link in links])
         self.program = gradient_program(op, self.immediates, needed, (True,) * op.signature.visible)
-        # Per slot of an input or output: a Saved, a bare array, or (shape, dtype) where the gradient reads no values.
+        # Per slot of an input or output: a Saved, a bare array, or (shape, dtype) if the gradient reads no values.
         self._values: list[Any] = [None] * (len(inputs) + op.signature.outputs)
         self._replayed = False
 
@@ -535,7 +535,7 @@ N = Namespace(lambda op, inputs: invoke(op, inputs, cast=False))
 
 
 def note_operator(op: Operator, inputs: Sequence[object], outputs: Sequence[NDArray]) -> None:
-    """Record `outputs` as the outputs of `op` for `inputs`, where they were made without running it (views)."""
+    """Record `outputs` as the outputs of `op` for `inputs`, if they were made without running it (views)."""
     if not state.recording:
         return
     links = tuple([tape.link(item) for item in inputs])

@@ -339,7 +339,7 @@ class NDArray(Overloads):
         return calls.invoke(get("identity").bind(), (self,))
 
     def astype(self, dtype: DTypeLike | None, copy: bool = True) -> NDArray:
-        """The array with another dtype; recorded. `copy=False` returns the array itself where it has that dtype."""
+        """The array with another dtype; recorded. `copy=False` returns the array itself if it has that dtype."""
         wanted = check_dtype(dtype)
         if not copy and wanted == self.host_view.dtype:
             return self
@@ -460,7 +460,7 @@ class NDArray(Overloads):
         return calls.invoke(copied, (self,))
 
     def split_v2(self, indices_or_sections: int | Sequence[int], axis: int = 0, squeeze_axis: bool = False) -> Any:
-        """The array cut along `axis`, a list of arrays (one array where there is one part); see `nd.split_v2`."""
+        """The array cut along `axis`, a list of arrays (one array if there is one part); see `nd.split_v2`."""
         return calls.invoke(split_v2_operator(indices_or_sections, axis, squeeze_axis), (self,))
 
     def transpose(self, *axes: Any, **keywords: Any) -> NDArray:

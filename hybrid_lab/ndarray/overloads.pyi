@@ -129,7 +129,7 @@ class Overloads:
     def SequenceReverse(self, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Each sequence backwards, elements behind its end stay; without use_sequence_length all steps backwards."""
     def SliceChannel(self, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
-        """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+        """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis if the parts are 1 thick."""
     def Softmax(self, label: NDArray | None = ..., grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['null', 'batch', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Softmax of data; the gradient is the cross entropy's to label: softmax minus one hot."""
     def SoftmaxActivation(self, mode: Literal['instance', 'channel'] = 'instance', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -425,7 +425,7 @@ class Overloads:
     def mp_sgd_update(self, grad: NDArray | None = ..., weight32: NDArray | None = ..., lr: NDArray | float | None = None, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """sgd_update of the float32 copy weight32; returns : it in the dtype of the weight. grad : as the weight."""
     def multi_lars(self, weights_sum_sq: NDArray | None = ..., grads_sum_sq: NDArray | None = ..., wds: NDArray | None = ..., eta: float | None = None, eps: float | None = None, rescale_grad: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), where both norms are positive, else lr."""
+        """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), if both norms are positive, else lr."""
     def multiply(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs * rhs, with broadcasting."""
     def nag_mom_update(self, grad: NDArray | None = ..., mom: NDArray | None = ..., lr: NDArray | float | None = None, momentum: float = 0.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -577,7 +577,7 @@ class Overloads:
     def space_to_depth(self, block_size: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Blocks of pixels laid out as blocks of channels: (n, c, b h, b w) -> (n, b b c, h, w), b = block_size."""
     def split(self, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
-        """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+        """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis if the parts are 1 thick."""
     def sqrt(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The square root."""
     def square(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -607,6 +607,6 @@ class Overloads:
     def unravel_index(self, shape: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Numbers of the flattened form of an array of `shape` to coordinates. data : (...); returns : (axes, ...)."""
     def where(self, x: NDArray | None = ..., y: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """x where condition is not 0, else y."""
+        """x if condition is not 0, else y."""
     def zeros_like(self, dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Zeros of the shape of data, and of its dtype or the given one."""

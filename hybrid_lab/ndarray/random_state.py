@@ -93,7 +93,7 @@ class RandomState:
     def substream(self, draw: tuple[int, int] | None = None) -> Iterator[None]:
         """Inside, this thread's draws are numbered anew, in a stream that takes one draw of the stream around it.
 
-        draw : (seed, number) of that draw where a graph has numbered it already
+        draw : (seed, number) of that draw if a graph has numbered it already
         """
         streams = self._inner.streams
         depth = len(streams)

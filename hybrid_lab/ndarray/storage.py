@@ -57,8 +57,8 @@ def _entry(array: NDArray) -> np.ndarray | SparseParts:
 
 @shows_work("loading")
 def load(fname: str | PathLike[str]) -> Loaded:
-    """The arrays that `save` (or MXNet) wrote: a list, or a dict where they have names. A safetensors file, under any
-    file name, gives a dict. Sparse arrays of a `.params` file are sparse again. Raises ArchiveError.
+    """The arrays that `save` (or MXNet) wrote: a list, or a dict if they have names. A safetensors file, under any file
+    name, gives a dict. Sparse arrays of a `.params` file are sparse again. Raises ArchiveError.
     """
     from hybrid_lab.formats.arrays import read_stored_arrays
 

@@ -112,7 +112,7 @@ class Leaf:
         self.fresh = self.written = True
 
     def _receive_on_device(self, gradient: Any) -> None:
-        """`receive`, where the gradient or `grad` is on a device: `grad` is then on the device."""
+        """`receive`, if the gradient or `grad` is on a device: `grad` is then on the device."""
         grad = self.grad
         if gradient is None:
             if self.req != "add":

@@ -56,7 +56,7 @@ def to_host(item: Any) -> Any:
 
 
 def numbers_of(function: str, *arguments: Any) -> tuple[Any, ...]:
-    """`to_host` of arguments of `np.<function>`. Raises HybridizeError HL133 where one is part of a graph."""
+    """`to_host` of arguments of `np.<function>`. Raises HybridizeError HL133 if one is part of a graph."""
     nd_calls.refuse_numbers(f"np.{function}", arrays_in(arguments))
     return tuple(map(to_host, arguments))
 

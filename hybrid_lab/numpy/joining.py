@@ -129,7 +129,7 @@ def _inside(place: int, size: int) -> int:
 
 @FUNCTIONS.add
 def array_split(ary: ArrayLike, indices_or_sections: ShapeLike, axis: int = 0) -> list[Tensor]:
-    """As `split`; where the size does not divide, the first parts are larger by one."""
+    """As `split`; if the size does not divide, the first parts are larger by one."""
     if isinstance(indices_or_sections, (int, np.integer)):
         size, count = _size_along("array_split", ary, axis), int(indices_or_sections)
         step, rest = divmod(size, count)

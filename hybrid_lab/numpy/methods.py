@@ -104,7 +104,7 @@ class Methods:
     def astype(
         self, dtype: DType, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> Tensor:
-        """The array with another dtype; copy=False gives the array itself where it has that dtype."""
+        """The array with another dtype; copy=False gives the array itself if it has that dtype."""
         return FUNCTIONS["_astype"](self, dtype, copy)
 
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None, out: Out = None) -> Tensor:

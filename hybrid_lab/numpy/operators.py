@@ -195,7 +195,7 @@ _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2}
 
 
 def cast(item: Tensor, dtype: DType) -> Tensor:
-    """In another dtype; the tensor itself where it has it."""
+    """In another dtype; the tensor itself if it has it."""
     wanted = check_dtype(dtype)
     return item if dtype_of(item) == wanted else R.Cast(item, dtype=wanted.name)
 

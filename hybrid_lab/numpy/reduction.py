@@ -27,7 +27,7 @@ from hybrid_lab.ops.framework.shapes import reduced_axes
 
 
 def reduce(record: str, a: Tensor, axis: Axis, keepdims: bool, **attributes: float) -> Tensor:
-    """A record of a reduction with NumPy's axes: none are left where all are reduced."""
+    """A record of a reduction with NumPy's axes: none are left if all are reduced."""
     run = getattr(R, record)
     if isinstance(axis, Sequence):
         axis = tuple(int(each) for each in axis)

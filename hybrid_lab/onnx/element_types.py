@@ -44,7 +44,7 @@ def dtype_for(name: str) -> np.dtype | None:
 
 
 def carried(name: str) -> str:
-    """The name where arrays carry the type in another one, else ""."""
+    """The name if arrays carry the type in another one, else ""."""
     return name if name in CARRIERS else ""
 
 

@@ -51,7 +51,7 @@ class NotInOpset(Unmappable):
 
 @functools.cache
 def newest() -> int:
-    """The newest opset that the installed onnx knows, and the installed ONNX Runtime where there is one."""
+    """The newest opset that the installed onnx knows, and the installed ONNX Runtime if there is one."""
     onnx = import_onnx()
     known: int = onnx.defs.onnx_opset_version()
     try:

@@ -333,7 +333,7 @@ class BoundedEmitter(FileEmitter):
         self.room = room
 
     def const(self, value: Any, dtype: DTypeLike) -> str:
-        """As FileEmitter's. Raises Unmappable where no room is left."""
+        """As FileEmitter's. Raises Unmappable if no room is left."""
         self.room.left -= np.size(value)
         if self.room.left < 0:
             raise Unmappable("larger constants than an import makes")

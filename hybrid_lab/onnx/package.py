@@ -9,7 +9,7 @@ from hybrid_lab.diagnostics.errors import EngineUnavailable
 
 
 def import_onnx() -> Any:
-    """The package. Raises EngineUnavailable with the next step where it is not installed."""
+    """The package. Raises EngineUnavailable with the next step if it is not installed."""
     try:
         for part in ("checker", "defs", "helper", "numpy_helper"):
             importlib.import_module(f"onnx.{part}")

@@ -32,7 +32,7 @@ class AdaGrad(Optimizer):
 @register
 class AdaDelta(Optimizer):
     """s = rho * s + (1 - rho) * g^2;  d = sqrt(a + eps) / sqrt(s + eps) * g;  a = rho * a + (1 - rho) * d^2;
-    w = w - d - wd * w (arXiv 1212.5701). The learning rate has no part in it; a warning says so once where one is set.
+    w = w - d - wd * w (arXiv 1212.5701). The learning rate has no part in it; a warning says so once if one is set.
     """
 
     states = ("squares", "deltas")

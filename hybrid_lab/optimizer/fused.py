@@ -333,7 +333,7 @@ class FusedUpdate:
     def __call__(
         self, indices: Sequence[int], gradients: Sequence[NDArray], weights: Sequence[NDArray], states: dict[int, Any]
     ) -> bool:
-        """Update all weights; False, with nothing done, where this optimizer or these arrays cannot be fused."""
+        """Update all weights; False, with nothing done, if this optimizer or these arrays cannot be fused."""
         arrays = self._prepare(indices, gradients, weights, states)
         if arrays is None:
             return False
@@ -385,7 +385,7 @@ class FusedUpdate:
         weights: Sequence[NDArray],
         states: dict[int, object],
     ) -> _Arrays | None:
-        """The arrays of this step; None, with `refusal` saying why, where they cannot be fused."""
+        """The arrays of this step; None, with `refusal` saying why, if they cannot be fused."""
         optimizer = self.optimizer
         kind: Any = type(optimizer)
         own, op = _own_rules(kind), optimizer.operator()

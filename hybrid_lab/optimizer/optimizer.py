@@ -229,7 +229,7 @@ class Optimizer:
     # -- updates -----------------------------------------------------------------------------------------------
 
     def update_multi_precision(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
-        """As `update`, through the float32 copy where there is one."""
+        """As `update`, through the float32 copy if there is one."""
         if self.multi_precision and is_narrow(np.dtype(weight.dtype)):
             copy, inner = state
             self.update(index, copy, grad.astype("float32"), inner)

@@ -1,4 +1,4 @@
-"""Updates where the weight or the gradient is a sparse array."""
+"""Updates if the weight or the gradient is a sparse array."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hybrid_lab.ops.framework.run import run_kernel
 def update_sparse(
     op: Operator, weight: NDArray, grad: NDArray, states: Sequence[NDArray], rates: Sequence[float], lazy: bool
 ) -> None:
-    """Run an update operator. Where one of the arrays is sparse it computes on dense copies.
+    """Run an update operator. If one of the arrays is sparse it computes on dense copies.
 
     lazy : of a row_sparse gradient, update the rows that it stores only; the rest of weight and states stays
     """

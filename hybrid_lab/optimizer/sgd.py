@@ -27,8 +27,8 @@ class _Momentum(Optimizer):
         return ("momentum",) if self.momentum else ()
 
     def absorbed(self, lr: float, wd: float, count: int, dtype: np.dtype) -> dict[str, float]:
-        """lr * (r * g + wd * w) is (lr * r) * (g + wd / r * w), bit for bit where the factor r is a power of two, as
-        1 / batch size often is: one pass less over the gradient.
+        """lr * (r * g + wd * w) is (lr * r) * (g + wd / r * w), bit for bit if the factor r is a power of two, as 1 /
+        batch size often is: one pass less over the gradient.
         """
         numbers = self.numbers(lr, wd, count)
         factor = self.rescale_grad

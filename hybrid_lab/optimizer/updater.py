@@ -19,7 +19,7 @@ from .saved_states import pack, unpack
 class Updater:
     """`updater(index, grad, weight)` changes the weight; states are made when an index is first seen.
 
-    fused : the update of many weights at once, and why it is not used where it is not
+    fused : the update of many weights at once, and why it is not used if it is not
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -28,7 +28,7 @@ class Updater:
         self.fused = FusedUpdate(optimizer)
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
-        """Update one weight, or several at once where all three are lists."""
+        """Update one weight, or several at once if all three are lists."""
         if not isinstance(index, (list, tuple)):
             index, grad, weight = [index], [grad], [weight]
         if not weight:

@@ -46,7 +46,7 @@ concat = Concat
 def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name: str | None = ...) -> Symbol:
     """The inputs, which have one shape, along a new axis."""
 def SliceChannel(data: Symbol, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis if the parts are 1 thick."""
 split = SliceChannel
 def Embedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
@@ -66,7 +66,7 @@ def scatter_nd(data: Symbol, indices: Symbol | None = ..., shape: _Shape | None 
 def eye(N: int, M: int = 0, k: int = 0, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Ones on diagonal number k of an (N, M) matrix of zeros; M = 0 means N."""
 def linspace(start: float, stop: float, num: int, endpoint: bool = True, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """`num` numbers at equal distances from start to stop (without stop where endpoint is False)."""
+    """`num` numbers at equal distances from start to stop (without stop if endpoint is False)."""
 def zeros_like(data: Symbol, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Zeros of the shape of data, and of its dtype or the given one."""
 def ones_like(data: Symbol, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -351,7 +351,7 @@ def smooth_l1(data: Symbol, scalar: float = 1.0, *, out: None = ..., name: str |
 def clip(data: Symbol, a_min: float, a_max: float, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
 def where(condition: Symbol, x: Symbol | None = ..., y: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """x where condition is not 0, else y."""
+    """x if condition is not 0, else y."""
 def erf(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
 def erfinv(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -590,7 +590,7 @@ def preloaded_multi_mp_sgd_mom_update(*data: Symbol | Sequence[Symbol], rescale_
 def multi_sum_sq(*data: Symbol | Sequence[Symbol], num_arrays: int, out: None = ..., name: str | None = ...) -> Symbol:
     """The sum of the squares of each input: float32, one number per array."""
 def multi_lars(lrs: Symbol, weights_sum_sq: Symbol | None = ..., grads_sum_sq: Symbol | None = ..., wds: Symbol | None = ..., eta: float | None = None, eps: float | None = None, rescale_grad: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), where both norms are positive, else lr."""
+    """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), if both norms are positive, else lr."""
 def Correlation(data1: Symbol, data2: Symbol | None = ..., kernel_size: int = 1, max_displacement: int = 1, stride1: int = 1, stride2: int = 1, pad_size: int = 0, is_multiply: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
     """How alike patches of two feature maps are, for every displacement (FlowNet, arXiv 1504.06852)."""
 def Pad(data: Symbol, mode: Literal['constant', 'edge', 'reflect'], pad_width: _Shape, constant_value: float = 0.0, *, out: None = ..., name: str | None = ...) -> Symbol:

@@ -78,7 +78,7 @@ def while_loop(
 
 
 def cond(pred: object, then_func: Callable[[], object], else_func: Callable[[], object], name: str = "cond") -> Any:
-    """`then_func()` where pred is true, else `else_func()`; see nd.contrib.cond."""
+    """`then_func()` if pred is true, else `else_func()`; see nd.contrib.cond."""
     sketch = _Sketch(name)
     forms = []
     for func in (then_func, else_func):

@@ -16,7 +16,7 @@ def predicting(
     """The Symbol with the predictions of its operators for training, such as SoftmaxOutput: it reads no labels for
     them.
 
-    shapes : of inputs, so that SoftmaxOutput becomes a plain softmax where the rank of its data follows from them
+    shapes : of inputs, so that SoftmaxOutput becomes a plain softmax if the rank of its data follows from them
     labels : names of variables; operators whose label reads no such variable are unchanged. None takes all
     """
 

@@ -53,7 +53,7 @@ class NameManager(metaclass=ScopeType):
         self._counter: dict[str, int] = {}
 
     def get(self, name: str | None, hint: str) -> str:
-        """`name` where given, else the next `hint` + number."""
+        """`name` if given, else the next `hint` + number."""
         if name:
             return name
         count = self._counter.get(hint, 0)

@@ -515,7 +515,7 @@ def constant(array: np.ndarray, name: str | None = None) -> Symbol:
 
 
 def dispatch(op: Operator, inputs: list[object], out: object, name: str | None, *, hint: str) -> Symbol | list[Symbol]:
-    """How the functions of `sym` call: see ops.surface. hint : the beginning of a name, where none is given"""
+    """How the functions of `sym` call: see ops.surface. hint : the beginning of a name, if none is given"""
     if out is not None:
         raise AttributeSpecError(f"{op.name}: out= needs arrays; a Symbol has no memory to write to")
     return as_arrays(compose(op, inputs, name, hint=hint))
@@ -544,7 +544,7 @@ def symbol_function(record: type[Operator], name: str, hint: str | None = None) 
     """The function `sym.<name>` of a record. Further keywords such as `lr_mult=2` and `__layout__="NC"`, and the
     entries of a dict `attr`, become attributes of the node and of the variables that are made for inputs left out.
 
-    hint : the beginning of the node's name where none is given; by default the name of the function, as in MXNet:
+    hint : the beginning of the node's name if none is given; by default the name of the function, as in MXNet:
         `sym.flip` makes flip0, though the record is called reverse
     """
     plain = make_function(record, partial(dispatch, hint=hint or _HINTS.get(name, name.lower())), name)

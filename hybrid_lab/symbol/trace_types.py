@@ -17,7 +17,7 @@ from hybrid_lab.symbol import tracing
 
 
 def note_types(trace: tracing.Trace, node: Node) -> None:
-    """Infer a new node's output types where its inputs are known, filling deferred parameter shapes on the way.
+    """Infer a new node's output types if its inputs are known, filling deferred parameter shapes on the way.
 
     Raises ShapeError or DTypeError with the source line.
     """

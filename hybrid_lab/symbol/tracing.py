@@ -198,7 +198,7 @@ class Trace:
         """The code asked for the mode, or whether calls are recorded: the trace is a variant that holds for this answer
         only.
 
-        Raises HybridizeError HL175 where it sets the mode for all that follows: `what` is then the call.
+        Raises HybridizeError HL175 if it sets the mode for all that follows: `what` is then the call.
         """
         if what.endswith("()"):
             raise refuse(
@@ -271,7 +271,7 @@ def of_arrays() -> Trace | None:
 
 @contextmanager
 def tracing(trace: Trace) -> Iterator[Trace]:
-    """Make `trace` the current one; ends with `trace.finish()` where the code ran through."""
+    """Make `trace` the current one; ends with `trace.finish()` if the code ran through."""
     before, enclosing = local.trace, local.enclosing
     local.trace = local.enclosing = trace
     hooks = modes.observe, modes.scope
@@ -340,7 +340,7 @@ def _holds_symbols(value: object) -> bool:
 
 
 def refuse_leaks(graph: Graph) -> None:
-    """Raise HybridizeError HL173 where a finished graph reads what exists inside a body only."""
+    """Raise HybridizeError HL173 if a finished graph reads what exists inside a body only."""
     for node in graph.nodes:
         if isinstance(node.op, Input) and node.op.role == INSIDE:
             raise leaked(node)

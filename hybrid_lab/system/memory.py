@@ -38,7 +38,7 @@ _MOST_BLOCKS = 1_000_000
 KEPT, MAPPED = 256 << 20, 32 << 20
 #: glibc's numbers of the two settings.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-#: Where these variables are set, the user has decided.
+#: If these variables are set, the user has decided.
 _VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
 
 
@@ -81,8 +81,8 @@ forks.in_child(_forked)
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
-    """Let this process keep up to 256 MiB of freed memory. False, and nothing changes, where the C library is another
-    one or the environment sets it.
+    """Let this process keep up to 256 MiB of freed memory. False, and nothing changes, if the C library is another one
+    or the environment sets it.
     """
     if os.name != "posix" or any(name in environment for name in _VARIABLES):
         return False

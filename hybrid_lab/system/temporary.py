@@ -4,7 +4,7 @@ files.
 A writer creates `.<name>.<12 hexadecimal digits>.tmp` and holds a lock (`flock`) on it until it has been renamed. The
 system drops the lock when the writer's process ends in any way, on this machine or on another machine that shares the
 folder. A temporary file without a lock was left by a killed process and may go. On Windows, where there is no `flock`,
-open files cannot be removed, which comes to the same. Where a file system has no locks nothing is removed.
+open files cannot be removed, which comes to the same. If a file system has no locks nothing is removed.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def thread_count() -> int:
 
 
 def _quota(otherwise: float, root: str = "/sys/fs/cgroup") -> float:
-    """The processors that the container's quota is worth (cgroup v2, then v1), or `otherwise` where it has none."""
+    """The processors that the container's quota is worth (cgroup v2, then v1), or `otherwise` if it has none."""
     for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         with contextlib.suppress(OSError, ValueError):
             quota, period = " ".join(Path(root, name).read_text() for name in names).split()

@@ -125,7 +125,7 @@ class CallOfBlock(torch.autograd.Function):
                 f"backward(create_graph=True) through the Block {ctx.call.net.name}: gradients of gradients are "
                 "not supported in torch. Compute them here, with hybrid_lab.autograd.grad(..., create_graph=True)"
             )
-        assert ctx.saved_tensors is not None  # raises where one was written to
+        assert ctx.saved_tensors is not None  # raises if one was written to
         return (None, None, None, *ctx.call.gradients(gradients, ctx.needed))
 
 

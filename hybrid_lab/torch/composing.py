@@ -136,7 +136,7 @@ class _Composer:
         if isinstance(size, int):
             return size
         hint = getattr(size.node, "hint", None)
-        # Where all sizes are open, the code may compare them, which the example's numbers satisfy.
+        # If all sizes are open, the code may compare them, which the example's numbers satisfy.
         found = self._open_size(size.node.expr, hint if self.exported.every and axis else None)
         if isinstance(found, SymbolicSize) and isinstance(hint, int):
             self.hints[repr(found)] = hint
@@ -147,8 +147,8 @@ class _Composer:
             self.warn(f"the code of the module needs a size of {expression}, which is fixed so")
             return int(expression)
         if str(expression) not in self.sizes:
-            # torch writes a size as factor * s + rest where the code needs that, such as an odd length: 2*s + 1. Then s
-            # is the open size here too. Any other expression is an open size of its own.
+            # torch writes a size as factor * s + rest if the code needs that, such as an odd length: 2*s + 1. Then s is
+            # the open size here too. Any other expression is an open size of its own.
             symbols = list(expression.free_symbols)
             if len(symbols) == 1 and expression != symbols[0]:
                 self.sizes.setdefault(str(symbols[0]), self.F.open_size())
@@ -396,7 +396,7 @@ class _Composer:
 
 
 class _Leaf:
-    """Stands for a tensor where only the structure of arguments is read."""
+    """Stands for a tensor if only the structure of arguments is read."""
 
     _data = np.zeros(0)
 

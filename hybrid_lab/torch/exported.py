@@ -1,6 +1,6 @@
 """A module of torch as a graph of ATen operators: torch.export, with training and prediction in one graph.
 
-torch.export traces a module in one mode. A module is exported in both; where the two graphs differ only in dropout and
+torch.export traces a module in one mode. A module is exported in both; if the two graphs differ only in dropout and
 batch normalization, one graph with operators for both modes takes their place.
 """
 
@@ -173,7 +173,7 @@ def _own_graph(program: ExportedProgram) -> Iterator[None]:
 def _export(
     module: Module, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any
 ) -> ExportedProgram:
-    """The module exported in its mode, with an open batch, or all sizes open, where they can be."""
+    """The module exported in its mode, with an open batch, or all sizes open, if they can be."""
     _bound(module, args, kwargs)
     if isinstance(dynamic_shapes, str):
         check_choice("dynamic_shapes", dynamic_shapes, ("batch", "auto"))
@@ -192,7 +192,7 @@ def _export(
 
 
 def _call_export(module: Module, args: Sequence[object], kwargs: Mapping[str, object], shapes: Any) -> ExportedProgram:
-    """torch then says where the code compares open sizes with 1, if it can export the module so."""
+    """torch then says if the code compares open sizes with 1, if it can export the module so."""
     import torch
     from torch.fx.experimental import _config
 
@@ -328,7 +328,7 @@ def _bound(module: Module, args: Sequence[object], kwargs: Mapping[str, object])
 
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:
-    """The program in operators of the table, and core ATen where the table has none."""
+    """The program in operators of the table, and core ATen if the table has none."""
     import torch
 
     decompositions = torch.export.default_decompositions()

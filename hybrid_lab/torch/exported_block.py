@@ -1,7 +1,7 @@
 """The operator `hybrid_lab::block`, which stands for a Block in a program that torch.export makes.
 
 It takes the tensors of the call and the weights, and gives the results. Its fake kernel tells torch their shapes, also
-where sizes of the inputs are open. Loading this loads torch.
+if sizes of the inputs are open. Loading this loads torch.
 """
 
 from __future__ import annotations

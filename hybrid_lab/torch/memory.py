@@ -1,4 +1,4 @@
-"""Elements of torch's tensors as NumPy arrays, and back: in the same memory where both are on the CPU."""
+"""Elements of torch's tensors as NumPy arrays, and back: in the same memory if both are on the CPU."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from .settings import LONGEST_SIDE
 class RandomAffine:
     """A rotation, a shear and a change of size of an image about its middle, the same or drawn anew for each image.
 
-    angle : in degrees; where it is 0, a whole number of -max_angle to max_angle
+    angle : in degrees; if it is 0, a whole number of -max_angle to max_angle
     max_shear : the largest shear; scales : the least and the largest factor of the sides
     ratios : the least and the largest change of the ratio of the sides; sizes : limits of the new sides
     """

@@ -34,7 +34,7 @@ class Rule:
     """A rule, as its page says it.
 
     message : one sentence. `{tensor}` becomes "the tensor `x`" (or "a tensor"), `{x}` its name, and other names the
-        facts about one place in the code, with `defaults` where a place gives none.
+        facts about one place in the code, with `defaults` if a place gives none.
     rewrite : what to write instead, with the same names; `rewrites` has further texts, for some values of the facts
         `call`, `attribute` and `construct`.
     error : the name of the built-in exception that a HybridizeError of this rule also is, or None

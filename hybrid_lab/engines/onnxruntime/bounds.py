@@ -80,7 +80,7 @@ def _behind(region: Region, wanted: Collection[Value]) -> tuple[list[Node], set[
 
 
 class _Sizes:
-    """The largest element of values, by size; infinite where it is not known. NaN in weights counts as not known."""
+    """The largest element of values, by size; infinite if it is not known. NaN in weights counts as not known."""
 
     def __init__(self, arrays: Mapping[Value, np.ndarray]):
         self.arrays = arrays

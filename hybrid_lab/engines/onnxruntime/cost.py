@@ -48,7 +48,7 @@ SESSION = 1.2e-3
 
 
 def saving(node: Node) -> float:
-    """Microseconds that ONNX Runtime saves on one operator, negative where NumPy is faster."""
+    """Microseconds that ONNX Runtime saves on one operator, negative if NumPy is faster."""
     if node.op.view:
         return -OPERATOR
     elements = sum(math.prod(value.shape) for value in node.outputs)

@@ -99,7 +99,7 @@ class SessionOperator(RegionOperator):
 
 
 class OnnxRuntimeEngine(PlannedEngine):
-    """Runs predictions on a CPU by default, and recorded calls where torch does not.
+    """Runs predictions on a CPU by default, and recorded calls if torch does not.
 
     worth : decides whether a region becomes a session (None) or stays in NumPy (the reason)
     """
@@ -164,7 +164,7 @@ class OnnxRuntimeEngine(PlannedEngine):
 
 
 def _try(region: Region, background: bool = False) -> BoundSession | EngineError | Unmappable:
-    """The region's session, or why there is none; where it is made in the background that shows later."""
+    """The region's session, or why there is none; if it is made in the background that shows later."""
     try:
         return BoundSession(build_model(region), background)
     except (EngineError, Unmappable) as error:

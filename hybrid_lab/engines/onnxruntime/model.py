@@ -184,7 +184,7 @@ def refusal_of_form(node: Node) -> str | None:
 def emit(emitter: OnnxEmitter, node: Node, names: dict[Value, str]) -> None:
     """Emit one node; unknown inputs are declared under fresh names. Adds the names of its outputs to `names`.
 
-    Raises Unmappable where the node has no ONNX form, or one over which ONNX Runtime would take too long.
+    Raises Unmappable if the node has no ONNX form, or one over which ONNX Runtime would take too long.
     """
     num_nodes, num_constants = len(emitter.nodes), len(emitter.initializers)
     operands: list[Any] = []
@@ -244,7 +244,7 @@ def build_model(region: Region) -> Model:
 
 
 def _nan_count(emitter: OnnxEmitter, name: str, value: Value) -> str:
-    """Finite where no NaN is in the value. Masks of -inf are common there."""
+    """Finite if no NaN is in the value. Masks of -inf are common there."""
     count = emitter.ReduceSum(emitter.cast(emitter.IsNaN(name), "float32"), keepdims=0)
     return str(emitter.Sqrt(emitter.Neg(count)))
 

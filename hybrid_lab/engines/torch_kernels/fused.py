@@ -122,7 +122,7 @@ def _scaled_sum(node: Node, readers: Readers) -> TorchCall | None:
 
 
 def _difference(item: Item, readers: Readers) -> tuple[Value, Value] | None:
-    """a and b, of one shape, where the item is a - b."""
+    """a and b, of one shape, if the item is a - b."""
     node = _only_read_here(item, "broadcast_sub", readers)
     if node is None or len(node.values_in) < 2 or node.values_in[0].shape != node.values_in[1].shape:
         return None

@@ -101,7 +101,7 @@ def _spread_product(torch: ModuleType, node: Node, op: ConvDataGrad) -> Kernel:
 
 
 def _window(op: Pooled, data: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool]:
-    """kernel, stride, pad and whether sizes round up, as torch counts. Raises Unmappable where it counts otherwise."""
+    """kernel, stride, pad and whether sizes round up, as torch counts. Raises Unmappable if it counts otherwise."""
     needs(len(data) == 4, "pooling over one or three axes")
     windows = op.windows(data[2:])
     for ceil in (False, True):

@@ -72,7 +72,7 @@ class TorchProgram:
             return [result.numpy() for result in results]
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        """The array as a tensor, in the same memory where torch can share it."""
+        """The array as a tensor, in the same memory if torch can share it."""
         try:
             return self._share(array)
         except (TypeError, ValueError):

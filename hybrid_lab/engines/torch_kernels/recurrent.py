@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def lstm_only(op: RNN | RNNGrad) -> None:
-    """Raise Unmappable where the operator is not a plain LSTM."""
+    """Raise Unmappable if the operator is not a plain LSTM."""
     needs(op.mode == "lstm", f"mode={op.mode!r}")
     needs(op.sizes.clip is None and not op.use_sequence_length, "clipped states or sequence lengths")
     needs(op.projection_size is None, "projected states")

@@ -111,7 +111,7 @@ def _relu(torch: ModuleType, node: Node, op: Operator) -> Kernel:
 
 @entry("_relu_grad", out=True)
 def _relu_grad(torch: ModuleType, node: Node, op: Operator) -> Kernel:
-    # threshold_backward would let dy through where y is NaN.
+    # threshold_backward would let dy through if y is NaN.
     fresh, into = torch.ops.aten.leaky_relu_backward.default, torch.ops.aten.leaky_relu_backward.grad_input
     return lambda dy, y, out=None: fresh(dy, y, 0.0, False) if out is None else into(dy, y, 0.0, False, grad_input=out)
 

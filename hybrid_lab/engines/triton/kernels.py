@@ -305,7 +305,7 @@ def _kernel(
     source: KernelSource, group: Region, number: int, moved: int, why: tuple[str, ...], part: str, here: str | None
 ) -> FusedKernel:
     nodes = tuple(map(_node, group.nodes))
-    # Where several kernels make a group the first one does the work.
+    # If several kernels make a group the first one does the work.
     flops = sum(map(flops_of, group.nodes)) if number == 0 else sum(prod(value.shape) for value in source.outputs)
     return FusedKernel(
         source.name, source.kind, part, nodes, why, source.text, dict(source.blocks), source.programs(source.blocks),

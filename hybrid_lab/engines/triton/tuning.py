@@ -168,7 +168,7 @@ def _form(choice: Choice, group: Region, kernels: Sequence[KernelSource]) -> For
 
 
 def _block(name: str, size: int, source: KernelSource) -> int:
-    """A tile's size for these arrays, where it was found for others of about their size: none larger than they are."""
+    """A tile's size for these arrays, if it was found for others of about their size: none larger than they are."""
     if name not in source.tiled or source.kind == "rows":
         return source.blocks[name]
     return min(size, power_of_two(source.tiled[name], tiles.LEAST))

@@ -94,7 +94,7 @@ def _decode(record: BlockRecord, name: str, decoder: Decoder, path: str | None) 
 
 
 def give(block: Block, values: Mapping[str, object]) -> None:
-    """Give a new Block the attributes of an archive, where they replace no method, child or parameter of it."""
+    """Give a new Block the attributes of an archive, if they replace no method, child or parameter of it."""
     settings = access.settings(block)
     for name, value in values.items():
         if _can_be_set(block, name):

@@ -46,7 +46,7 @@ class BlockMatching:
 
     pairs : path in the first tree -> path in the second, parents first; back : the reverse
     removed : paths of the first tree without a partner
-    moves : path in the second tree -> how it differs from the path in the first, where it does
+    moves : path in the second tree -> how it differs from the path in the first, if it does
     parameters : id in the first tree -> id in the second; lost : ids of the first tree without a partner
     """
 
@@ -183,7 +183,7 @@ class _Matcher:
         return pairs + self._between_equal(one, two, unclear)
 
     def _keys(self, side: int, places: Sequence[_BlockNode], unclear: set[int]) -> list[tuple[object, ...]]:
-        """The structure of each node, with its numbers where structures do not tell, else with its name."""
+        """The structure of each node, with its numbers if structures do not tell, else with its name."""
         samples = [self._sample(side, node) if node.whole in unclear else None for node in places]
         return [
             (node.whole, node.name if sample is None else sample.tobytes())

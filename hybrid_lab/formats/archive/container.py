@@ -184,7 +184,7 @@ class Container:
     def tensors(self, name: str, content: Source | None = None) -> SafetensorsFile:
         """A safetensors member, of which the header was checked; each tensor is checked when it is read.
 
-        content : its bytes, where they were read already
+        content : its bytes, if they were read already
         """
         content = self._part(name) if content is None else content
         digests = self._records[name].get("tensors")

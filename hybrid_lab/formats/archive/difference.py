@@ -53,7 +53,7 @@ def diff(first: object, second: object) -> ModelDifference:
     partner's graphs. Nothing is changed. Blocks are matched by structure and name, so that an inserted, moved or
     wrapped Block leaves the others matched with themselves. Operators are matched by computation, position and readers.
     Names that an instance happens to have do not count. The result prints, has HTML and `data()`, and is false in a
-    condition where nothing differs:
+    condition if nothing differs:
 
     >>> mx.diff("before.hlab", net)
     before.hlab -> net0: 1 operator changed, 2 tensors changed

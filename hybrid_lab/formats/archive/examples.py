@@ -172,7 +172,7 @@ def check(saved: SavedGraph, values: Mapping[str, np.ndarray], tensors: Mapping[
 def _too_large(graph: Graph, arrays: Sequence[np.ndarray]) -> str | None:
     """Why an example cannot be meant to run, which a number in a damaged file may cause; None if it can.
 
-    It is known from the shapes, before anything is computed. Where no shapes follow without the numbers, it may run.
+    It is known from the shapes, before anything is computed. If no shapes follow without the numbers, it may run.
     """
     try:
         shapes = dict(zip(graph.inputs, (array.shape for array in arrays), strict=True))

@@ -184,7 +184,7 @@ class Folder:
         return path if is_path or self._names is None else self._names.place(path, stem)
 
     def _of_mxnet(self, path: str, stem: str, graph: Graph, arrays: Mapping[str, np.ndarray]) -> SavedGraph:
-        """A graph that MXNet wrote: its variables are data where they have no values and no name of a parameter."""
+        """A graph that MXNet wrote: its variables are data if they have no values and no name of a parameter."""
         states = graph.states
         names = None if self._names is None else self._names.of_block(path, [each.node.name for each in graph.inputs])
         data, owned, owners = [], [], []

@@ -159,7 +159,7 @@ def _dataclass(parts: Any) -> object:
 
 
 def _enum(parts: Any) -> object:
-    """The member of the live Enum with this name; the member's value where there is none."""
+    """The member of the live Enum with this name; the member's value if there is none."""
     module, qualname, name, value = parts
     kind = live_class(enum.Enum, module, qualname)
     return value if kind is None or name not in kind.__members__ else kind.__members__[name]

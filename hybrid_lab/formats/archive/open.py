@@ -304,7 +304,7 @@ class _Builder:
         return arguments
 
     def _attach(self, block: Block, name: str, child: Block) -> None:
-        """As a child and as an attribute, where the name can be one and means nothing else."""
+        """As a child and as an attribute, if the name can be one and means nothing else."""
         block.register_child(child, name)
         if name.isidentifier() and not hasattr(type(block), name):
             object.__setattr__(block, name, child)

@@ -65,7 +65,7 @@ def save_cached_graphs(
     net : any Block; the graphs of every HybridBlock below it that was ever called, hybridized or not, are saved: a
         called Block without a graph, as after `hybridize()` or `cast()`, is traced again for its earlier calls
     path : `.hlab` is appended unless it ends so; a file of that name is replaced, whatever it is. By default
-        `<block name>.hlab`, where only an archive is replaced
+        `<block name>.hlab`, if only an archive is replaced
     inputs : an array, or a tuple or list of the arguments, to call `net` on once, in predict mode, so that every
         HybridBlock it reaches has a graph
     trainer : saves the optimizer's settings and states and the random state too, for resuming exactly
@@ -452,7 +452,7 @@ def _named_graphs(described: tree.Tree) -> tuple[dict[str, Types | None], dict[s
 
 
 def _values_of(parameter: Parameter) -> np.ndarray:
-    """The values without a copy where there is one context."""
+    """The values without a copy if there is one context."""
     arrays = parameter.list_data()
     return arrays[0].raw() if len(arrays) == 1 else access.mean(parameter).raw()
 

@@ -56,7 +56,7 @@ def write_model(
     with atomic_write(symbol_file) as file:
         file.write(text)
         file.flush()
-        # In the block: where either file cannot be written both stay as they were.
+        # In the block: if either file cannot be written both stay as they were.
         write_params(params_file, arrays, np_shape=np_shape or None)
     return symbol_file, params_file
 

@@ -87,7 +87,7 @@ class VariationalDropoutCell(ModifierCell):
         return self._dropped(F, "outputs", self.drop_outputs, output), states
 
     def _unroll(self, call: Unrolling) -> tuple[Any, list[Tensor]]:
-        """Inputs and outputs are dropped as whole sequences where no state is dropped."""
+        """Inputs and outputs are dropped as whole sequences if no state is dropped."""
         length, inputs, begin_state, layout, merge_outputs, valid_length = call
         if self.drop_states:
             try:

@@ -1,4 +1,4 @@
-"""DataLoader: batches from a data set, made in worker threads ahead of their use where wanted."""
+"""DataLoader: batches from a data set, made in worker threads ahead of their use if wanted."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Dataset:
         return _Chosen(self, [index for index in range(len(self)) if fn(self[index])])
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Part number `index` of `num_shards` contiguous parts; the first are larger by one where need be."""
+        """Part number `index` of `num_shards` contiguous parts; the first are larger by one if need be."""
         if not 0 <= index < num_shards:
             raise ValueError(f"the shard {index} is not one of 0 to {num_shards - 1}")
         size, rest = divmod(len(self), num_shards)

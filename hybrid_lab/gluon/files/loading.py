@@ -172,7 +172,7 @@ def _names_differ(theirs: Sequence[str], ours: Sequence[Sequence[str]], where: s
 
 
 def prefixes_of(theirs: Sequence[str], ours: Sequence[str]) -> tuple[str, str] | None:
-    """The prefixes in which two lists of names differ, where they differ in nothing else: ("net0_", "net1_")."""
+    """The prefixes in which two lists of names differ, if they differ in nothing else: ("net0_", "net1_")."""
     other, mine = _common_prefix(theirs), _common_prefix(ours)
     if sorted(name[len(other) :] for name in theirs) != sorted(name[len(mine) :] for name in ours):
         return None

@@ -31,7 +31,7 @@ class Dense(HybridBlock):
     in_units : size of the input; 0 takes it from the first batch
     weight : (units, in_units); bias : (units,)
 
-    x : (batch, ...) -> (batch, units), or (..., in_units) -> (..., units) where not flattened
+    x : (batch, ...) -> (batch, units), or (..., in_units) -> (..., units) if not flattened
     """
 
     def __init__(

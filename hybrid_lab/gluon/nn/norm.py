@@ -93,7 +93,7 @@ class BatchNorm(_Norm):
             self._add_parameter(name, in_channels, init, learned, differentiable=learned)
 
     def cast(self, dtype: DTypeLike | None) -> None:
-        """Statistics stay float32 where the model becomes float16 or bfloat16."""
+        """Statistics stay float32 if the model becomes float16 or bfloat16."""
         super().cast("float32" if dtype is None or is_narrow(dtype_of(dtype)) else dtype)
 
     def hybrid_forward(

@@ -75,7 +75,7 @@ class MaxPool1D(_MaxPool):
     """The maximum of windows. x : (batch, channels, width) -> (batch, channels, out).
 
     pool_size, strides (default: pool_size), padding : a number or one per dimension
-    layout : the first of 'NCW' and 'NWC', of 'NCHW' and 'NHWC', or of 'NCDHW' and 'NDHWC', where it is None
+    layout : the first of 'NCW' and 'NWC', of 'NCHW' and 'NHWC', or of 'NCDHW' and 'NDHWC', if it is None
     ceil_mode : an incomplete last window counts: out is rounded up
     """
 

@@ -98,8 +98,8 @@ class ModifierCell(HybridRecurrentCell):
             object.__setattr__(self.base_cell, "_modified", True)
 
     def _check_earlier_steps(self, need: str) -> None:
-        """Raise HybridizeError HL173 where a graph of one step is made: it cannot keep values for the next one. The
-        cell then runs eagerly, its base cell as a graph.
+        """Raise HybridizeError HL173 if a graph of one step is made: it cannot keep values for the next one. The cell
+        then runs eagerly, its base cell as a graph.
         """
         trace = tracing.current()
         if trace is not None and not trace.composes and self._unrolled_in != (trace,):
@@ -167,7 +167,7 @@ class ZoneoutCell(ModifierCell):
 
 
 def _mixed(F: Functions, rate: float, new: Tensor, old: Tensor) -> Tensor:
-    """The new value where a dropout mask keeps it, else the old one."""
+    """The new value if a dropout mask keeps it, else the old one."""
     return F.where(F.Dropout(F.ones_like(new), p=rate), new, old)
 
 

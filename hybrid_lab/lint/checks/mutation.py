@@ -235,7 +235,7 @@ def _is_literal(node: ast.expr, walk: Walk) -> bool:
 
 
 def _set_once(target: ast.expr, walk: Walk) -> bool:
-    """Whether an attribute is assigned where it is not there yet, and nothing else happens: also eagerly only once."""
+    """Whether an attribute is assigned if it is not there yet, and nothing else happens: also eagerly only once."""
     branch = walk.parent(walk.statement(target))
     if not isinstance(branch, ast.If) or not isinstance(target, ast.Attribute):
         return False

@@ -26,7 +26,7 @@ _PARAMETER_ENDINGS = ("_weight", "_bias", "_gamma", "_beta")
 def _split_input_slice(batch_size: int, work_load_list: Sequence[float]) -> list[slice]:
     """Slices of a batch in the proportions of the loads, rounded each by itself, as in MXNet; the last gets the rest.
 
-    Raises BindError, a ValueError, where a slice would be empty.
+    Raises BindError, a ValueError, if a slice would be empty.
     """
     total = sum(work_load_list)
     sizes = [round(load * batch_size / total) for load in work_load_list]
@@ -38,7 +38,7 @@ def _split_input_slice(batch_size: int, work_load_list: Sequence[float]) -> list
 
 
 def _check_arguments(symbol: Symbol) -> None:
-    """Raise BindError, a ValueError, where two arguments or two auxiliary states of a Symbol have one name."""
+    """Raise BindError, a ValueError, if two arguments or two auxiliary states of a Symbol have one name."""
     for kind, names in (("argument", symbol.list_arguments()), ("auxiliary state", symbol.list_auxiliary_states())):
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         if twice:

@@ -145,7 +145,7 @@ def _places(symbol: Symbol, group2ctx: Mapping[str, Context] | None) -> dict[str
 def _shared(
     name: str, array: NDArray | None, shape: Shape, dtype: DTypeLike, ctx: Context, stype: str | None
 ) -> NDArray:
-    """The array of another executor; a new one where it has none."""
+    """The array of another executor; a new one if it has none."""
     if array is None:
         return _zeros(shape, dtype, ctx, stype)
     if array.shape != tuple(shape) or array.dtype != dtype:
@@ -234,7 +234,7 @@ def _in_order(what: str, given: Arrays, names: Sequence[str]) -> list[NDArray | 
 
 
 def _complete(what: str, given: Arrays, names: Sequence[str]) -> list[NDArray]:
-    """`_in_order` where no array may be missing."""
+    """`_in_order` if no array may be missing."""
     arrays = _in_order(what, given, names)
     missing = [name for name, array in zip(names, arrays, strict=True) if array is None]
     if missing:

@@ -181,7 +181,7 @@ class Executor:
     ) -> None:
         """Write the gradients of the arguments.
 
-        out_grads : the gradients of the outputs, needed where they are no losses (SoftmaxOutput, make_loss ...)
+        out_grads : the gradients of the outputs, needed if they are no losses (SoftmaxOutput, make_loss ...)
         is_train : accepted for MXNet's sake; the mode is taken from the last `forward`
         Raises BindError for an output gradient that is missing or has another shape. Further gradients, and gradients
         of outputs without a gradient such as shape_array, are not read.

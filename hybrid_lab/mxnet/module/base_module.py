@@ -60,7 +60,7 @@ class BaseModule:
         self._total_exec_bytes = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled and copied without the logger where it is the module `logging`."""
+        """Pickled and copied without the logger if it is the module `logging`."""
         return {**vars(self), "logger": None if self.logger is logging else self.logger}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

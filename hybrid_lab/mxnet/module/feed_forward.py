@@ -41,7 +41,7 @@ class FeedForward:
     num_epoch, begin_epoch : train from epoch `begin_epoch` up to this one
     epoch_size : the number of batches in an epoch; None: as many batches as the iterator has
     optimizer : a name, with its options among `kwargs`, or an Optimizer
-    numpy_batch_size : the batch size where X is an array
+    numpy_batch_size : the batch size if X is an array
     arg_params, aux_params : values to start from; the initializer makes the missing values
     allow_extra_params : drop parameters that the Symbol does not have
     """
@@ -158,7 +158,7 @@ class FeedForward:
         return self._iterator(data, label, training=True)
 
     def _iterator(self, data: Any, label: Any, training: bool) -> Any:
-        """An iterator; one over arrays, where arrays are given. Raises SettingError for arrays that do not fit."""
+        """An iterator; one over arrays, if arrays are given. Raises SettingError for arrays that do not fit."""
         if not isinstance(data, (np.ndarray, NDArray)):
             if not hasattr(data, "provide_data"):
                 raise SettingError(f"X is an iterator or an array, not {type(data).__name__}")

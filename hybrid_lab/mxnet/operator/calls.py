@@ -102,7 +102,7 @@ class _CustomFunction(autograd.Function):
         """The outputs."""
         inputs = tuple(map(_dense, inputs))
         outputs = [nd.zeros(tuple(shape), ctx=self._context, dtype=dtype) for shape, dtype in self._outputs]
-        with random_state.substream():  # as in a graph, where the node has one draw
+        with random_state.substream():  # as in a graph, if the node has one draw
             self._custom.forward(
                 is_train=autograd.is_training(),
                 req=["write"] * len(outputs),

@@ -211,7 +211,7 @@ class ZoneoutCell(ModifierCell):
 
 
 def _mixed(rate: float, new: Symbol, old: Symbol) -> Any:
-    """The new value where a dropout mask keeps it, else the old one."""
+    """The new value if a dropout mask keeps it, else the old one."""
     return F.where(F.Dropout(F.ones_like(new), p=rate), new, old)
 
 

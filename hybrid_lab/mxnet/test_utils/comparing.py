@@ -126,7 +126,7 @@ def assert_almost_equal(
     use_broadcast: bool = True,
     mismatches: tuple[int, int] = (10, 10),
 ) -> None:
-    """Raise AssertionError, which lists the largest differences, where arrays differ by more than the tolerances.
+    """Raise AssertionError, which lists the largest differences, if arrays differ by more than the tolerances.
 
     rtol, atol : numbers, or dtype -> number; by default from the dtypes of both
     names : what to call the arrays; mismatches : how many differences are listed (the second is ignored)

@@ -68,8 +68,8 @@ def get_cifar10() -> None:
 
 
 def get_mnist_ubyte() -> None:
-    """See that MNIST's four files, not compressed, are in `data` below the current folder. Raises DatasetFileError
-    where they are not; MXNet downloads them.
+    """See that MNIST's four files, not compressed, are in `data` below the current folder. Raises DatasetFileError if
+    they are not; MXNet downloads them.
     """
     _require(*(f"data/{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")))
 

@@ -205,8 +205,8 @@ class BaseSparseNDArray(NDArray):
     # -- copies and conversions ----------------------------------------------------------------------------------
 
     def astype(self, dtype: DTypeLike | None, copy: bool = True) -> Any:
-        """The array with another dtype and the same storage type. `copy=False` returns the array itself where it has
-        that dtype.
+        """The array with another dtype and the same storage type. `copy=False` returns the array itself if it has that
+        dtype.
         """
         wanted = check_dtype(dtype)
         if not copy and wanted == self.buffer.data.dtype:

@@ -89,7 +89,7 @@ class SparseBuffer(Buffer):
         return self._stale
 
     def pull(self) -> None:
-        """Fill the dense copy, where there is one, from the parts."""
+        """Fill the dense copy, if there is one, from the parts."""
         if self._stale and self._dense is not None:
             self.expand(self._dense)
             self._stale = False

@@ -112,7 +112,7 @@ def _times(op: Operator, inputs: Sequence[Any]) -> Any:
 
 
 def _over(op: Operator, inputs: Sequence[Any]) -> Any:
-    """x / y. MXNet keeps csr where a dense y of another shape is broadcast to x."""
+    """x / y. MXNet keeps csr if a dense y of another shape is broadcast to x."""
     if any(not isinstance(item, NDArray) for item in inputs):
         return _with_number(op, inputs) if isinstance(inputs[0], NDArray) else NotImplemented
     left, right = inputs

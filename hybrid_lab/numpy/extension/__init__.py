@@ -139,7 +139,7 @@ def save(file: str | PathLike[str], arr: NDArray | Sequence[NDArray] | Mapping[s
 
 
 def load(file: str | PathLike[str]) -> list[ndarray | None] | dict[str, ndarray | None]:
-    """The `mx.np` arrays that `save` (or MXNet) wrote: a list, or a dict where they have names."""
+    """The `mx.np` arrays that `save` (or MXNet) wrote: a list, or a dict if they have names."""
     loaded = _storage.load(file)
     if isinstance(loaded, Mapping):
         return {name: None if item is None else item.as_np_ndarray() for name, item in loaded.items()}

@@ -40,7 +40,7 @@ class BackendRep:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Import the model already now, where no value is needed for it: errors are raised by `prepare`."""
+        """Import the model already now, if no value is needed for it: errors are raised by `prepare`."""
         try:
             self._blocks[()] = self._imported({})
         except OpenValueError as error:

@@ -272,7 +272,7 @@ class OnnxBlock(HybridBlock):
         return view(x, *args)
 
     def __call__(self, *args: Any, aux_output: Sequence[str] = ()) -> Any:
-        """As `forward`; `aux_output` is for the graph of the file, where the class has no forward of its own."""
+        """As `forward`; `aux_output` is for the graph of the file, if the class has no forward of its own."""
         if not aux_output:
             return super().__call__(*args)
         if type(self).forward is not OnnxBlock.forward:

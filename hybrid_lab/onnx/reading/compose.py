@@ -241,7 +241,7 @@ class _Composer:
         return composed
 
     def _run(self, nodes: Sequence[NodeProto], known: dict[str, Item]) -> None:
-        """Import the nodes; where it takes long, a bar says how far it is."""
+        """Import the nodes; if it takes long, a bar says how far it is."""
         with closing(Progress("importing the ONNX file", len(nodes), "operators")) as bar:
             for place in range(0, len(nodes), _TOLD):
                 bar.step(place, nodes[place].op_type)

@@ -167,7 +167,7 @@ class GraphImporter:
         return outputs
 
     def _fold_sizes(self, node: NodeProto, inputs: Sequence[Item], attributes: Attributes) -> Tensor | None:
-        """The result, where an operator computes with sizes of which some are open."""
+        """The result, if an operator computes with sizes of which some are open."""
         if any(isinstance(item, list) for item in inputs):
             return None
         tensors = [item if isinstance(item, Tensor) else None for item in inputs]

@@ -112,6 +112,6 @@ def place(parameter: Parameter, blocks: Mapping[str, Block]) -> None:
 
 
 def _set(block: Block, name: str, item: object) -> None:
-    """As an attribute, where the name can be one and means nothing else."""
+    """As an attribute, if the name can be one and means nothing else."""
     if name.isidentifier() and not hasattr(type(block), name):
         object.__setattr__(block, name, item)

@@ -1,8 +1,8 @@
 """Optimizers of ONNX files, read: the nodes that change the weights as a Trainer.
 
 A file of ours holds the Trainer's settings in its metadata; its nodes must be the nodes that this Trainer would be
-written as. In other files ONNX's optimizers and a plain Sub(weight, Mul(rate, gradient)) are read where one of our
-rules computes the same.
+written as. In other files ONNX's optimizers and a plain Sub(weight, Mul(rate, gradient)) are read if one of our rules
+computes the same.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Training information of ONNX files, read: the network, its loss, and a Trainer that goes on where the file stands.
 
-A file says how a network is trained by a second graph, the algorithm: loss, `Gradient`, optimizer. It is read where it
+A file says how a network is trained by a second graph, the algorithm: loss, `Gradient`, optimizer. It is read if it
 means what `record`, `backward` and `step` do; a file whose algorithm does anything else is refused.
 """
 
@@ -248,7 +248,7 @@ class _Reader:
         return ImportedGraph(compose(model), self.ctx)
 
     def _own_loss(self, predictions: Sequence[str], target: str) -> HybridBlock | None:
-        """The loss of this package that ONNX has an operator for, where it is that operator."""
+        """The loss of this package that ONNX has an operator for, if it is that operator."""
         node = self.makers.get(target)
         if node is None or node.domain or node.op_type not in ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"):
             return None

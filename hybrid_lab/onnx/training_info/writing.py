@@ -1,7 +1,7 @@
 """The training information of an exported model: how its parameters begin, and one step of its training.
 
-The algorithm is added to the network's own graph. It has the network in training mode where that differs from
-prediction, the loss, ONNX's operator `Gradient`, and the optimizer's nodes. One run of it, with the bindings, is
+The algorithm is added to the network's own graph. It has the network in training mode if that differs from prediction,
+the loss, ONNX's operator `Gradient`, and the optimizer's nodes. One run of it, with the bindings, is
 
     with autograd.record():
         loss = loss_function(net(data), label)
@@ -171,7 +171,7 @@ class _Writing:
     # -- the network and the loss ------------------------------------------------------------------------------
 
     def _predictions(self) -> list[str]:
-        """The names of the network's outputs in training: the same as in prediction where nothing differs."""
+        """The names of the network's outputs in training: the same as in prediction if nothing differs."""
         neutral = self.neutral
         if neutral.bound or neutral.observation.training is not None or neutral.observation.recording is not None:
             raise HybridLabError(

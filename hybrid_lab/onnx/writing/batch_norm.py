@@ -1,4 +1,4 @@
-"""BatchNorm where ONNX' BatchNormalization differs: over another axis than 1, and of data in half precision.
+"""BatchNorm if ONNX' BatchNormalization differs: over another axis than 1, and of data in half precision.
 
 The axes before and behind the channels are joined, so that the channels are axis 1. No element moves:
 

@@ -137,7 +137,7 @@ def _proposal(g: FileEmitter, node: Node, inputs: Sequence[Any]) -> tuple[str, .
     number = min(after, most)
     _, places = g.TopK(g.cast(kept, "float32"), [number], axis=1, outputs=2)
     found = g.Min(g.ReduceSum(g.cast(kept, "int64"), [1], keepdims=1), g.const([[number]], "int64"))
-    # Where too few boxes are left they come again, from the best on.
+    # If too few boxes are left they come again, from the best on.
     again = g.Mod(g.const(np.arange(after)[None].repeat(batch, 0), "int64"), found)
     chosen = g.GatherElements(places, again, axis=1)
     image = g.const(np.arange(batch).reshape(-1, 1, 1).repeat(after, 1), dtype)

@@ -1,11 +1,11 @@
 """FileEmitter: `g` of the records' `onnx` for files, in which sizes may be open and the opset may be another one.
 
 The sizes of an open axis are SymbolicSizes (ops/framework/sizes.py). A record's form computes with them as with whole
-numbers; where it writes one into the graph, the emitter adds the nodes that compute it while the file runs:
+numbers; if it writes one into the graph, the emitter adds the nodes that compute it while the file runs:
 
     n = g.shape(x)[0]                      g.Expand(y, [n, 3])  adds  Expand(y, Concat(Gather(Shape(x), [0]), [3]))
 
-Where a form needs a size as a number, it raises NeedsNumber, and the axis cannot be open.
+If a form needs a size as a number, it raises NeedsNumber, and the axis cannot be open.
 """
 
 from __future__ import annotations

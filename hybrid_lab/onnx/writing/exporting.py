@@ -55,7 +55,7 @@ TRAINING_METADATA = "hybrid_lab.training"
 class Exported:
     """One ONNX file that was written.
 
-    path : absolute; files : itself, and the file of its arrays where there is one
+    path : absolute; files : itself, and the file of its arrays if there is one
     inputs, outputs : name -> dimensions, numbers or names of open sizes
     functions : names of the functions
     notes : what could not be as asked for, one line each
@@ -140,13 +140,13 @@ def export(
         bool(abs(again(nd.ones((1, 3))) - y).max() < 1e-5)
 
     net : a HybridBlock. For any other Block each outermost HybridBlock is written, to NAME-<path of the Block>.onnx
-    path : `.onnx` is appended where there is no suffix; a file of that name is replaced, atomically
+    path : `.onnx` is appended if there is no suffix; a file of that name is replaced, atomically
     inputs : an array, a shape, or a list of them. A string in a shape names an open size: ("batch", 3, 224, 224).
         Default: as in the last call
     opset : 13 to the newest that the installed onnx and onnxruntime both know. Default: the newest in which ONNX
         Runtime runs all operators of the network
     flat : without functions. By default the file has a function for each HybridBlock
-    external_data : parameters in a file beside it; default: where the file would have more than 2 GB
+    external_data : parameters in a file beside it; default: if the file would have more than 2 GB
     training : add how the network is trained: its first values, the loss, the gradients and the trainer's optimizer
         with its states (TrainingInfoProto); needs loss=, a HybridBlock of (outputs, labels), and trainer=.
         `mx.onnx.imports_training` reads it

@@ -226,7 +226,7 @@ def _op_types(nodes: Sequence[OnnxNode]) -> Iterator[str]:
 
 
 def unused(name: str, taken: set[str]) -> str:
-    """The name, with underscores at its end where it is taken; it is taken then."""
+    """The name, with underscores at its end if it is taken; it is taken then."""
     while name in taken:
         name += "_"
     taken.add(name)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def emit(g: FileEmitter, node: Node, inputs: Sequence[Any]) -> tuple[str, ...]:
-    """The nodes of a random operator. Raises Unmappable where ONNX has no such distribution."""
+    """The nodes of a random operator. Raises Unmappable if ONNX has no such distribution."""
     form = _FORMS.get(node.op.name)
     if form is None:
         raise Unmappable(f"{node.op.name}: ONNX has no operator for these random numbers")

@@ -154,7 +154,7 @@ class Eye(_Listed, name="_eye", aliases=("eye",)):
 
 
 class Linspace(_Listed, name="_linspace", aliases=("linspace",)):
-    """`num` numbers at equal distances from start to stop (without stop where endpoint is False)."""
+    """`num` numbers at equal distances from start to stop (without stop if endpoint is False)."""
 
     start: float
     stop: float

@@ -69,7 +69,7 @@ class Reduction(Operator):
 
 
 def accumulate(data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
-    """The sum over `axes` into `out` (axes kept as 1), float16 added up in float32; fast where trailing axes go."""
+    """The sum over `axes` into `out` (axes kept as 1), float16 added up in float32; fast if trailing axes go."""
     dtype = np.float32 if data.dtype == np.float16 else data.dtype
     if dtype != out.dtype:
         wide = np.add.reduce(data, axis=axes, keepdims=True, dtype=dtype, out=scratch(out.shape, dtype))
@@ -146,7 +146,7 @@ class Mean(Reduction, name="mean"):
     samples = [*_AXES, _WHOLE]
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
-        narrow = out.dtype == np.float16  # its sums overflow where its means do not
+        narrow = out.dtype == np.float16  # its sums overflow if its means do not
         total = accumulate(data, axes, scratch(out.shape, np.float32) if narrow else out, scratch)
         count = max(data.size // max(out.size, 1), 1)
         if data.dtype.kind == "f":
@@ -371,7 +371,7 @@ class _ArgExtreme(Operator):
         line = F.Reshape(data, shape=(-1,)) if self.axis is None else data
         axis = 0 if self.axis is None else self.axis % len(line.shape)
         best = (F.max if self.name == "argmax" else F.min)(line, axis=axis, keepdims=True)
-        # Where there is a NaN it is the largest and the smallest, and equal to nothing.
+        # If there is a NaN it is the largest and the smallest, and equal to nothing.
         hit = F.broadcast_equal(line, best) + F.broadcast_not_equal(line, line)
         steps = F.broadcast_like(F._channel_like(F._contrib_arange_like(line, axis=axis), line, axis=axis), line)
         first = F.min(F.where(hit, steps, F.broadcast_like(F._size_ratio(line, best), line)), axis=axis, keepdims=True)

@@ -432,7 +432,7 @@ class Stack(Operator, name="stack"):
 
 
 class _Splitting(Operator):
-    """Base: data cut along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+    """Base: data cut along `axis`; squeeze_axis drops that axis if the parts are 1 thick."""
 
     axis: int
     squeeze_axis: bool
@@ -488,7 +488,7 @@ class _Splitting(Operator):
 
 
 class SliceChannel(_Splitting, name="SliceChannel", aliases=("split",)):
-    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis if the parts are 1 thick."""
 
     title = "SliceChannel"
     num_outputs: int
@@ -524,7 +524,7 @@ class SliceChannel(_Splitting, name="SliceChannel", aliases=("split",)):
 
 class SplitV2(_Splitting, name="_split_v2"):
     """data cut along `axis` into `sections` equal parts, or in front of the places in `indices`, of which the first is
-    0; squeeze_axis drops that axis where the parts are 1 thick. `split_v2` takes the places without the 0.
+    0; squeeze_axis drops that axis if the parts are 1 thick. `split_v2` takes the places without the 0.
     """
 
     title = "split_v2"

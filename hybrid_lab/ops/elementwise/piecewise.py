@@ -96,7 +96,7 @@ class Clip(Elementwise, name="clip"):
 
 
 class ClipGrad(Elementwise, name="_clip_grad"):
-    """dy where a_min <= x <= a_max, else 0, whatever dy is, as in MXNet. dy, x : one shape; returns : as dy."""
+    """dy if a_min <= x <= a_max, else 0, whatever dy is, as in MXNet. dy, x : one shape; returns : as dy."""
 
     a_min: float
     a_max: float

@@ -19,7 +19,7 @@ def _broadcasts(condition: Shape, x: Shape, y: Shape) -> bool:
 
 
 class Where(Operator, name="where"):
-    """x where condition is not 0, else y.
+    """x if condition is not 0, else y.
 
     condition : the shape of x and y, or (n,) to choose whole rows; x, y : one dtype; either may be a number
     """

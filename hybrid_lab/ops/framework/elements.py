@@ -39,7 +39,7 @@ def joined(elements: Elements, index: Index, ends: Sequence[int], read: Callable
 
 
 def on_diagonal(elements: Elements, place: Place, row: int, column: int, k: int, source: Place) -> str:
-    """In kernels: the element of input 0 at `source` where the axes row and column are on diagonal k, else 0."""
+    """In kernels: the element of input 0 at `source` if the axes row and column are on diagonal k, else 0."""
     if not place[row].variables and not place[column].variables:
         hit = place[column].constant == place[row].constant + k
         return str(elements.read(0, source) if hit else elements.literal(0))

@@ -29,7 +29,7 @@ class Pointwise:
 
     text : an expression of Triton over elements {0} {1} ... of the inputs, and of {seed}, {draw} and {element} with
         `random`; or (op, dtype) -> the expression for elements of a dtype
-    whole : the expression for whole numbers, where they need another one
+    whole : the expression for whole numbers, if they need another one
     jumps : the result jumps where operands change a little. Kernels then round operands of half precision, which they
         compute in float32, as eager calls do
     floating : whole numbers are computed in float64 and cut back, as in MXNet. Kernels do not take them then

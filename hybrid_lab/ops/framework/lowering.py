@@ -27,7 +27,7 @@ def run_lowering(op: Operator, *inputs: Operand, out: Array | Outs = None) -> Ar
 def draw_lowering(
     op: Operator, *inputs: Operand, out: Array | Outs = None, rng: tuple[int, int] = (0, 0)
 ) -> Array | Arrays:
-    """A record's `numpy` where an operator that `lower` names is random."""
+    """A record's `numpy` if an operator that `lower` names is random."""
     F = Namespace(lambda part, values: apply_numpy(part, values, rng)) if op.random else raw
     return _lowered(F, op, inputs, out)
 
@@ -51,7 +51,7 @@ def _lowered(F: Functions, op: Operator, inputs: Sequence[Operand], out: Array |
 
 
 def emit_lowering(op: Operator, g: OnnxGraph, *inputs: str) -> tuple[str, ...]:
-    """A record's `onnx` where ONNX has no operator of its own for what `lower` says."""
+    """A record's `onnx` if ONNX has no operator of its own for what `lower` says."""
 
     def name_of(operand: object) -> object:
         if isinstance(operand, np.ndarray):

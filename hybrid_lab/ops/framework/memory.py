@@ -28,7 +28,7 @@ def into(result: np.ndarray, out: np.ndarray | None, dtype: DTypeLike | None = N
 
 
 def all_into(results: Sequence[np.ndarray], out: np.ndarray | Outs) -> Array | Arrays:
-    """The results of a kernel, in `out` where it is given: an array for one result, a tuple of arrays for several."""
+    """The results of a kernel, in `out` if it is given: an array for one result, a tuple of arrays for several."""
     if len(results) == 1:
         return into(results[0], out)  # type: ignore[arg-type]
     return tuple(results) if out is None else tuple(map(into, results, out))

@@ -145,7 +145,7 @@ class OnnxEmitter:
         """Emit one bound operator. inputs : declared names, or Python numbers (immediates). Returns one name per
         output, declared.
 
-        Raises Unmappable with the operator's name where there is no mapping.
+        Raises Unmappable with the operator's name if there is no mapping.
         """
         if op.onnx is None:
             raise Unmappable(f"{op.name}: it has no ONNX form")

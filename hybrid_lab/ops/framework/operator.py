@@ -316,7 +316,7 @@ class Operator:
         return shapes
 
     def complete_from(self, output: PartialSizes, *shapes: PartialShape) -> PartialShapes:
-        """Fill unknown input shapes from the first output, of which some sizes are known, where they follow.
+        """Fill unknown input shapes from the first output, of which some sizes are known, if they follow.
 
         Sizes that `infer_shape` takes over from one input need no rule: see graph.partial.
         """
@@ -343,7 +343,7 @@ class Operator:
     def first_shape(self, *shapes: Shape) -> Shape | None:
         """The shape that the first input must have, for records without `infer_shape`. None allows any shape.
 
-        For gradients, whose first input is the gradient of an output. shapes : of all inputs. Raises ShapeError where
+        For gradients, whose first input is the gradient of an output. shapes : of all inputs. Raises ShapeError if
         other inputs do not fit.
         """
         return None

@@ -129,7 +129,7 @@ class Precision:
 
 
 def conditional_operators() -> list[tuple[str, str, tuple[str, ...]]]:
-    """(operator, attribute, values): what computes in float32 where the attribute has one of the values."""
+    """(operator, attribute, values): what computes in float32 if the attribute has one of the values."""
     return [(record.name, *item) for record in records() for item in record.float32_where.items()]
 
 

@@ -64,7 +64,7 @@ def _run_in_float32(op: Operator, inputs: Sequence[Any], out: Any, *more: Any) -
 
 
 class InFloat32:
-    """The kernel of an operator for bfloat16, which NumPy's own functions lack or add up in, and for float16 where the
+    """The kernel of an operator for bfloat16, which NumPy's own functions lack or add up in, and for float16 if the
     record says `half_in_float32`: it computes in float32, and its results are rounded once, at the end. Called as
     `op.numpy` is.
 
@@ -85,7 +85,7 @@ class InFloat32:
         ]
 
     def rounded(self, outputs: Sequence[Any], out: Any = None) -> tuple[Any, ...]:
-        """The outputs in their dtypes, in the arrays of `out` where there are some."""
+        """The outputs in their dtypes, in the arrays of `out` if there are some."""
         targets = (None,) * len(outputs) if out is None else out
         found = []
         for value, target, dtype in zip(outputs, targets, self.dtypes, strict=True):

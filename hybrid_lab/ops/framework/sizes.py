@@ -10,7 +10,7 @@ its `hint` is the value of the call at hand. Every comparison is recorded as a g
 
 Passes and the operators' rules are deterministic: for other values that satisfy the same guards they take the same way,
 step by step, and make the same graph with other numbers in its shapes. A `Binding` gives values to the symbols; it says
-whether they satisfy the guards, and evaluates every size and shape. Where a guard fails the passes run again.
+whether they satisfy the guards, and evaluates every size and shape. If a guard fails the passes run again.
 
 A SymbolicSize is no int. Python's and NumPy's own code can read its number only by `__index__`, `__hash__` and the
 like, and these raise `NeedsNumber`. The symbols that the size is made of are then given as numbers, and each number has
@@ -314,7 +314,7 @@ def _divided(above: Size, below: Size) -> dict[tuple[int, ...], int] | None:
 
 
 def equal_shapes(one: Sequence[Any], two: Sequence[Any]) -> bool:
-    """Whether two shapes are equal. Symbolic sizes are compared last: no guard where numbers tell the shapes apart."""
+    """Whether two shapes are equal. Symbolic sizes are compared last: no guard if numbers tell the shapes apart."""
     if len(one) != len(two):
         return False
     pairs = [(a, b) for a, b in zip(one, two, strict=True) if a is not b]
@@ -425,7 +425,7 @@ class Binding:
 
 
 def _with_formula(operation: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
-    """The methods `x + y` and `y + x` of a BoundSize x, for the operator `+`. The result is a number where no symbol is
+    """The methods `x + y` and `y + x` of a BoundSize x, for the operator `+`. The result is a number if no symbol is
     left in it.
     """
 

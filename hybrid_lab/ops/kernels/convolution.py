@@ -38,7 +38,7 @@ class Geometry(NamedTuple):
     groups: int
 
     def output(self, spatial: tuple[int, ...]) -> tuple[int, ...]:
-        """Spatial size of the output; zero or negative where the kernel does not fit."""
+        """Spatial size of the output; zero or negative if the kernel does not fit."""
         return tuple(
             (size + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1
             for size, kernel, stride, dilate, pad in zip(

@@ -17,7 +17,7 @@ SPLIT = 2.0**27 + 1
 
 
 def cube_root(x: Array, out: np.ndarray | None = None) -> Array:
-    """The cube root of floating numbers; r where x is r * r * r and the dtype can hold that cube."""
+    """The cube root of floating numbers; r if x is r * r * r and the dtype can hold that cube."""
     if x.dtype != np.float64:
         return _in_float64(np.cbrt, x, out)
     root = np.asarray(np.cbrt(x))

@@ -125,7 +125,7 @@ def covered(elements: Elements, windows: Windows, place: Place) -> list[tuple[st
 
 def covering(elements: Elements, windows: Windows, place: Place) -> list[tuple[Place, Index, str]]:
     """The windows that an element of the input lies in: (image, channel and window; the index of its place in the
-    window, row by row; the condition that the window exists). Raises Unmappable where they are many.
+    window, row by row; the condition that the window exists). Raises Unmappable if they are many.
     """
     axes = [
         list(_along(elements, *sizes))

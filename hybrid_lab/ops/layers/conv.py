@@ -389,7 +389,7 @@ class ConvWeightGrad(WeightGradient, Convolving, name="_conv_weight_grad"):
             data, g.Transpose(dy, perm=exchange), kernel_shape=list(g.shape(dy)[2:]), strides=list(geometry.dilate),
             dilations=list(geometry.stride), pads=[*geometry.pad, *geometry.pad], group=groups,
         )  # fmt: skip
-        # Where the stride does not divide the image there are more results than places in the kernel.
+        # If the stride does not divide the image there are more results than places in the kernel.
         return g.Transpose(g.Slice(result, [0] * len(spatial), self.kernel, spatial), perm=exchange)
 
     def _as_product(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:

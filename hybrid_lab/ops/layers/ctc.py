@@ -21,7 +21,7 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
 
     data : (steps, batch, classes), before softmax; label : (batch, length), class numbers; returns : (batch,)
     blank_label : 'first', class 0 is the blank and labels end at the first 0; 'last', the last class is the blank and
-    labels end at the first -1. data_lengths, label_lengths : (batch,), inputs where the flags use them
+    labels end at the first -1. data_lengths, label_lengths : (batch,), inputs if the flags use them
     """
 
     dtype_kinds = "f"

@@ -151,7 +151,7 @@ class Pooling(Pooled, name="Pooling"):
 
     @property
     def half_in_float32(self) -> bool:
-        """Sums overflow in float16 where means do not."""
+        """Sums overflow in float16 if means do not."""
         return self.pool_type != "max"
 
     def infer_shape(self, data: Shape) -> Shape:

@@ -218,7 +218,7 @@ class LogSoftmax(_SoftmaxLike, name="log_softmax"):
 
 
 def _emit_log_softmax(g: OnnxGraph, x: str, axis: int, shape: tuple[int, ...], dtype: np.dtype) -> str:
-    """The nodes of log_softmax. ONNX Runtime's own node gives -inf in float64 where a row holds NaN or infinities."""
+    """The nodes of log_softmax. ONNX Runtime's own node gives -inf in float64 if a row holds NaN or infinities."""
     if dtype != np.float64:
         return g.LogSoftmax(x, axis=axis)
     axis %= len(shape)

@@ -1,7 +1,7 @@
 """The decompositions of `mx.np.linalg`: svd and eigh.
 
 The gradients follow Townsend, Differentiating the Singular Value Decomposition (2016), and Giles, An extended
-collection of matrix derivative results (2008). They hold where the singular values or eigenvalues differ.
+collection of matrix derivative results (2008). They hold if the singular values or eigenvalues differ.
 """
 
 from __future__ import annotations

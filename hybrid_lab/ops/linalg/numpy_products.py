@@ -1,5 +1,5 @@
 """The products of `mx.np` for Symbols whose number of axes is not known yet: they become matrix products when the
-shapes are inferred. Where it is known, `mx.np` makes these products at once, by the same functions.
+shapes are inferred. If it is known, `mx.np` makes these products at once, by the same functions.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ class DropoutMask(Operator, name="_dropout_mask"):
 
 
 class MaskedScale(Elementwise, name="_masked_scale"):
-    """data * scale where mask is True, else 0.
+    """data * scale if mask is True, else 0.
 
     data : floating; mask : bool, broadcast against data; returns : as data.
     """

@@ -102,7 +102,7 @@ def _direction(
     F: Functions, sizes: Sizes, below: Tensor, weights: dict[str, Tensor], given: dict[str, Any], place: int,
     direction: int,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """states, an LSTM's cells, and the gates where there are some."""
+    """states, an LSTM's cells, and the gates if there are some."""
     rows, hidden, lengths = GATES[sizes.mode] * sizes.hidden, sizes.hidden, given["sequence_length"]
     bias, extra = weights["bx"] + weights["bh"], []
     if sizes.mode == "gru":  # the hidden half of n is multiplied by r with its bias

@@ -5,8 +5,8 @@ so that the kernel, `lower()` and a fused update graph are one text. The new wei
 states are hidden outputs, and `aux` hands them to the states among the inputs, in training and outside of it:
 `nd.sgd_mom_update(w, g, m, lr=0.1, momentum=0.9, out=w)` changes w and m.
 
-What changes from step to step - lr, wd, rescale_grad, and t and eta where a rule has them - is a `Scalar`: written like
-an attribute, but an input behind the arrays. As a Python number it is an immediate of that call; as an array with one
+What changes from step to step - lr, wd, rescale_grad, and t and eta if a rule has them - is a `Scalar`: written like an
+attribute, but an input behind the arrays. As a Python number it is an immediate of that call; as an array with one
 element, float32 or the weight's dtype, it is a value of the graph, and a new learning rate runs the same program:
 
     op = ops.get("sgd_mom_update").bind(momentum=0.9)

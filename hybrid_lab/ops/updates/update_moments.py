@@ -57,7 +57,7 @@ class AdamWUpdate(Update, name="_adamw_update", aliases=("_contrib_adamw_update"
     """Adam with the decay apart from the gradient (arXiv 1711.05101): g = clip(rescale_grad * grad), mean and var as in
     adam_update; returns : weight - eta * (lr * mean / (sqrt(var) + epsilon) + wd * weight).
 
-    rescale_grad : a number or an array with one; where it is 0, infinite or NaN (an overflow in mixed precision)
+    rescale_grad : a number or an array with one; if it is 0, infinite or NaN (an overflow in mixed precision)
     nothing changes. lr and eta : the corrected rate, and the schedule's factor
     """
 
@@ -128,7 +128,7 @@ class AdamaxUpdate(Descent, name="_adamax_update"):
     """Adam with the maximum norm (arXiv 1412.6980): g = clip(rescale_grad * grad + wd * weight);
     mean = beta1 * mean + (1 - beta1) * g; norm = max(beta2 * norm, |g|); returns : weight - lr * mean / norm.
 
-    The correction for the mean's start at zero is the caller's, in lr. Where the norm is 0 the weight stays.
+    The correction for the mean's start at zero is the caller's, in lr. If the norm is 0 the weight stays.
     """
 
     mxnet = None

@@ -2,7 +2,7 @@
 
 The inputs are interleaved, weight0, grad0, states ..., weight1 ...; there is one output per weight, and the states are
 updated as in the operator of one weight. Rates of `multi_` are attributes, as in MXNet: a new rate is a new operator.
-Where they change from step to step the `preloaded_` forms, or one `sgd_update` per weight, run the same program.
+If they change from step to step the `preloaded_` forms, or one `sgd_update` per weight, run the same program.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ class MultiSumSquares(Operator, name="multi_sum_sq"):
 
 
 class MultiLARS(Operator, name="multi_lars"):
-    """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), where both
-    norms are positive, else lr.
+    """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), if both norms
+    are positive, else lr.
 
     lrs, weights_sum_sq, grads_sum_sq, wds : (n,), the squares of the norms; returns : (n,)
     """

@@ -85,7 +85,7 @@ class _Proposing(Operator):
         for image in range(batch):
             boxes, score = self._moved(bbox_pred[image], cls_prob[image, count:], im_info[image])
             kept = self._kept(boxes, score)
-            # Where too few boxes are left they come again, from the best on.
+            # If too few boxes are left they come again, from the best on.
             kept = np.resize(kept, post)
             regions[image, :, 0], regions[image, :, 1:], scores[image, :, 0] = image, boxes[kept], score[kept]
         return all_into([regions.reshape(-1, 5), scores.reshape(-1, 1)], out)

@@ -196,7 +196,7 @@ class _Adaptive(Separable):
         return inside / (last - first)[:, None]
 
     def pooling(self, data: tuple[int, ...]) -> dict[str, Any]:
-        """The attributes of the Pooling that does the same. Raises Unmappable where windows differ in size."""
+        """The attributes of the Pooling that does the same. Raises Unmappable if windows differ in size."""
         wanted, spatial = self.target(data), data[2:]
         if any(size % parts for size, parts in zip(spatial, wanted, strict=True)):
             raise Unmappable("windows of several sizes")

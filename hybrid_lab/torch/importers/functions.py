@@ -28,7 +28,7 @@ class Functions(functions.Functions):
     """F of one import, at one operator.
 
     result : the operator's results in torch's export, as fake tensors
-    used : numbers of the outputs that others read, where there are several
+    used : numbers of the outputs that others read, if there are several
     path : of the module that the operator is of; overload : of the operator, "Tensor"
     """
 

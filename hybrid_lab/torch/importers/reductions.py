@@ -144,7 +144,7 @@ def _log_softmax(F: Functions, x: Tensor, dim: int, *_: object, **__: object) ->
 
 @aten("_safe_softmax")
 def _safe_softmax(F: Functions, x: Tensor, dim: int, dtype: np.dtype | None = None) -> Tensor:
-    """As softmax; where all are -infinity, zeros."""
+    """As softmax; if all are -infinity, zeros."""
     axis = F.axis(dim, x.rank)
     some = F.truth(F.broadcast_greater(F.reduced("max", x, (axis,), True), F.like(-np.inf, x)))
     return F.select(some, F.softmax(F.select(some, x, F.zeros_like(x)), axis=axis), F.like(0.0, x))

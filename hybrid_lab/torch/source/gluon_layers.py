@@ -149,7 +149,7 @@ def _leaky_relu(writer: GluonWriter, node: Node, op: AnyOperator, inputs: Sequen
 
 @_layer("RNN")
 def _recurrent(writer: GluonWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> list[str] | None:
-    """A layer where only its outputs are read; else a call of F.RNN."""
+    """A layer if only its outputs are read; else a call of F.RNN."""
     packed = weights_of(node.inputs[1])
     arrays = [array for array in map(writer.array, packed) if array is not None]
     states_read = [writer.is_read(value) for value in node.outputs[1 : node.op.signature.visible]]

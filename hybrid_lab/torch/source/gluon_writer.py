@@ -118,7 +118,7 @@ class GluonWriter(Writer):
 
 
 def _named(op: AnyOperator, inputs: Sequence[str]) -> list[str]:
-    """The inputs as F takes them: by name where an optional one before them is missing, and for numbers."""
+    """The inputs as F takes them: by name if an optional one before them is missing, and for numbers."""
     if op.variadic:
         return list(inputs)
     names = op.signature.inputs

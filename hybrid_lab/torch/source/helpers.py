@@ -40,7 +40,7 @@ def mod(x: Tensor, y: Tensor) -> Tensor:
 
 
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
-    """x, multiplied with the slope where it is negative."""
+    """x, multiplied with the slope if it is negative."""
     if slope.dim() == 1 and x.dim() > 1:
         slope = slope.unsqueeze(0)
     slope = slope.reshape(*slope.shape, *[1] * (x.dim() - slope.dim()))

@@ -150,7 +150,7 @@ def prepare(sources: Sequence[KernelSource]) -> None:
 def _build_launchers(sources: Sequence[KernelSource], target: tuple[str, object, int]) -> None:
     """Build the launchers of all signatures that are new, at the same time; newer Tritons build none.
 
-    What fails here fails again, with its message, where the launcher is used.
+    What fails here fails again, with its message, if the launcher is used.
     """
     new: dict[tuple[str, ...], KernelSource] = {}
     for source in sources:
@@ -170,7 +170,7 @@ _launchers: set[tuple[str, ...]] = set()
 
 
 def load(source: KernelSource, target: tuple[str, object, int] | None = None) -> Any:
-    """Triton's CompiledKernel of a source on this machine's GPU, from memory or disk, compiled where there is none.
+    """Triton's CompiledKernel of a source on this machine's GPU, from memory or disk, compiled if there is none.
 
     target : of this machine's GPU, which is asked for by default. Raises EngineError.
     """

@@ -258,7 +258,7 @@ def target_here() -> tuple[str, Any, int]:
 
 def _not_built(error: subprocess.CalledProcessError) -> Exception:
     """Triton builds what talks to the driver and, in older releases, what launches each kind of kernel with a C
-    compiler at first use: the EngineError, with the next step, where that fails.
+    compiler at first use: the EngineError, with the next step, if that fails.
     """
     from hybrid_lab.diagnostics.errors import EngineError
 

@@ -16,7 +16,7 @@ def path_of(name: str, text: str) -> str:
 
 
 def keep(name: str, text: str) -> None:
-    """Write the text there, where it is not there yet."""
+    """Write the text there, if it is not there yet."""
     if not os.path.exists(path_of(name, text)):
         TEXTS.put_file(_file(name, text), text.encode())
 

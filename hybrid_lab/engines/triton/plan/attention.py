@@ -152,7 +152,7 @@ def with_vendor_attention(graph: Graph, computes: Callable[[Node], bool]) -> Gra
 
 
 def split_with_vendor_attention(split: Split, computes: Callable[[Node], bool]) -> Split:
-    """Both graphs of a recorded call with attentions by the library, where both their parts are found."""
+    """Both graphs of a recorded call with attentions by the library, if both their parts are found."""
     saved = {forward_value(split, source): value for value, source in
              zip(split.backward.inputs, split.sources, strict=True) if source[0] == "saved"}  # fmt: skip
     users, roots = split.backward.users(), set(split.backward.roots)

@@ -1,7 +1,7 @@
 """Which products the vendor's library (cuBLAS, cuDNN, rocBLAS, MIOpen) computes: by rule, before operators are fused.
 
 Such a product is a step of its own: the kernels before it store its operands, and the kernels behind it fuse the
-operators that read its result. Its bias becomes an operator of its own where a convolution has one, so that a kernel
+operators that read its result. Its bias becomes an operator of its own if a convolution has one, so that a kernel
 behind it adds the bias. The thresholds stand in write/vendor.json, by family of chips:
 
     keys : so many keys an attention has at least that is the vendor's

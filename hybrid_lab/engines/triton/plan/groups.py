@@ -18,7 +18,7 @@ from hybrid_lab.graph.passes.partition import Region
 
 #: The kernels of a group: one, or several that run one after the other.
 Kernels = tuple[KernelSource, ...]
-#: Writes the kernels of a group; choices are taken down in the second argument, where there is one.
+#: Writes the kernels of a group; choices are taken down in the second argument, if there is one.
 Write = Callable[..., Kernels]
 
 

@@ -268,7 +268,7 @@ def _transposed(value: Value, axes: tuple[int, ...]) -> Value:
 
 
 def with_channels_last(graph: Graph, convolves: Callable[[Node], bool]) -> Graph:
-    """A lowered graph with channels last in the chains of these convolutions; the same graph where there is none."""
+    """A lowered graph with channels last in the chains of these convolutions; the same graph if there is none."""
     if not any(map(convolves, graph.operators)):
         return graph
     return _Conversion(graph, convolves, {}).rebuilt()

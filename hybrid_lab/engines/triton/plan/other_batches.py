@@ -9,7 +9,7 @@ groups were chosen for. If a group cannot be written for the new sizes, the grap
 replaces the old one.
 
 A binary is found by the text of its kernel. `History` therefore keeps, for each group, the tile choices and the texts
-of earlier batches, so that the text for the next batch is one of the earlier texts where possible (write/reuse.py).
+of earlier batches, so that the text for the next batch is one of the earlier texts if possible (write/reuse.py).
 """
 
 from __future__ import annotations

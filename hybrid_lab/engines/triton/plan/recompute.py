@@ -61,7 +61,7 @@ class _Rewriting:
 
     inputs : forward's value -> its input in the backward, existing or new
     new : values of the forward that the backward reads after the rewrite -> its inputs for them
-    same : forward's value -> the equal value of the backward, where it has one
+    same : forward's value -> the equal value of the backward, if it has one
     """
 
     split: Split

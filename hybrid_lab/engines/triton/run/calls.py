@@ -88,7 +88,7 @@ def view_of(value: Value, views: Sequence[Node], form: Form) -> StridedView | No
     """Where a call finds the memory of `value` that these views of it, in order, show; None for the whole memory in its
     own order.
 
-    Raises Unmappable where torch would have to copy.
+    Raises Unmappable if torch would have to copy.
     """
     import torch
 
@@ -110,7 +110,7 @@ def view_of(value: Value, views: Sequence[Node], form: Form) -> StridedView | No
 def call_of(node: Node, tf32: bool = False) -> VendorCall:
     """The call that computes a product or a recurrent layer. tf32 : float32 factors may be rounded to 10 bits
 
-    Raises Unmappable where torch has none.
+    Raises Unmappable if torch has none.
     """
     import torch
 

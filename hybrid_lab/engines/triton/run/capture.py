@@ -11,7 +11,7 @@ Parameters and gradients are used where they lie, and when they lie elsewhere th
 replay is compared bit by bit with a plain run. If they differ, or if a program cannot be captured, it runs plainly and
 the report gives the reason.
 
-Where the vendor's library computes products, the order of its sums may differ from run to run (cuDNN adds parts of a
+If the vendor's library computes products, the order of its sums may differ from run to run (cuDNN adds parts of a
 weight's gradient up by atomic additions), so the first replay need only be near: `torch.use_deterministic_algorithms`
 makes it equal.
 
@@ -57,7 +57,7 @@ def by_torch(function: Callable[[], list[object]]) -> Captured:
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             outputs = function()
     finally:
-        torch.cuda.set_stream(before)  # where a capture fails, torch stays on the stream of its own
+        torch.cuda.set_stream(before)  # if a capture fails, torch stays on the stream of its own
     return graph.replay, outputs
 
 
@@ -203,7 +203,7 @@ class _Capturing:
     def _recorded(
         self, function: Callable[[], list[object]], expected: Sequence[object], what: str = ""
     ) -> tuple[Callable[[], None] | None, list[Any]]:
-        """The replay of a function's launches and the tensors that it writes to; (None, []) where it gives up.
+        """The replay of a function's launches and the tensors that it writes to; (None, []) if it gives up.
 
         expected : the results of a run without capture; the first replay must give the same
         what : the part of the program for messages, such as "of the forward"

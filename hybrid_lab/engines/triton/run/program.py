@@ -31,7 +31,7 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 
 
 def explain(file: str, nodes: dict[int, Node], error: BaseException) -> None:
-    """As `note_operator`. Where the device's memory has run out, raise an EngineError that says so, with sizes."""
+    """As `note_operator`. If the device's memory has run out, raise an EngineError that says so, with sizes."""
     note_operator(file, nodes, error)
     out_of_memory = memory.exhausted(error, availability.torch_device())
     if out_of_memory is not error:
@@ -182,7 +182,7 @@ class DeviceWriter(Writer):
                     self._hand_out(name, self.plan.position[value])
 
     def _hand_out(self, name: str, position: int) -> None:
-        """A result of the program in memory that torch has made: where memory for it is given, it goes there."""
+        """A result of the program in memory that torch has made: if memory for it is given, it goes there."""
 
     def _viewed(self, value: Value, strided: StridedView | None) -> str:
         """The name of a view of a Value's memory; of the whole memory if `strided` is None."""

@@ -143,7 +143,7 @@ class DeviceUpdate:
     """The kernel of update graphs over the same arrays: each weight follows one graph.
 
     functions : one for each graph, in order; width : of a weight's row in the table
-    Raises EngineError where one of the graphs is not one pointwise kernel.
+    Raises EngineError if one of the graphs is not one pointwise kernel.
     """
 
     def __init__(self, graphs: Sequence[Graph]):

@@ -31,7 +31,7 @@ class ViewStep:
             self.strides, self.start = strides
 
     def __call__(self, tensor: Any) -> Any:
-        """The view; a copy where torch has none."""
+        """The view; a copy if torch has none."""
         tensor = tensor.contiguous()
         if self.order is not None:
             return tensor.reshape(-1)[self.order]

@@ -109,7 +109,7 @@ class Body:
     widens : whether float16 and bfloat16 are computed in float32; the factors of a product are not
     counts : pairs (whole number, its argument, "" before the first use): divisors of means, which are not printed
         because they differ between batches
-    lengths : name of a variable -> the argument with its length, where the kernel has one
+    lengths : name of a variable -> the argument with its length, if the kernel has one
     loads : the number of loads before the first loop, and from the start of each loop on; loads of one element per row
         do not count
     """
@@ -147,7 +147,7 @@ class Body:
     # -- variables, scopes and lines ---------------------------------------------------------------------------------
 
     def declare(self, name: str, length: int, mask: str = "") -> Index:
-        """A variable of the innermost scope. mask : the name of its condition, where it may run past its length."""
+        """A variable of the innermost scope. mask : the name of its condition, if it may run past its length."""
         self.scopes[-1].variables.add(name)
         self._taken.add(name)
         if mask:
@@ -295,7 +295,7 @@ class Body:
         return self.write(expression, short(node.op.name), scope, node)
 
     def _rounded(self, name: str, item: object, scope: Scope) -> str:
-        """An operand as eager calls have it: rounded, where it is of half precision and was computed here."""
+        """An operand as eager calls have it: rounded, if it is of half precision and was computed here."""
         if not isinstance(item, Value) or not is_narrow(item.dtype) or not self.is_computed(item):
             return name
         return self._line_for(rounded(name, item.dtype), "rounded", scope)
@@ -325,7 +325,7 @@ class Body:
         return name
 
     def write(self, expression: str, wanted: str, scope: Scope, comment: Remark = "") -> str:
-        """A line that names an expression; returns the name. Raises Refused where the kernel grows too long."""
+        """A line that names an expression; returns the name. Raises Refused if the kernel grows too long."""
         self._lines += 1
         if self._lines > MOST_LINES:
             raise Refused(f"the kernel would have more than {MOST_LINES} lines")

@@ -25,7 +25,7 @@ def write_kernels(group: Region, run: Writing | None = None, precision: str = "i
 
     run : results to repeat from earlier batches; records the choices made now (see reuse.py)
     precision : how float32 factors are multiplied, "ieee" or "tf32"
-    Raises Refused where its operators do not fit into one kernel.
+    Raises Refused if its operators do not fit into one kernel.
     """
     run = Writing() if run is None else run
     run.outputs = group.outputs

@@ -92,7 +92,7 @@ class Elements:
         return self.where(guard, name, "0.0") if self._body.is_computed(self._node.inputs[number]) else name
 
     def where(self, guard: str, name: str, other: str) -> str:
-        """`name` where the guard holds, else `other`; "" always holds."""
+        """`name` if the guard holds, else `other`; "" always holds."""
         return f"tl.where({guard}, {name}, {other})" if guard else name
 
     @property

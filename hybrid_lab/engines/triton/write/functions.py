@@ -130,7 +130,7 @@ def whole_quotient(a, b):
 
 @triton.jit
 def hypotenuse(a, b):
-    """sqrt(a^2 + b^2) without squares that overflow; infinite where a or b is."""
+    """sqrt(a^2 + b^2) without squares that overflow; infinite if a or b is."""
     endless = (a == float("inf")) | (a == -float("inf")) | (b == float("inf")) | (b == -float("inf"))
     a, b = tl.broadcast(a, b)
     if a.dtype.is_int():
@@ -181,7 +181,7 @@ def cube_root(x):
 
 @triton.jit
 def hyperbolic_sine(x, half):
-    """sinh(x), by its series where exponentials would cancel. half : exp(x / 2), which overflows later than exp(x)"""
+    """sinh(x), by its series if exponentials would cancel. half : exp(x / 2), which overflows later than exp(x)"""
     square = x * x
     series = square * (1.0 / 380.0)
     for k in tl.static_range(8, 0, -1):
@@ -197,7 +197,7 @@ def hyperbolic_cosine(half):
 
 @triton.jit
 def area_tangent(slope, far):
-    """The inverse hyperbolic tangent of a slope below 0.25 by its series, where logarithms would cancel; else `far`."""
+    """The inverse hyperbolic tangent of a slope below 0.25 by its series, if logarithms would cancel; else `far`."""
     square = slope * slope
     series = square * (1.0 / 25.0)
     for k in tl.static_range(11, 0, -1):

@@ -167,7 +167,7 @@ def unravel(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | None:
 
 
 def _with_constant(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | None:
-    """As unravel, where a slice moved or turned the axes: each axis takes its part of the constant."""
+    """As unravel, if a slice moved or turned the axes: each axis takes its part of the constant."""
     steps = unravel_number(number.smallest, shape)
     positive = Index.of({digit: abs(factor) for digit, factor in number.terms})
     places = unravel(positive, shape)

@@ -24,7 +24,7 @@ def combine(node: Node) -> str | None:
 
 
 def element_of(op: Operator) -> Element | None:
-    """How an element of the output follows from elements of the inputs, where the record says so."""
+    """How an element of the output follows from elements of the inputs, if the record says so."""
     kernel = op.triton.otherwise if isinstance(op.triton, Product) else op.triton
     return kernel if isinstance(kernel, Element) else None
 

@@ -100,7 +100,7 @@ def configurations(source: KernelSource, architecture: str) -> tuple[KernelSourc
 
 
 def precision(tf32: bool, architecture: str) -> str:
-    """Triton's name for how float32 factors are multiplied: "tf32" where it is asked for and the chip has it.
+    """Triton's name for how float32 factors are multiplied: "tf32" if it is asked for and the chip has it.
 
     NVIDIA's from sm80 on and AMD's gfx942 have it; on other chips float32 stays float32.
     """

@@ -30,7 +30,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     """Saves parameters and Trainer every `epoch_period` epochs and `batch_period` batches; None: never. If workers
     train together, rank 0 saves, and the other workers wait for it.
 
-    model_dir : the folder of the files, made where it is missing; model_prefix : how their names begin
+    model_dir : the folder of the files, made if it is missing; model_prefix : how their names begin
     monitor : the metric that decides which model is best, with save_best; mode : as in EarlyStoppingHandler
     verbose : 1 logs every save; max_checkpoints : number kept, in addition to the best
     resume_from_checkpoint : load the latest checkpoint when the training begins, and train the rest of the epochs

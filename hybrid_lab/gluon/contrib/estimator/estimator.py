@@ -38,10 +38,10 @@ Metrics = EvalMetric | Iterable[EvalMetric] | None
 class Estimator:
     """Trains and evaluates a network.
 
-    net, loss : the Block and the Loss; trainer : SGD with learning rate 0.001 where it is None
+    net, loss : the Block and the Loss; trainer : SGD with learning rate 0.001 if it is None
     train_metrics : default: the loss, and the accuracy with SoftmaxCrossEntropyLoss; val_metrics : default: copies
     initializer : for a network that is not initialized
-    context : one or several; default gpu(0) where there is one, else cpu()
+    context : one or several; default gpu(0) if there is one, else cpu()
     val_net, val_loss : for evaluate; default: net and loss
     batch_processor : has fit_batch and evaluate_batch; default: BatchProcessor()
 

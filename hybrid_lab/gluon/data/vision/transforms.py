@@ -162,7 +162,7 @@ class CropResize(_OfArrays):
 
 
 class CenterCrop(Block):
-    """The middle part of an image; the part is resized where the image is smaller.
+    """The middle part of an image; the part is resized if the image is smaller.
 
     size : (width, height), or a number for both
     """

@@ -10,7 +10,7 @@ from hybrid_lab.gluon.contrib.nn import HybridConcurrent
 from hybrid_lab.gluon.model_zoo.classifier import MODELS, Classifier, create, with_weights
 
 Size = int | tuple[int, int]
-#: A convolution of a branch: (channels, kernel), then stride and padding where they are not 1 and 0.
+#: A convolution of a branch: (channels, kernel), then stride and padding if they are not 1 and 0.
 Step = tuple[Any, ...]
 
 

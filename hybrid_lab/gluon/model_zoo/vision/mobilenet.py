@@ -48,7 +48,7 @@ def _add_convolution(
 class LinearBottleneck(HybridBlock):
     """Wide inside, narrow outside: expand by 1 x 1, filter each channel by 3 x 3, project by 1 x 1 without activation.
 
-    in_channels, channels : of input and output; t : expansion factor. The input is added where the shapes agree.
+    in_channels, channels : of input and output; t : expansion factor. The input is added if the shapes agree.
     """
 
     def __init__(self, in_channels: int, channels: int, t: int, stride: int, **keywords: Unpack[BlockOptions]) -> None:

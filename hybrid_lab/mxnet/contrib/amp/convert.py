@@ -84,7 +84,7 @@ def convert_symbol(
     data_names: Collection[str] | None = None,
     cast_optional_params: bool = False,
 ) -> Symbol:
-    """The Symbol with `amp_cast` where mixed precision converts; its variables are float32 unless they say otherwise.
+    """The Symbol with `amp_cast` if mixed precision converts; its variables are float32 unless they say otherwise.
 
     data_names : the variables that are data; None means all but auxiliary states and what ends like a parameter's name
     cast_optional_params : give variables that are no data, and that nothing reads in float32, the low dtype
@@ -113,7 +113,7 @@ def convert_model(
     excluded_sym_names: Collection[str] | None = None,
     cast_optional_params: bool = False,
 ) -> tuple[Symbol, dict[str, NDArray], dict[str, NDArray]]:
-    """`convert_symbol` with the parameters by name, converted where their variables are in the low precision."""
+    """`convert_symbol` with the parameters by name, converted if their variables are in the low precision."""
     known = {*arg_params, *aux_params}
     data = [name for name in sym.list_inputs() if name not in known]
     converted = convert_symbol(
@@ -150,7 +150,7 @@ def _converted(graph: Graph, types: Sequence[Any], precision: Precision, exclude
 
 
 def _narrowed(graph: Graph, names: Collection[str], precision: Precision) -> Graph:
-    """The variables of these names in the low precision, where every reader converts them to it."""
+    """The variables of these names in the low precision, if every reader converts them to it."""
     fresh: dict[Value, Any] = {}
     readers = graph.users()
     for value in graph.inputs:

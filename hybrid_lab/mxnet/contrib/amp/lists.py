@@ -32,7 +32,7 @@ def list_conditional_fp32_ops(target_dtype: object = "float16") -> list[tuple[st
 
 
 def list_widest_type_cast(target_dtype: object = "float16") -> list[str]:
-    """The operators that need inputs of one dtype: they compute in float32 where one input is float32."""
+    """The operators that need inputs of one dtype: they compute in float32 if one input is float32."""
     precision = _precision(target_dtype)
     return sorted(name for name in _others(precision) if _is_strict(name, precision))
 

@@ -19,7 +19,7 @@ from .loss_scaler import LossScaler
 
 def init_trainer(trainer: Trainer) -> None:
     """Give a Trainer a loss scale of its own: it skips steps whose gradients are not finite. The scale is part of the
-    Trainer's saved states; where some with a scale were loaded before, it goes on from there.
+    Trainer's saved states; if some with a scale were loaded before, it goes on from there.
 
     Raises HybridLabError before `amp.init()`, TypeError for anything but a Trainer.
     """

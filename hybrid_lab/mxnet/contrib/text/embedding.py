@@ -221,7 +221,7 @@ class GloVe(_TokenEmbedding):
     """Vectors of GloVe (Pennington, Socher and Manning, 2014), as `<embedding_root>/glove/<pretrained_file_name>`.
 
     embedding_root : default: `embeddings` in the folder of MXNET_HOME, or in ~/.mxnet
-    init_unknown_vec : called with shape=, the vector of unknown tokens where the file has none
+    init_unknown_vec : called with shape=, the vector of unknown tokens if the file has none
     vocabulary : have the tokens of this Vocabulary only; kwargs : as of Vocabulary
     """
 

@@ -49,7 +49,7 @@ class Tensor(Arithmetic):
 
     array : its elements, if they are known at the import; whole numbers that depend on open sizes are an object
         array of numbers and SymbolicSizes
-    carries : the ONNX element type whose values it holds, where arrays have no such type ("UINT16"); else ""
+    carries : the ONNX element type whose values it holds, if arrays have no such type ("UINT16"); else ""
     name : of the parameter or input that it is; "" for other values
     flattened : the same, with all axes but the first made one; None if it is no such thing
     every : of the numbers 0, n, 2n ... the step n; None for other values
@@ -68,7 +68,7 @@ class Tensor(Arithmetic):
 
     @property
     def shape(self) -> Shape:
-        """Its sizes: numbers, or SymbolicSizes where the file leaves them open."""
+        """Its sizes: numbers, or SymbolicSizes if the file leaves them open."""
         if self.array is not None:
             return self.array.shape
         assert self._value is not None
@@ -125,7 +125,7 @@ class Tensor(Arithmetic):
 
 
 class Functions(Namespace):
-    """F of one import: `F.exp(x)` on Tensors adds a node, or computes it where all its inputs are constants.
+    """F of one import: `F.exp(x)` on Tensors adds a node, or computes it if all its inputs are constants.
 
     parameters : name -> (variable, array) of the initializers that the graph reads
     training : whether the file's graph is for training; its BatchNormalization and Dropout are our operators of both
@@ -309,7 +309,7 @@ class Functions(Namespace):
         return tuple(array) if array.dtype == object else tuple(map(int, array))
 
     def numbers(self, tensor: Tensor, what: str) -> tuple[int, ...]:
-        """The same, where open sizes are not possible."""
+        """The same, if open sizes are not possible."""
         found = self.ints(tensor, what)
         if any(isinstance(item, SymbolicSize) for item in found):
             raise self.unsupported(f"{what} depends on an open size; {self.close_sizes}")
@@ -391,7 +391,7 @@ class Functions(Namespace):
         return made
 
     def select(self, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """x where the condition holds, else y; all three broadcast as in NumPy."""
+        """x if the condition holds, else y; all three broadcast as in NumPy."""
         rank = max(item.rank for item in (condition, x, y))
         if rank:
             condition = self.with_rank(condition, rank)  # the record takes a vector for a choice of rows

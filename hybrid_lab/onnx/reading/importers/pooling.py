@@ -1,4 +1,4 @@
-"""ONNX's pooling: by the record Pooling where it fits, else as a reduction over elements taken by number."""
+"""ONNX's pooling: by the record Pooling if it fits, else as a reduction over elements taken by number."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _ceil_fits(x: Tensor, kernel: Sequence[int], strides: Sequence[int], edges: 
 
 
 def _symmetric(x: Tensor, kernel: Sequence[int], strides: Sequence[int], edges: Edges) -> Edges:
-    """The padding, with as much after an axis as before it where no window reaches so far."""
+    """The padding, with as much after an axis as before it if no window reaches so far."""
     found = []
     for size, window, step, (before, after) in zip(x.shape[2:], kernel, strides, edges, strict=True):
         known = not isinstance(size, SymbolicSize) and after < before

@@ -109,7 +109,7 @@ def _spelled_out(F: Functions, equation: str, arrays: tuple[Tensor, ...]) -> tup
 
 
 def _contracted(F: Functions, a: Tensor, b: Tensor, first: str, second: str, output: str) -> Tensor | None:
-    """The product of two operands as one of matrices, where every axis is of the batch, of one operand, or summed."""
+    """The product of two operands as one of matrices, if every axis is of the batch, of one operand, or summed."""
     if len(set(first)) != len(first) or len(set(second)) != len(second):
         return None
     batch = [name for name in output if name in first and name in second]

@@ -1,4 +1,4 @@
-"""ONNX's recurrent layers: by the record RNN where it has the form, else step by step."""
+"""ONNX's recurrent layers: by the record RNN if it has the form, else step by step."""
 
 from __future__ import annotations
 

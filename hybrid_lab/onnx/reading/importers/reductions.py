@@ -74,7 +74,7 @@ REDUCTIONS: dict[str, Reduction] = {
 
 
 def _by_attribute(reduce: Reduction) -> Function:
-    """The operator where axes are an attribute."""
+    """The operator if axes are an attribute."""
 
     def function(F: Functions, x: Tensor, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> Tensor:
         return reduce(F, x, range(x.rank) if axes is None else axes, bool(keepdims))
@@ -83,7 +83,7 @@ def _by_attribute(reduce: Reduction) -> Function:
 
 
 def _by_input(reduce: Reduction) -> Function:
-    """The operator where axes are an input."""
+    """The operator if axes are an input."""
 
     def function(
         F: Functions, x: Tensor, axes: Tensor | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0

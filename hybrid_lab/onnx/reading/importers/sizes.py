@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def shape_of(shape: tuple[Size, ...]) -> Array:
-    """A shape as an array: of int64, or of objects where some sizes are open."""
+    """A shape as an array: of int64, or of objects if some sizes are open."""
     return packed(np.array(shape, object) if shape else np.zeros(0, object))
 
 

@@ -2,7 +2,7 @@
 
 Matrix products, batches of them, and convolutions with their gradients are one kind: a record's `product` says what
 rows, columns and the summed axes are, and where the factors' elements lie. A convolution's factor is read at the pixels
-that its window covers; nothing is gathered beforehand. Where the output has too few tiles to keep a GPU busy and the
+that its window covers; nothing is gathered beforehand. If the output has too few tiles to keep a GPU busy and the
 summed axis is long, many programs share a tile: each leaves a part, and a second kernel adds the parts up, always in
 the same order.
 """
@@ -229,7 +229,7 @@ class ProductBody(Body):
 
 
 def write_product(group: Region, anchor: Node, precision: str = "ieee") -> tuple[KernelSource, ...]:
-    """The kernels of a product and of the pointwise operators around it: one, or two where programs share a tile."""
+    """The kernels of a product and of the pointwise operators around it: one, or two if programs share a tile."""
     product = contraction_of(anchor)
     assert product is not None
     sizes = sizes_of(product)

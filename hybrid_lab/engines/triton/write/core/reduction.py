@@ -117,7 +117,7 @@ class Rows:
     @property
     @choice
     def longest(self) -> int:
-        """How many columns one tile may have: fewer where it needs several rows, and is to fit into registers."""
+        """How many columns one tile may have: fewer if it needs several rows, and is to fit into registers."""
         return min(ONE_TILE, 4 * TILE // power_of_two(self.counts[0], 1, NEIGHBOURS)) if self.across else ONE_TILE
 
     def place(self, row: Index, column: Index) -> Place:
@@ -177,7 +177,7 @@ class RowBody(Body):
 
     @property
     def passes(self) -> dict[Value, int]:
-        """How many loops read an element per row and column of these inputs, where there are several."""
+        """How many loops read an element per row and column of these inputs, if there are several."""
         return {value: len(loops) for value, loops in self._loops.items() if len(loops) > 1}
 
     def _load(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
@@ -244,7 +244,7 @@ class RowBody(Body):
             self.line(f"tl.store({self.pointers[value]} + {address}, {self.value(value, place)}, mask={mask})")
 
     def is_full(self, value: Value) -> bool:
-        """Whether an output has an element per row and column. Raises Refused where it has not one per row either."""
+        """Whether an output has an element per row and column. Raises Refused if it has not one per row either."""
         rows, columns = self.space.counts
         size = prod(value.shape)
         if size not in (rows, rows * columns):

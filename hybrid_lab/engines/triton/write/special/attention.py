@@ -261,7 +261,7 @@ class AttentionBody(ProductBody):
         scaled = self.named(f'tl.where(key_inside, {scaled}, float("-inf"))', "scaled")
         largest = f"tl.maximum({most}, tl.max({scaled}, axis=1, keep_dims=True))"
         higher = self.named(largest, "higher", attention.maximum)
-        # Where all scores so far are -inf, the next finite one still counts.
+        # If all scores so far are -inf, the next finite one still counts.
         against = self.named(f'tl.where({higher} == float("-inf"), 0.0, {higher})', "against")
         weight = self.named(f"tl.exp({scaled} - {against})", "weight", attention.exponential)
         rescale = self.named(f"tl.exp({most} - {against})", "rescale")
