@@ -421,8 +421,15 @@ def test_what_does_not_fit_any_more_is_refused_anew():
         return set(found.refused.values())
 
     assert not refused(4)
-    assert refused(1 << 9) == {"more than 2 GiB"}
+    assert refused(0) == {"an empty array"}
     assert not refused(8)
+
+
+def test_a_batch_of_2_to_the_31_elements_counts_them_in_int64_and_the_next_one_does_not():
+    batches = Batches.of(lambda F, x: F.exp(x) + 1.0)
+    small, large, again = (batches.sources((n, 1 << 20))[0] for n in (4, 1 << 11, 4))
+    assert "int64" in large.code and large.signature["n"] == "i64"
+    assert "int64" not in small.code and again.code == small.code
 
 
 # -- in the interpreter ------------------------------------------------------------------------------------------------

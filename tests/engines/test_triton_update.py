@@ -248,6 +248,14 @@ def test_a_bound_launch_keeps_the_memory_of_its_tensors(monkeypatch):
     assert not any(tensor() is not None for tensor in held)
 
 
+def test_an_update_of_a_large_weight_counts_in_int64():
+    update = DeviceUpdate(graphs(("lr",)))
+    small, large = (update.for_elements(size).code.split("@triton.jit")[-1] for size in ((1 << 31) - 1, 1 << 31))
+    assert "int64" not in small and "int32" not in large and large.count(".to(tl.int64)") == 2
+    (binary,) = compiling.compile_all([update.for_elements(1 << 31)], "sm90")
+    assert binary.files
+
+
 @pytest.mark.parametrize("target", ["gfx942", "sm90"])
 def test_whole_weights_are_read_sixteen_bytes_at_a_time(target):
     update = DeviceUpdate(graphs(("lr",), ("lr", "wd")))

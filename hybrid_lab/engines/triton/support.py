@@ -79,8 +79,6 @@ def misfit_of_sizes(node: Node) -> str | None:
     for value in (*node.values_in, *node.outputs):
         if 0 in value.shape:
             return "an empty array"
-        if value.nbytes >= 2**31:
-            return "more than 2 GiB"
     return None
 
 

@@ -77,7 +77,7 @@ def _compiled(
     internals.use_cache_folder(into)
     with contextlib.redirect_stdout(printed):
         compiled = internals.compile_source(
-            function, request["signature"], request["constants"], request["divisible"],
+            function, request["signature"], request["constants"], request["divisible"], request["far"],
             tuple(request["target"]), {**request["options"], "num_warps": warps},
         )  # fmt: skip
     files = internals.files_of(compiled, into)

@@ -83,6 +83,7 @@ def request_of(source: KernelSource, target: tuple[str, object, int]) -> dict[st
         "signature": source.signature,
         "constants": dict(source.blocks),
         "divisible": [list(item) for item in divisible(source)],
+        "far": list(source.far),
         "target": list(target),
         "options": options_of(source, target),
     }
@@ -182,8 +183,8 @@ def load(source: KernelSource, target: tuple[str, object, int] | None = None) ->
         (binary,) = compile_all([source], target)
         assert binary is not None
         known = internals.load_binary(
-            source.name, request["signature"], request["constants"], request["divisible"], target, binary.files,
-            binary.key,
+            source.name, request["signature"], request["constants"], request["divisible"], request["far"], target,
+            binary.files, binary.key,
         )  # fmt: skip
         _handles[alike] = known
     return known

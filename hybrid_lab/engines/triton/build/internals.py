@@ -141,12 +141,13 @@ def function_of(name: str, text: str, file: str) -> Any:
 
 def compile_source(
     function: object, signature: Mapping[str, str], constants: Mapping[str, object], divisible: Sequence[Sequence[int]],
-    target: tuple[str, object, int], options: Mapping[str, object] | None = None,
+    far: Sequence[int], target: tuple[str, object, int], options: Mapping[str, object] | None = None,
 ) -> Any:  # fmt: skip
     """Compile for a target, (backend, architecture, threads per warp), whether or not such a GPU is here.
 
     signature : argument -> "*fp32", "i32", "constexpr" ...; constants : the values of "constexpr" arguments
     divisible : (index of an argument, the number that it is a multiple of), addresses in bytes
+    far : arguments that are addresses of arrays of 2 GiB or more
     options : num_warps, num_stages, enable_fp_fusion ...
     Triton keeps its files in its own cache, $TRITON_CACHE_DIR.
     """
@@ -154,7 +155,7 @@ def compile_source(
     from triton.backends.compiler import GPUTarget
 
     _mend_zeros()
-    source = _ast_source(function, signature, constants, divisible, target)
+    source = _ast_source(function, signature, constants, divisible, far, target)
     return triton.compile(source, target=GPUTarget(*target), options=dict(options or {}))
 
 
@@ -168,7 +169,7 @@ def files_of(compiled: object, folder: str) -> dict[str, str]:
 
 def load_binary(
     name: str, signature: Mapping[str, str], constants: Mapping[str, object], divisible: Sequence[Sequence[int]],
-    target: tuple[str, object, int], files: Mapping[str, bytes], key: str,
+    far: Sequence[int], target: tuple[str, object, int], files: Mapping[str, bytes], key: str,
 ) -> Any:  # fmt: skip
     """Triton's CompiledKernel of files that `compile_source` made elsewhere; nothing is compiled.
 
@@ -182,7 +183,7 @@ def load_binary(
     from triton.compiler import CompiledKernel
 
     function = SimpleNamespace(__name__=name, arg_names=list(signature), launch_metadata=None)
-    source = _ast_source(function, signature, constants, divisible, target)
+    source = _ast_source(function, signature, constants, divisible, far, target)
     paths = {}
     try:
         with contextlib.ExitStack() as stack:
@@ -202,7 +203,7 @@ def load_binary(
 
 def _ast_source(
     function: object, signature: Mapping[str, str], constants: Mapping[str, object], divisible: Sequence[Sequence[int]],
-    target: tuple[str, object, int],
+    far: Sequence[int], target: tuple[str, object, int],
 ) -> object:  # fmt: skip
     from triton.compiler import ASTSource
 
@@ -210,9 +211,9 @@ def _ast_source(
         (index,): [["tt.divisibility", many]] for index, many in sorted(map(tuple, divisible))
     }
     if target[0] == "hip":
-        # No array is larger than 2 GiB (support.py): AMD's buffer instructions, with offsets of 32 bits, reach it all.
+        # AMD's buffer instructions, with offsets of 32 bits, reach all of an array below 2 GiB.
         for index, kind in enumerate(signature.values()):
-            if kind.startswith("*"):
+            if kind.startswith("*") and index not in far:
                 attributes.setdefault((index,), []).append(["tt.pointer_range", 32])
     return ASTSource(function, signature=dict(signature), constexprs=dict(constants), attrs=attributes)
 

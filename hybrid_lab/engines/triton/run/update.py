@@ -23,7 +23,7 @@ from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.support import refusal
-from hybrid_lab.engines.triton.write.body import Body, Refused
+from hybrid_lab.engines.triton.write.body import INT32, Body, Refused
 from hybrid_lab.engines.triton.write.core.pointwise import BLOCK
 from hybrid_lab.engines.triton.write.kinds import is_pointwise
 from hybrid_lab.engines.triton.write.source import KernelSource, counted, functions_in, kernel_source
@@ -157,8 +157,13 @@ class DeviceUpdate:
         tables = tuple(input_node(name, shape=(1,), dtype=np.dtype(dtype)) for name, dtype in dtypes)
         programs = -(-largest // BLOCK)
         summary = "One step of all weights, a program for each block of one of them."
+        arguments, head, lines = self.text
+        if largest >= INT32:
+            lines = [line.replace("tl.arange(0, BLOCK)", "tl.arange(0, BLOCK).to(tl.int64)") for line in lines]
+            lines = [line.replace("tl.load(block_ptr + 1)", "tl.load(block_ptr + 1).to(tl.int64)") for line in lines]
+            lines = [line.replace("(row_ptr + 2).to(tl.int32)", "(row_ptr + 2)") for line in lines]
         return KernelSource(
-            self.name, "update", *self.text, lambda: (summary, ()), tables, (), (), {"programs": programs},
+            self.name, "update", arguments, head, lines, lambda: (summary, ()), tables, (), (), {"programs": programs},
             {"BLOCK": BLOCK}, {"BLOCK": largest}, (("programs", ""),),
         )  # fmt: skip
 

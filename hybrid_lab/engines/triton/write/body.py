@@ -101,12 +101,22 @@ class Scope:
         self.memo: dict[Any, str] = {}
 
 
+#: Whole numbers below it are in int32.
+INT32 = 1 << 31
+
+
+def is_wide(shape: Sequence[int]) -> bool:
+    """Whether places in an array of this shape, counted in elements, need int64."""
+    return prod(map(int, shape)) >= INT32
+
+
 class Body:
     """group : the operators that the kernel computes itself, and the values that it stores.
 
     pointers : stored value -> its pointer argument
     inputs : loaded value -> its pointer argument, in the order of first use; draws : draw numbers that are arguments
     widens : whether float16 and bfloat16 are computed in float32; the factors of a product are not
+    wide : places are counted in int64: an array has 2^31 elements or more
     counts : pairs (whole number, its argument, "" before the first use): divisors of means, which are not printed
         because they differ between batches
     lengths : name of a variable -> the argument with its length, if the kernel has one
@@ -123,6 +133,8 @@ class Body:
 
     def __init__(self, group: Region):
         nodes = group.nodes
+        values = {value for node in nodes for value in (*node.values_in, *node.outputs)}
+        self.wide = any(is_wide(value.shape) for value in values)
         self.nodes = set(nodes)
         self.inputs: dict[Value, str] = {}
         self.draws: list[int] = []

@@ -58,7 +58,7 @@ class Elements:
         element, dtype = self.read(number, place), self.dtype(number)
         # as floats, which represent all sizes up to 2^24; NaN gives 0
         if mode == "clip" and is_floating(dtype) and size <= 1 << 24:
-            text = f"tl.minimum(tl.maximum({tensor(element, dtype)}, 0.0), {size - 1}.0).to(tl.int32)"
+            text = f"tl.minimum(tl.maximum({tensor(element, dtype)}, 0.0), {size - 1}.0).to({self._whole_type})"
             return self._body.number(text, size, variables, "place")
         text = self.whole(element, number)
         if mode == "end":
@@ -67,7 +67,7 @@ class Elements:
             text = f"tl.minimum(tl.maximum({text}, 0), {size - 1})"
         else:
             text = f"(({text} % {size}) + {size}) % {size}"
-        if self._has_int64(number):
+        if self._has_int64(number) and not self._body.wide:
             text = f"({text}).to(tl.int32)"
         return self._body.number(text, size, variables, "place")
 
@@ -138,10 +138,15 @@ class Elements:
         dtype = self._node.inputs[number].dtype
         name = tensor(name, dtype)
         if not self._has_int64(number):
-            return f"{name}.to(tl.int32)"
+            return f"{name}.to({self._whole_type})"
         if is_floating(dtype):
             name = f"tl.where(tl.abs({name}) < 9.2e18, {name}, -9223372036854775808.0)"
         return f"{name}.to(tl.int64)"
+
+    @property
+    def _whole_type(self) -> str:
+        """The type of places that are read from an array."""
+        return "tl.int64" if self._body.wide else "tl.int32"
 
     def _has_int64(self, number: int) -> bool:
         """Whether whole numbers of an input's dtype may be beyond int32."""

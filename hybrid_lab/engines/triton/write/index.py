@@ -283,7 +283,12 @@ def strides_in(node: Node, output: int) -> Strides | None:
 
 
 def _of_numpy(node: Node, output: int) -> Strides | None:
-    templates = [np.empty(item.shape, item.dtype) if isinstance(item, Value) else item for item in node.inputs]
+    # Arrays of many GiB are of bytes here: nothing is written, but a machine may not promise as much memory.
+    far = any(value.nbytes >= 1 << 31 for value in node.values_in)
+    templates = [
+        np.empty(item.shape, np.uint8 if far else item.dtype) if isinstance(item, Value) else item
+        for item in node.inputs
+    ]
     result = run_kernel(node.op, templates)[output]
     if not np.may_share_memory(result, templates[0]):
         return None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines.triton.write import reuse
-from hybrid_lab.engines.triton.write.body import Body
+from hybrid_lab.engines.triton.write.body import INT32, Body
 from hybrid_lab.engines.triton.write.exact import exact
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.syntax import FUNCTIONS, ORIGIN, Remark, said, short
@@ -112,8 +112,16 @@ class KernelSource:
         """Argument types for ahead-of-time compilation."""
         types = [_pointer(value.dtype) for value in (*self.inputs, *self.outputs)]
         types += ["i64"] * bool(self.draws) + ["i64"] * len(self.draws)
-        types += ["i32"] * len(self.passed) + ["constexpr"] * len(self.blocks)
+        types += ["i64" if self.sizes[name] >= INT32 else "i32" for name in self.passed] + ["constexpr"] * len(
+            self.blocks
+        )
         return dict(zip(self.arguments, types, strict=True))
+
+    @cached_property
+    def far(self) -> tuple[int, ...]:
+        """The pointer arguments whose arrays have 2 GiB or more: offsets of 32 bits, in bytes, do not reach them."""
+        values = (*self.inputs, *self.outputs)
+        return tuple(index for index, value in enumerate(values) if value.nbytes >= INT32)
 
     @cached_property
     def multiples(self) -> tuple[tuple[int, str, int], ...]:
@@ -132,7 +140,7 @@ class KernelSource:
     @cached_property
     def fixed(self) -> tuple[Any, ...]:
         """All that a binary depends on but sizes and the chip."""
-        return self.name, self.code, *self.signature.values(), *self.blocks.items(), self.warps, self.stages
+        return self.name, self.code, *self.signature.values(), *self.blocks.items(), self.warps, self.stages, self.far
 
 
 @cache
@@ -211,6 +219,8 @@ def kernel_source(
     arguments = [*body.inputs.values(), *body.pointers.values()]
     arguments += ["seed"] * bool(body.draws) + [f"draw{number}" for number in body.draws]
     written = exact([*head, *(text for text, _ in body.scopes[0].lines)])
+    if body.wide:
+        written = [_POSITIONS.sub(r"\1.to(tl.int64)", line) for line in written]
     words = set(re.findall(r"\w+", " ".join(written)))
     arguments += [size for size in (*sizes, *reuse.arguments()) if size in words]
     declared = [*arguments, *(f"{block}: tl.constexpr" for block in blocks)]
@@ -226,6 +236,10 @@ def kernel_source(
         tuple(body.inputs), tuple(body.pointers), tuple(body.draws), sizes, blocks, tiled, grid,
         precision=body.precision, **more,
     )  # fmt: skip
+
+
+#: Where positions begin: all others are computed from these.
+_POSITIONS = re.compile(r"(tl\.(?:program_id|arange)\([^()]*\))")
 
 
 def functions_in(words: Collection[str]) -> list[str]:
