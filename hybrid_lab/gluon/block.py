@@ -203,7 +203,7 @@ class Block(AnyBlock):
     def _structure_changed(self, structure: bool = True) -> None:
         """Tell this block and all above it that graphs traced before are stale.
 
-        structure : False where neither children nor parameters came or went
+        structure : False if neither children nor parameters came or went
         """
         pending: list[Block] = [self]
         seen: set[int] = set()
@@ -363,7 +363,7 @@ class Block(AnyBlock):
         """Write all parameters by attribute path: as safetensors where the name ends with `.safetensors`, else in
         MXNet's `.params` form.
 
-        deduplicate : write shared parameters once. Raises UninitializedError where one has no values; no file is left.
+        deduplicate : write shared parameters once. Raises UninitializedError if one has no values; no file is left.
         """
         check_switches("Block.save_parameters", deduplicate=deduplicate)
         from hybrid_lab.formats.arrays import write_arrays
@@ -443,7 +443,7 @@ class Block(AnyBlock):
         path : `model` gives `model-features.0-symbol.json` and `model-features.0-0000.params` for the HybridBlock at
             `features.0`
         Returns the two names for each, in order: [("model-features-symbol.json", "model-features-0000.params"), ...].
-        A HybridBlock that was never called is left out with a warning. Raises HybridLabError where none is left.
+        A HybridBlock that was never called is left out with a warning. Raises HybridLabError if none is left.
         """
         check_switches("Block.export", remove_amp_cast=remove_amp_cast)
         return export_outermost(self, path, epoch, remove_amp_cast)
@@ -453,7 +453,7 @@ class Block(AnyBlock):
     def get_params(self) -> dict[str, NDArray]:
         """The arrays that training updates, by path: `conv1.weight`. They are the Block's own, not copies.
 
-        Raises UninitializedError where one has no values yet; `compile` gives values to all.
+        Raises UninitializedError if one has no values yet; `compile` gives values to all.
         """
         from hybrid_lab.gluon.files import states
 

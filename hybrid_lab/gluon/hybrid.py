@@ -352,7 +352,7 @@ class HybridBlock(Block):
         return result
 
     def _tensors_given(self, args: tuple[object, ...]) -> tuple[list[Any] | None, Any]:
-        """The tensors among the arguments and the structure around them; None where the user's code takes an object
+        """The tensors among the arguments and the structure around them; None if the user's code takes an object
         that no graph takes. Raises HybridLabError for such an object where hybrid_forward would get no tensor, and
         where a graph from a file runs.
         """
@@ -716,7 +716,7 @@ class HybridBlock(Block):
         path : None writes nothing and returns the Symbol and its parameters, `{"arg:dense0_weight": NDArray ...}`
         remove_amp_cast : leave out the conversions that `amp.convert_hybrid_block` has put into the graph
         The graph is that of the latest call in prediction mode; the block must have been called once, hybridized or
-        not. Raises MissingGraphError otherwise, and HybridLabError where the graph without its conversions would not
+        not. Raises MissingGraphError otherwise, and HybridLabError if the graph without its conversions would not
         fit parameters that are float16 or bfloat16.
         """
         check_switches("HybridBlock.export", remove_amp_cast=remove_amp_cast)

@@ -24,7 +24,7 @@ class Expr(Arithmetic):
 
     @property
     def dtype(self) -> Any:
-        """The dtype, None where it is not inferred yet."""
+        """The dtype, None if it is not inferred yet."""
         return self.value.dtype
 
     @property

@@ -82,7 +82,7 @@ class Stage:
         return str(self.before) != str(self.after)
 
     def diff(self) -> str:
-        """The lines that went and came, as a unified diff without a header; "" where nothing changed."""
+        """The lines that went and came, as a unified diff without a header; "" if nothing changed."""
         lines = unified_diff(str(self.before).splitlines(), str(self.after).splitlines(), n=1, lineterm="")
         return "\n".join([line for line in lines if not line.startswith(("---", "+++"))])
 

@@ -24,7 +24,7 @@ class Graph:
     inputs : Values of Input nodes, in call order
     outputs : Values
     draws : how many random numbers streams one run uses up (dead draws count too)
-    symbolic, binding : the symbolic graph that it was bound from, and the values of its symbols; None where it was made
+    symbolic, binding : the symbolic graph that it was bound from, and the values of its symbols; None if it was made
         of numbers (see graph.symbolic)
     cache : of a symbolic graph: results of engines that hold for all graphs that are bound from it, under keys of the
         engines' own

@@ -103,7 +103,7 @@ class Node(_Fields):
 
     op : the Operator instance
     inputs : Values, or Python scalars (immediates)
-    name : unique among a graph's named nodes; "" where the compiler made it
+    name : unique among a graph's named nodes; "" if the compiler made it
     scope : path of the Block that called it, "net0.fc1"; of a node from a trace a Scope, which tells calls apart
     location : where in the user's source it stands
     draw : its draw number within the graph, for random operators

@@ -70,7 +70,7 @@ class PartialShapes:
     """Shapes of every Value as far as they can be known.
 
     known : Value -> shape with None for unknown dimensions, for some of the inputs
-    Raises ShapeError where shapes contradict each other.
+    Raises ShapeError if shapes contradict each other.
     """
 
     def __init__(self, graph: Graph, known: Mapping[Value, Any]):
@@ -201,7 +201,7 @@ def _of_as_many(shape: PartialShape, elements: int) -> PartialShape:
 
 
 def _answer(op: Operator, shapes: Sequence[PartialShape], sizes: Iterator[int]) -> tuple[Shape, ...] | None:
-    """The output shapes with these sizes in the place of the unknown ones; None where the record refuses them."""
+    """The output shapes with these sizes in the place of the unknown ones; None if the record refuses them."""
     filled = [tuple(next(sizes) if size is None else size for size in shape or ()) for shape in shapes]
     try:
         return read_shapes(op, op.infer_shape(*filled))
@@ -275,7 +275,7 @@ class PartialTypes:
     """dtypes of every Value as far as they can be known.
 
     known : Value -> dtype, for some of the Values
-    Raises DTypeError where dtypes contradict each other.
+    Raises DTypeError if dtypes contradict each other.
     """
 
     def __init__(self, graph: Graph, known: Mapping[Value, np.dtype]):

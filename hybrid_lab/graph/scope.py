@@ -21,7 +21,7 @@ class Scope(str):
     calls: dict[str, int]
 
     def __new__(cls, path: str, caller: Scope | None = None, call: int | None = None) -> Scope:
-        """call : the number where it is known; by default the next one"""
+        """call : the number if it is known; by default the next one"""
         scope = super().__new__(cls, path)
         scope.caller, scope.call, scope.calls = caller, call or 1, {}
         if caller is not None and call is None:
@@ -33,7 +33,7 @@ class Scope(str):
 
     @property
     def numbers(self) -> str:
-        """The numbers of the calls from the outermost on, itself left out: `2.1`; "" where all are first calls."""
+        """The numbers of the calls from the outermost on, itself left out: `2.1`; "" if all are first calls."""
         found: list[int] = []
         scope: Scope | None = self
         while scope is not None and scope.caller is not None:

@@ -43,7 +43,7 @@ class CompiledEntry(tape.Entry):
 
     values : the arrays that the backward reads, but for output gradients, in its order
     buffers : those behind the first of them - inputs, parameters and outputs, which others may write to
-    kept : what the forward holds for the backward, used up by the last one; None where there is nothing
+    kept : what the forward holds for the backward, used up by the last one; None if there is nothing
     versions : of these buffers, when they were recorded
     before : of the buffers of all inputs and parameters, as the forward read them: gradients of gradients start there
     outputs : weak references to the buffers of the outputs, where there are several

@@ -41,7 +41,7 @@ def program_for(
 ) -> CompiledCall:
     """A CompiledCall, on the device of the engine where it has one.
 
-    Raises EngineUnavailable where the arrays are on a GPU that the engine does not run on.
+    Raises EngineUnavailable if the arrays are on a GPU that the engine does not run on.
     """
     engine = engines.for_flags(flags)
     device = None if engine is None else engine.device

@@ -52,7 +52,7 @@ class Failure:
         return self.paths[0][0]()
 
     def path_below(self, block: Tree) -> str:
-        """The path from this Block to the one whose code failed; "" where that is the same."""
+        """The path from this Block to the one whose code failed; "" if that is the same."""
         start = next((path for reference, path in self.paths if reference() is block), "")
         return self.paths[-1][1].removeprefix(start).removeprefix(".")
 
@@ -131,7 +131,7 @@ class Failures:
 
     @property
     def refusal(self) -> HybridizeError | None:
-        """Why the last kind of call that has no graph runs eagerly; None where there is no such call."""
+        """Why the last kind of call that has no graph runs eagerly; None if there is no such call."""
         return self.stateful or next(reversed(self.eager.values()), None)
 
     def refusal_of(self, call: KnownCall) -> HybridizeError | None:
@@ -158,7 +158,7 @@ class Failures:
             self.warn_once((what, location), f"{_RULES[what]}: {said}")
 
     def tell_of_sparse(self, leaves: Sequence[NDArray]) -> None:
-        """Warn where an argument is a sparse array."""
+        """Warn if an argument is a sparse array."""
         if "sparse" not in self.told:
             stypes = [leaf.stype for leaf in leaves if isinstance(leaf, NDArray) and leaf.buffer.stored]
             if stypes:

@@ -136,7 +136,7 @@ class Graphs:
     def pinned_for(self, spec: Spec, types: tuple[object, ...] | None, training: bool) -> NeutralGraph:
         """The loaded graph for these inputs. Raises MissingGraphError, which lists what there is.
 
-        types : (shape, dtype name) of the input tensors, or None where they are not known
+        types : (shape, dtype name) of the input tensors, or None if they are not known
         """
         recording = bool(_modes.recording)
         wanted = plain(spec)

@@ -65,7 +65,7 @@ def gradient_program(
     program: CompiledCall, inputs: Sequence[NDArray], heads: Heads, wrt: tuple[int, ...]
 ) -> tuple[CompiledCall | None, tuple[int, ...]]:
     """The program of a call's gradients with respect to the inputs and parameters numbered in `wrt`, on all of them and
-    the gradients of the outputs `heads`; None where an operator has no gradient of its gradient.
+    the gradients of the outputs `heads`; None if an operator has no gradient of its gradient.
 
     Returns with it those of `wrt` at which a gradient arrives: it computes these.
     """

@@ -34,7 +34,7 @@ def warn_of_hooks(blocks: Iterable[Any], outer: Hybrid, told: set[Any]) -> None:
 
 
 def warn_of_new_hook(block: Hybrid) -> None:
-    """A Block got a hook: warn where the graph of a Block above it is what runs."""
+    """A Block got a hook: warn if the graph of a Block above it is what runs."""
     pending: list[Any] = [block]
     for each in pending:
         parents = [parent for reference in each._parents if (parent := reference()) is not None]

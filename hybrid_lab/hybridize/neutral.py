@@ -339,7 +339,7 @@ def extract_nested(
     trace: tracing.Trace, block: Hybrid, spec: Spec, inputs: Sequence[Symbol], result: object, observed: int,
     nodes: Sequence[Node],
 ) -> NeutralGraph | None:  # fmt: skip
-    """The graph of a nested block, cut out of the trace it was called in; None where it reads tensors that are not
+    """The graph of a nested block, cut out of the trace it was called in; None if it reads tensors that are not
     its inputs.
 
     nodes : the operators of the call

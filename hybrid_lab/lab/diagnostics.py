@@ -72,7 +72,7 @@ def _call_place(call: CallSite, cell_ids: Mapping[str, str]) -> Location:
 def lint_cells(request: LintRequest) -> dict[str, list[Diagnostic]]:
     """The reply of `lint`: cells are checked together, none is run; a cell that does not parse has no findings.
 
-    Of very many findings the first are listed, and one that says how many are not.
+    Of very many findings only the first are listed, with a finding that gives the number of the rest.
     """
     cells, only = request["cells"], request["only"]
     ids = {f"<cell {number}>": cell["id"] for number, cell in enumerate(cells, 1)}
@@ -100,7 +100,7 @@ def lint_cells(request: LintRequest) -> dict[str, list[Diagnostic]]:
 
 
 def _unlisted(first: Finding, count: int) -> Finding:
-    """The finding that stands for those that are not listed, at the first of them."""
+    """The finding, at the first unlisted one, that stands for all unlisted findings."""
     record = rules.get("HL002")
     message = f"{count} more findings are not listed: repair some of the others first."
     place = first.line, first.col, first.end_line, first.end_col

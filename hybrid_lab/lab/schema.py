@@ -40,7 +40,7 @@ def _fields(record: type) -> dict[str, object]:
 def check(kind: object, field: str, value: object) -> object:
     """Check that a value has this type, and return it. Raises RequestError `bad-request`, which names the field."""
     if kind in (str, LongText):
-        # Code that is no Unicode is a cell that cannot be parsed, and no reason to check none of the others.
+        # Code that is not Unicode is an unparsable cell; the other cells are still checked.
         if not isinstance(value, str) or not (kind is LongText or _is_sendable(value)):
             raise _bad(field, "a string", value)
         if kind is str and len(value) > MAX_TEXT:
@@ -83,7 +83,7 @@ def check_fields(record: type, body: dict[str, object], prefix: str = "") -> dic
 
 
 def readable_id(data: object) -> str:
-    """The id of a message, or "" where it has no usable one."""
+    """The id of a message, or "" if it has no usable one."""
     identity = data.get("id") if isinstance(data, dict) else None
     return identity if isinstance(identity, str) and 1 <= len(identity) <= 64 and _is_sendable(identity) else ""
 

@@ -58,7 +58,7 @@ class _Linter:
         self._waiting = 0
 
     async def answer(self, request: bytes) -> LintReply:
-        """What `lint` returns. Raises RequestError where too many requests wait."""
+        """What `lint` returns. Raises RequestError if too many requests wait."""
         if self._waiting == self.MOST:
             raise RequestError("failed", f"{self.MOST} other notebooks are being checked; this one was not")
         self._waiting += 1
@@ -105,8 +105,8 @@ class DocumentHandler(_Handler):
     async def path_of(self, file: str) -> str:
         """The absolute path of a file that the contents manager shows, inside of the server's folder.
 
-        Raises RequestError for what it does not show, such as hidden files, for links that lead out, and for what is
-        no regular file.
+        Raises RequestError for files that it does not show, such as hidden files, for links that lead out, and for
+        anything but a regular file.
         """
         manager = self.contents_manager
         root = getattr(manager, "root_dir", None)
@@ -148,7 +148,7 @@ class GraphvizHandler(APIHandler):
 
 
 def parsed(request: bytes) -> dict[str, Any]:
-    """The object in the bytes of a request. Raises RequestError where there is none."""
+    """The object in the bytes of a request. Raises RequestError if there is none."""
     from hybrid_lab.lab.schema import MAX_BYTES
 
     if len(request) > MAX_BYTES:

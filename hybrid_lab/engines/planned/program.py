@@ -306,7 +306,7 @@ class Writer:
             self._emit(f"{name} = {kernel}({', '.join(map(self._operand, node.inputs))})", node)
 
     def _target(self, value: Value) -> str | None:
-        """Where the kernel writes the value; None where it allocates itself or leaves it out."""
+        """Where the kernel writes the value; None if it allocates itself or leaves it out."""
         kind = self.plan.storage[value]
         if kind == "arena":
             before = self.plan.inplace.get(value)

@@ -83,7 +83,7 @@ def composite_names(graph: Graph) -> dict[Node, str]:
 
 
 def _expanded(node: Node, inputs: tuple[object, ...], supported: Supported | None) -> tuple[Value, ...] | None:
-    """The outputs of a composite over new inputs, in supported operators; None where that cannot be."""
+    """The outputs of a composite over new inputs, in supported operators; None if that cannot be."""
     try:
         values = lower(node, inputs)
     except (Unmappable, DTypeError):  # parts may be choosier than the whole, as of bools

@@ -118,7 +118,7 @@ class _Arrived:
     """The gradients of Values, added up.
 
     conditions : of gradients that only some calls have, as those of what one branch of a `cond` reads: a number that
-        is 0 where there is none, and then the gradient's own numbers mean nothing. They may be NaN
+        is 0 if there is none, and then the gradient's own numbers mean nothing. They may be NaN
     """
 
     def __init__(self, builder: Builder):
@@ -141,7 +141,7 @@ class _Arrived:
             self.conditions[value] = condition
 
     def at(self, values: Sequence[Value]) -> tuple[list[Expr | None], Expr | None]:
-        """The gradients of a node's outputs, None where there is none, and under which condition there is one."""
+        """The gradients of a node's outputs, None if there is none, and under which condition there is one."""
         either, *others = [self.conditions.get(value) for value in values if value in self.gradients]
         if all(_same(each, either) for each in others):
             return [self.gradients.get(value) for value in values], either
@@ -150,7 +150,7 @@ class _Arrived:
         return [self.whole(value) for value in values], either
 
     def whole(self, value: Value) -> Expr | None:
-        """The gradient, zeros in calls that do not have it; None where no call does."""
+        """The gradient, zeros in calls that do not have it; None if no call does."""
         gradient = self.gradients.get(value)
         return None if gradient is None else self._present(gradient, self.conditions.get(value))
 
@@ -189,7 +189,7 @@ def without_hidden_reads(graph: Graph) -> Graph:
 
     A record's gradient knows of visible outputs only; its lowering says how the hidden ones depend on the inputs.
     Hidden outputs are read by gradients alone, though not always beside a head: one may be reshaped first.
-    Raises AutogradError where there is no lowering.
+    Raises AutogradError if there is no lowering.
     """
     read = {value for node in reachable(graph.outputs) for value in node.values_in}
     hidden = {

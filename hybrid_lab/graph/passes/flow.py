@@ -40,7 +40,7 @@ class FlowNetwork:
         """The vertices on the sink's side of the minimum cut that lies nearest to the sink.
 
         Parts of the network that only source and sink join are cut one by one, as no flow goes between them.
-        Raises ValueError where source and sink are joined by edges of infinite capacity.
+        Raises ValueError if source and sink are joined by edges of infinite capacity.
         """
         behind = {sink}
         self._residual = list(self._capacity)
@@ -90,7 +90,7 @@ class FlowNetwork:
         return parts or [([source, sink], self._edges[source], self._edges[sink])]
 
     def _levels(self, source: int, sink: int, level: list[int], vertices: list[int]) -> bool:
-        """Write distances from the source along edges with room left; False where the sink is out of reach."""
+        """Write distances from the source along edges with room left; False if the sink is out of reach."""
         for vertex in vertices:
             level[vertex] = -1
         level[source] = 0

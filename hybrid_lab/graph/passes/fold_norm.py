@@ -67,7 +67,7 @@ def _scale_and_shift(F: Builder, node: Node, inputs: tuple[object, ...]) -> tupl
 
 
 def _folded(F: Builder, norm: Node, inputs: tuple[Any, ...], steady: set[Value]) -> Value | None:
-    """The layer before `norm` with scaled weights, or None where there is no such layer."""
+    """The layer before `norm` with scaled weights, or None if there is no such layer."""
     layer: Node = inputs[0].node
     channels, rank = layer.op.channels, len(norm.inputs[0].shape)
     if channels is None or (norm.op.axis - channels) % rank or not all(item in steady for item in layer.inputs[1:]):  # type: ignore[attr-defined]

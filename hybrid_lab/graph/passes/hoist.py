@@ -77,7 +77,7 @@ def steady_values(graph: Graph) -> set[Value]:
 
 
 def _chosen(graph: Graph) -> set[Node]:
-    """The operators to take out: those with steady values, without the ones that cost nothing where they are."""
+    """The operators to take out: those with steady values, without the ones that cost nothing if they are."""
     steady, users, roots = steady_values(graph), graph.users(), set(graph.roots)
     order = [node for node in graph.operators if node.outputs[0] in steady and not isinstance(node.op, Constant)]
     chosen = set(order)

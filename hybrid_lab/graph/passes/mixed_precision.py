@@ -38,7 +38,7 @@ def mixed_precision(
     dtypes : of every input Value of the graph
     excluded : names of nodes that take their inputs as they come
     written : use MXNet's `amp_cast`, which files know, instead of Cast
-    Raises DTypeError where an operator does not take the dtypes that it gets.
+    Raises DTypeError if an operator does not take the dtypes that it gets.
     """
     return _Pass(precision, frozenset(excluded), AMPCast if written else Cast).graph(graph, dtypes)[0]
 

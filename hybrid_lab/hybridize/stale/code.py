@@ -144,7 +144,7 @@ def stored_on_self(kind: type) -> frozenset[str]:
     return frozenset(names)
 
 
-#: Name -> the constants in `name[constant]` and `name.get(constant)`; None where the code uses it in another way, too.
+#: Name -> the constants in `name[constant]` and `name.get(constant)`; None if the code uses it in another way, too.
 Subscripts = Mapping[str, "frozenset[str | int] | None"]
 
 
@@ -291,7 +291,7 @@ def functions_in(item: object) -> list[FunctionType]:
 
 
 def cell_content(cell: CellType) -> object:
-    """The value of a variable of a function around; None where it has none yet."""
+    """The value of a variable of a function around; None if it has none yet."""
     try:
         return cell.cell_contents
     except ValueError:

@@ -114,7 +114,7 @@ def _error_of_kept_tensor(kept: Name) -> HybridizeError:
 
 
 def _change(name: Name) -> Finding | None:
-    """The finding of a changed name; None where the source told of it, or this did, before."""
+    """The finding of a changed name; None if the source told of it, or this did, before."""
     from hybrid_lab.diagnostics import rules
 
     kind, target = type(name.block), str(name)

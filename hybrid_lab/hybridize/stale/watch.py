@@ -172,10 +172,10 @@ def trace_guarded(
 ) -> tuple[NeutralGraph, ValueGuard | None]:  # fmt: skip
     """The graph of a call in the mode of now, and a guard of what the code read.
 
-    watching : the context manager around the trace, which gives the state before, or None where the code has no effect
+    watching : the context manager around the trace, which gives the state before, or None if the code has no effect
     keep, salvage : see `trace_block`
 
-    Raises what `trace_block` raises, and a HybridizeError where the code computes with what it changes itself, or reads
+    Raises what `trace_block` raises, and a HybridizeError if the code computes with what it changes itself, or reads
     on from an iterator: its Block runs eagerly. All is as before the trace then.
     """
     guard = guard_of(block)
@@ -202,7 +202,7 @@ def _changed_what_it_reads(state: UserState) -> bool:
 def _after_changes(
     block: Hybrid, graph: NeutralGraph, types: Types, before: ValueGuard, state: UserState
 ) -> ValueGuard:
-    """The guard without what every trace changes. Raises HybridizeError where a second trace gives another graph."""
+    """The guard without what every trace changes. Raises HybridizeError if a second trace gives another graph."""
     now = guard_of(block) or ValueGuard()
     names = before.names(before.changed_places()) or [str(name) for name in state.changed()]
     changed: frozenset[object] = frozenset()

@@ -84,7 +84,7 @@ def rejoin(port: int) -> None:
 
 
 def answer(kind: str, body: dict[str, Any]) -> tuple[bool, Mapping[str, object]]:
-    """(whether it is a reply, its body or that of the error): what this worker's lab answers to a request."""
+    """(whether it is a reply, the body of the reply or the error): the answer of this worker's lab to a request."""
     from IPython.core.getipython import get_ipython
 
     from hybrid_lab.lab.errors import RequestError

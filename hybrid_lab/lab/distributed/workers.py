@@ -135,7 +135,7 @@ class Workers:
     def run(self, code: str, ranks: Sequence[int] | None = None) -> None:
         """Run code in all workers, or in some, and show what they print.
 
-        Raises WorkerCellError where it raised, WorkerLostError where a worker ended. When one has failed, the others
+        Raises WorkerCellError if the code raised, WorkerLostError if a worker ended. When one has failed, the others
         are interrupted, since they may wait for it.
         """
         chosen = list(range(len(self))) if ranks is None else list(ranks)
@@ -189,7 +189,9 @@ class Workers:
             time.sleep(_LOOK)
 
     def _report(self, running: dict[int, Any]) -> None:
-        """Raise for what the cell raised: first the errors of their own, then those of workers that waited for them."""
+        """Raise for the cell's errors: first the workers' own errors, then the errors of workers that waited for
+        them.
+        """
         self._check_lost()
         errors = {rank: result.exception() for rank, result in running.items() if result.ready()}
         errors = {rank: error for rank, error in errors.items() if error is not None}
@@ -238,7 +240,7 @@ class Workers:
             self._show()
 
     def _ended(self, running: dict[int, Any]) -> None:
-        """A cell has ended in these workers: show what they told last, what they raised, and the models of rank 0."""
+        """A cell has ended in these workers: show their last news and errors, and the models of rank 0."""
         errors = {rank: result.exception() for rank, result in running.items() if result.ready()}
         for rank, error in errors.items():
             if error is not None:
@@ -299,7 +301,7 @@ class Workers:
         }
 
     def ask_first(self, kind: str, body: JsonObject) -> dict[str, object]:
-        """What the lab of rank 0 answers to a request of the panel; while a cell runs there, what it answered before.
+        """The answer of rank 0's lab to a request of the panel; while a cell runs there, its last answer.
 
         Raises RequestError.
         """
@@ -363,7 +365,7 @@ def workers(
     profile, cluster_id : of a cluster that `ipcluster start` has started, by Slurm, MPI or ssh; then no count is given
     threads : threads of each worker; by default the processors are divided among them
     They end with `workers.close()`, when others are started, and when the kernel ends, however it ends.
-    Raises EngineUnavailable without ipyparallel, WorkersError where workers do not start.
+    Raises EngineUnavailable without ipyparallel, WorkersError if workers do not start.
     """
     global _workers
     joins = profile is not None or cluster_id is not None
@@ -420,7 +422,7 @@ def _cell(line: str, cell: str) -> None:
 
 
 def _number() -> int:
-    """The number of the notebook's cell that runs; 0 where there is none."""
+    """The number of the notebook's cell that runs; 0 if there is none."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return 0 if shell is None else running_cell(shell)
@@ -485,7 +487,7 @@ class _Output:
             self._lines[rank] += [(line, file) for line in lines]
 
     def show(self, rest: bool = False) -> None:
-        """Show the lines that all workers have, and those that have waited long enough."""
+        """Show the lines that all workers have, and lines that have waited long enough."""
         while any(self._lines.values()):
             waiting = [rank for rank in self._ranks if self._lines[rank]]
             late = any(time.monotonic() - self._since.get(rank, 0) > _TOGETHER for rank in waiting)

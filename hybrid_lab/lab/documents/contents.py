@@ -412,7 +412,9 @@ def _part(name: str, kind: str, size: int, digest: str = "") -> FilePart:
 
 
 def _attempt(part: FilePart, read: Callable[[], np.ndarray | bytes]) -> FilePart:
-    """The part after it was read; a part that cannot be read says why, and the others are read all the same."""
+    """The part after reading it; a part that cannot be read has the reason, and the other parts are read all the
+    same.
+    """
     try:
         content = read()
         if isinstance(content, np.ndarray):
@@ -426,7 +428,7 @@ def _attempt(part: FilePart, read: Callable[[], np.ndarray | bytes]) -> FilePart
 
 
 def figures(array: np.ndarray) -> dict[str, float | int | None]:
-    """minimum, maximum and mean of the finite elements, None where there are none, and the numbers of NaN and Inf."""
+    """minimum, maximum and mean of the finite elements, None if there are none, and the numbers of NaN and Inf."""
     values, nan, inf = array.reshape(-1), 0, 0
     if values.dtype.kind not in "biuf":  # bfloat16
         values = values.astype(np.float32)

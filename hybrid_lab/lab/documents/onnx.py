@@ -20,7 +20,7 @@ _NOTHING: Tensor = {"shape": None, "dtype": ""}
 
 
 class OnnxFile:
-    """An ONNX file. Raises ArchiveError where it cannot be read, RequestError where the package onnx is missing."""
+    """An ONNX file. Raises ArchiveError if it cannot be read, RequestError if the package onnx is missing."""
 
     def __init__(self, path: Path):
         self.path = path

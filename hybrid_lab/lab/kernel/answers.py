@@ -1,4 +1,4 @@
-"""The reply of the request `answers`: where NaN is and what changed since the last save, where that costs little.
+"""The reply of the request `answers`: places of NaN and changes since the last save, as far as they cost little.
 
 Nothing runs for it, and nothing is made up: NaN comes from the user's own calls, logs and parameters, changes from
 version counters.

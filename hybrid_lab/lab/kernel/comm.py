@@ -101,7 +101,7 @@ def _handle(
         raise
     try:
         send(reply)
-    except Exception as error:  # a reply that is not JSON, or a comm that is closed
+    except Exception as error:  # a reply that is not JSON, or a closed comm
         send(envelope(identity, "error", _fault(error).body()))
 
 
@@ -202,14 +202,14 @@ class Comms:
             self._push("workers", board.workers)
 
     def _push(self, kind: str, body: Mapping[str, object]) -> None:
-        """Send a push to every page that somebody sees; a page that was closed is removed."""
+        """Send a push to every visible page; a closed page is removed."""
         with self._lock:
             comms = [comm for identity, comm in self._open.items() if identity not in self._hidden]
         message = envelope("", kind, finite(body))
         for comm in comms:
             try:
                 comm.send(message)
-            except Exception as error:  # comms of any front end: one that is gone must not stop the others
+            except Exception as error:  # comms of any front end: a missing front end must not stop the others
                 logger.debug("a page could not be reached", exc_info=error)
                 self._forget(comm)
             finally:

@@ -338,7 +338,7 @@ def lab_of(shell: object) -> Lab | None:
 
 
 def register(shell: InteractiveShell) -> bool:
-    """Register once; False where it was registered already."""
+    """Register once; False if it was registered already."""
     if id(shell) in _labs:
         return False
     lab = Lab(shell)

@@ -108,7 +108,7 @@ if TYPE_CHECKING:
 #: progress(text, done, total)
 Progress = Callable[[str, int, int], None]
 
-#: Requests that may take seconds -> what the front end shows meanwhile.
+#: Requests that may take seconds -> the front end's text meanwhile.
 _SLOW = {
     "save": "saving",
     "reload": "loading",
@@ -124,7 +124,7 @@ class Session:
     """registry : of the models; namespace : the user's variables; views : the open widgets
 
     changed : called after a request changed a model; subshells : see `hello`; busy : tells whether a cell is running
-    kernel : the id of the kernel, which requests and models carry; "" where models are of no kernel, but of a file
+    kernel : the id of the kernel, which requests and models carry; "" if models are of no kernel, but of a file
     """
 
     def __init__(

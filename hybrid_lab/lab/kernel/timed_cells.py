@@ -39,7 +39,7 @@ class _Naming:
 class TimedCells:
     """Changes the names that the compiler of one shell gets.
 
-    cell : the text of the running cell, None where it is not known
+    cell : the text of the running cell, None if it is not known
     named : gives the file name for code that begins below so many lines of the cell
     """
 

@@ -119,7 +119,7 @@ def _formatted(
 
 @contextlib.contextmanager
 def _without_cause(error: BaseException) -> Iterator[list[str]]:
-    """Without the exception that it came from, whose traceback would be printed too; gives a line about that one."""
+    """Without the exception that caused it, whose traceback would be printed too; gives a line about the cause."""
     cause, context, suppressed = error.__cause__, error.__context__, error.__suppress_context__
     error.__cause__ = error.__context__ = None
     origin = cause if cause is not None or suppressed else context
@@ -170,7 +170,7 @@ def error_data(error: HybridLabError, lines: list[TracebackType], hidden: int, r
 
 
 def _block_of(error: HybridLabError, registry: Registry | None) -> tuple[str, str | None, str]:
-    """(model's id, path, name) of the Block whose code raised; the id is "" where no model has it."""
+    """(model's id, path, name) of the Block whose code raised; the id is "" if no model has it."""
     if registry is None or "hybrid_lab.gluon" not in sys.modules:
         return "", None, ""
     from hybrid_lab.hybridize.block_notes import called_blocks

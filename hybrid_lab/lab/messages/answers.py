@@ -12,8 +12,8 @@ class NanAnswer(TypedDict):
 
     source : `watched`: an operator, found by `mx.watch_nan`; `logged`: a value of `mx.log`; `parameters`: parameters
         hold it
-    path : of the Block, null where none is known; operator, part : of a watched one, else ""; name : of the value that
-        was logged, or of the first parameter; step : of the logged value; count : number of parameters that hold it
+    path : of the Block, null if unknown; operator, part : of a watched operator, else ""; name : of the logged value,
+        or of the first parameter with it; step : of the logged value; count : number of parameters with it
     text : all in words; location : the line of the operator
     """
 
@@ -33,7 +33,7 @@ class ChangeAnswer(TypedDict):
 
     how : `saved`, `loaded`, or `unknown`: there is a file of the model's name that this kernel neither wrote nor read
     file : its name; path : absolute; reachable : whether it lies where `compare` finds it; when : seconds since 1970
-    changed : parameters that were written since; unsure : those that other programs may have written to
+    changed : parameters written since; unsure : parameters that other programs may have written to
     parameters : all; structure : whether Blocks or parameters came or went
     """
 

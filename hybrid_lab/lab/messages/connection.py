@@ -77,7 +77,7 @@ class Progress(TypedDict):
 class WorkRow(TypedDict):
     """Work of the running cell that has taken more than a second: an import, a save, a compile.
 
-    part : what of it is done now, or ""; done, total, unit : how much of it is done; total is 0 where that is not known
+    part : the part in progress, or ""; done, total, unit : the amount done so far; total is 0 if unknown
     """
 
     id: int
@@ -118,7 +118,7 @@ class WatchReply(TypedDict):
 
 
 class WatchRequest(TypedDict):
-    """Whether somebody sees this page's panel: a page that nobody sees gets no pushes."""
+    """Whether the page's panel is visible: a hidden page gets no pushes."""
 
     visible: bool
 

@@ -14,8 +14,8 @@ ChangeKind = Literal["same", "added", "removed", "changed"]
 class OperatorChange(TypedDict):
     """An operator of two graphs, side by side.
 
-    block : path of its Block in the second model, of one that is in the first only there
-    first_block : path of its Block in the first model, "" where it is missing
+    block : path of its Block in the second model; in the first model, if only the first has the operator
+    first_block : path of its Block in the first model, "" if it is missing
     first_place, second_place : its number among the operators of its Block
     """
 
@@ -33,8 +33,8 @@ class OperatorChange(TypedDict):
 class TensorChange(TypedDict):
     """A parameter that differs.
 
-    first_name : what the first model calls it, where that is something else
-    exchanged : the parameter that had these numbers in the first model, where Blocks changed places, else ""
+    first_name : its name in the first model, if different
+    exchanged : the parameter that had these numbers in the first model, if Blocks changed places, else ""
     """
 
     kind: ChangeKind
@@ -83,7 +83,7 @@ class Difference(TypedDict):
 
 
 class ComparedItem(TypedDict):
-    """A node or box of one picture, and the one of the other picture that is the same.
+    """A node or box of one picture, and its partner in the other picture.
 
     first, second : their ids in the two graphs, null where it is missing
     kind : how the item itself differs. `values`: only numbers do
@@ -139,7 +139,7 @@ class ComparedValuesReply(TypedDict):
 
 
 class ComparedValuesRequest(CompareRequest):
-    """Which parameter: its name in the first and in the second model, "" where it is missing. `graphs` has no use."""
+    """Which parameter: its name in the first and in the second model, "" if it is missing. `graphs` has no use."""
 
     first: str
     second: str

@@ -20,7 +20,7 @@ class Fact(TypedDict):
 class DocumentReply(TypedDict):
     """What a model file is. `has_model`: it has a tree.
 
-    `code` loads it in a notebook, "" where nothing does: `FILE` stands for its path, and `BESIDE` for the path of the
+    `code` loads it in a notebook, "" if nothing does: `FILE` stands for its path, and `BESIDE` for the path of the
     file `beside` in the same folder.
     """
 
@@ -96,7 +96,7 @@ class DifferenceRequest(TypedDict):
 
 
 class DifferingValuesRequest(TypedDict):
-    """A tensor of this file, `first`, and of another file on the server, `second`; "" where it is missing."""
+    """A tensor of this file, `first`, and of another file on the server, `second`; "" if it is missing."""
 
     other: str
     first: str

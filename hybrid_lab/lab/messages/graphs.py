@@ -110,7 +110,7 @@ class GraphBox(WithClass):
 class GraphReply(TypedDict):
     """The picture of one Block's graph.
 
-    program : id of the program that is shown; programs : all that can be shown, the traced graph first
+    program : id of the program shown; programs : all available programs, the traced graph first
     boxes, nodes : the whole picture, with the inside of closed boxes; both in the order of execution
     locations : the places in the user's code, each once; thousands of nodes may come from one line
     text : the graph as printed; of a large one the first operators

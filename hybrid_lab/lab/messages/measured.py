@@ -75,8 +75,8 @@ class OverlayReply(TypedDict):
 class OverlayRequest(ModelRequest):
     """Which overlay of which program of a Block.
 
-    data : names of variables with the inputs to run the program on, as `x` or `x, y`; "" takes the inputs that were
-        kept of such a call, else random numbers
+    data : names of variables with the inputs to run the program on, as `x` or `x, y`; "" takes the kept inputs of a
+        call of this kind, else random numbers
     """
 
     path: str

@@ -41,7 +41,7 @@ class Model(WithClass):
     undo : the token of what can be undone next; undoes : it in words
     held : what holds it where no variable does, `in a function`; else ""
     also : its other names in words, `also other`; of several Blocks the variables of some, `net is nets.0`; else ""
-    failed : what does not hybridize, null where all does
+    failed : the part that does not hybridize, null if everything does
     """
 
     id: str
@@ -107,7 +107,7 @@ class ChangedBlock(BlockRow):
 
 
 class ModelsReply(TypedDict):
-    """The models of the namespace; also a push. `folder`: where files go now, "" where that is not known."""
+    """The models of the namespace; also a push. `folder`: the current folder for files, "" if unknown."""
 
     models: list[Model]
     busy: bool
@@ -149,7 +149,6 @@ class BlockWork(TypedDict):
     counted_at : the path of the Block's first place, if this is a later one; its parameters are counted there, and its
         calls where the same Block around it makes them
     calls : how often the Block is called; 0: not at all
-    multiply_adds, flop, activations (bytes) : null where they are not known, and where the Block is not called
     """
 
     path: str

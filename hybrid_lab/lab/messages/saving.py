@@ -20,7 +20,7 @@ class SavedGraph(TypedDict):
 
 
 class SaveReply(TypedDict):
-    """The written archive. `kept`: the earlier save that has what was replaced; `undo`: the token that undoes it."""
+    """The written archive. `kept`: the earlier save with the replaced content; `undo`: the token that undoes it."""
 
     path: str
     file: str
@@ -138,7 +138,7 @@ class TargetsReply(TypedDict):
 
 
 class TargetsRequest(TypedDict):
-    """Names of files that are to be written."""
+    """Names of files to write."""
 
     files: list[str]
 
@@ -167,7 +167,7 @@ class HistoryRequest(ModelRequest):
 
 
 class Histogram(TypedDict):
-    """What the values of an array are like. looked : values that were read, fewer than `size` for a sample
+    """The distribution of an array's values. looked : number of values read, fewer than `size` for a sample
 
     zeros, nans, infinities : how many of the values read; minimum, maximum, mean, std : of the finite ones, or null
     bins : how many finite values lie in each of equal parts of the range
@@ -206,7 +206,7 @@ class SavedValues(TypedDict):
 class HistogramsReply(TypedDict):
     """A parameter over the saves of a file, oldest first, and now, in the live model.
 
-    parameters : those of the Block and of all below it, by their paths from there; name : the one that is shown
+    parameters : of the Block and of all Blocks below it, by their paths from there; name : of the parameter shown
     """
 
     parameters: list[str]
@@ -225,7 +225,7 @@ class HistogramsRequest(ModelRequest):
 
 
 class RestoreReply(TypedDict):
-    """The file that has what an earlier save had. `undo`: the token that undoes it."""
+    """The file with the content of an earlier save. `undo`: the token that undoes it."""
 
     path: str
     file: str

@@ -8,8 +8,8 @@ from typing import TypedDict
 class ShareReply(TypedDict):
     """What `share` wrote beside the notebook.
 
-    path : of the file; bytes : its size; graphs : graphs of Blocks that it can draw; left_out : those that would make
-        it too large
+    path : of the file; bytes : its size; graphs : number of Blocks' graphs that it can draw; left_out : number of
+        graphs that would make it too large
     """
 
     path: str

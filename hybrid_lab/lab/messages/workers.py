@@ -10,7 +10,7 @@ WorkerState = Literal["idle", "busy", "interrupted", "failed", "lost"]
 
 
 class WorkerRow(TypedDict):
-    """One worker. Texts are "" where nothing is known.
+    """One worker. Texts are "" if nothing is known.
 
     device : `cpu(0)`; step : of its Trainer in the last cell that trained; loss : `0.31`, or `val_loss 0.31`
     rate : the samples of this worker alone in a second, `1,240`; memory : `312 MiB`

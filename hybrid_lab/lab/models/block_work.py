@@ -61,7 +61,7 @@ def block_work(net: Block, asked: Mapping[str, Any], busy: bool) -> SummaryReply
     """The reply to `summary`.
 
     asked : the request; busy : a cell is running, so no code of the user's may be traced
-    Raises RequestError for text that is no shape, for inputs that do not fit, and while a cell runs.
+    Raises RequestError for text that is no shape, for unsuitable inputs, and while a cell runs.
     """
     with without_collecting(collect=False):  # a trace makes many objects, few of them in cycles
         return _block_work(net, asked, busy)
@@ -101,7 +101,7 @@ def has_graph(net: Block) -> bool:
 
 
 def last_inputs(net: Block) -> Inputs | None:
-    """What a model was called with last; None where that is not known."""
+    """The inputs of a model's last call; None if unknown."""
     if isinstance(net, HybridBlock):
         known = [call for call in access.calls(net).known_calls() if call.types is not None]
         if known:
@@ -114,8 +114,8 @@ def last_inputs(net: Block) -> Inputs | None:
 
 
 def _of_parts(net: Block, batch: int, dtype: np.dtype | None) -> SummaryReply | None:
-    """The sum of the last calls of the outermost HybridBlocks, for a plain Block whose own code gives no graph; None
-    where none of them was called.
+    """The sum of the last calls of the outermost HybridBlocks, for a plain Block whose own code gives no graph; None if
+    none of them was called.
     """
     rows: dict[str, BlockSummary] = {}
     inputs: list[str] = []

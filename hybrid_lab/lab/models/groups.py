@@ -69,7 +69,7 @@ class Group(Block):
             revisions.changed(self)
 
     def follow(self) -> None:
-        """Take over what the latest cell called, if it called one of them."""
+        """Take over the calls of the latest cell, if it called a member."""
         record = cell.last
         if record is None:
             return
@@ -85,8 +85,8 @@ class Group(Block):
 
 
 def held_blocks(name: str, item: object) -> tuple[str, dict[str, Block]]:
-    """(class, Blocks by name) that a variable of the user's holds in a list, a dict, or an object of a class of theirs;
-    those that are parts of others are left out.
+    """(class, Blocks by name) that a variable of the user's holds in a list, a dict, or an object of a user's class,
+    without Blocks inside other Blocks.
     """
     if name.startswith("_") or name in _OF_IPYTHON:
         return "", {}
@@ -149,8 +149,8 @@ def _attributes(item: object) -> Iterator[tuple[str, object]]:
 
 
 def _reduced(record: Record, members: set[int]) -> Record:
-    """The calls of these Blocks alone. What flowed through others and operators joins them; calls that are alike, as
-    those of the steps of a loop, are one.
+    """The calls of these Blocks alone. Arrays that flowed through other Blocks and operators join their sources;
+    repeated calls, such as the steps of a loop, count as one.
     """
     sources: list[list[tuple[Source, ...]]] = []  # per item of the record and output: where its numbers come from
     items: list[Item] = []

@@ -38,7 +38,8 @@ class Names:
     """What the variables of a namespace hold.
 
     models : Blocks that are models by the names of their variables
-    leftovers : those that a loop over a container, or one that filled it, left in a variable: parts of the container
+    leftovers : Blocks that a loop over a container, or a loop that filled it, left in a variable: parts of the
+    container
     """
 
     models: Named
@@ -47,7 +48,7 @@ class Names:
 
 
 def names_in(namespace: Mapping[str, object], is_below: Callable[[Block, Mapping[int, object]], bool]) -> Names:
-    """The names of the models of a namespace. is_below : whether a Block is a part of one of these"""
+    """The names of the models of a namespace. is_below : whether a Block is a part of a Block in a dict"""
     bound = _variables(namespace)
     inner = {key for key, (_, block) in bound.items() if is_below(block, bound)}
     # Blocks in a circle have no top: the first one is taken.
@@ -61,7 +62,7 @@ def names_in(namespace: Mapping[str, object], is_below: Callable[[Block, Mapping
             sources = _sources(namespace)
             of_loop = {name: is_leftover(name, sources) for name in names}
             names = sorted(names, key=lambda name: of_loop[name] is True)
-            # A variable whose code is not known, of one Block among others that have none, is taken for a loop's.
+            # A variable without known code, for a Block among others without a variable, is taken for a loop's.
             has_unnamed = any(id(member) not in tops for each in around for member in each.members.values())
             if around and all(found or (found is None and has_unnamed) for found in of_loop.values()):
                 leftovers[key] = names, block
@@ -71,7 +72,7 @@ def names_in(namespace: Mapping[str, object], is_below: Callable[[Block, Mapping
 
 
 def also(names: Iterable[str]) -> str:
-    """The other names of a model in words, "" where it has none."""
+    """The other names of a model in words, "" if it has none."""
     listed = ", ".join(names)
     return f"also {listed}" if listed else ""
 

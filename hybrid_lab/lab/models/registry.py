@@ -65,7 +65,7 @@ class LiveModel:
     """One model.
 
     id : stable while the kernel lives; name : the variable's name, else the Block's; rows : of its tree
-    held : what holds it where that is no variable of its own, in words; also : its other names, in words
+    held : its holder in words, if it has no variable of its own; also : its other names, in words
     saved_with : the other model with which its Blocks are saved, in words, or ""
     shown : a view of it is open; file : the archive that it was last saved to or loaded from
     is_in_use : tells whether a Block belongs to any model of the notebook
@@ -212,7 +212,7 @@ class Registry:
         return f"{number}.{self._kernel}" if self._kernel else number
 
     def _found(self) -> dict[int, Found]:
-        """What is known of each model, by id of the Block: of those that variables hold, and of those in functions."""
+        """The found models by id of the Block: models that variables hold, and models in functions."""
         names = names_in(self._namespace(), _is_below)
         for key, (_, block) in (names.models | names.leftovers).items():
             if key not in self._bound:
@@ -273,7 +273,9 @@ class Registry:
             return entry
 
     def is_bound(self, block: Block) -> bool:
-        """Whether a variable of the user holds this Block or one that it is part of, maybe in a list or the like."""
+        """Whether a variable of the user holds this Block or a Block around it, maybe in a list or another
+        container.
+        """
         held = self._held(names_in(self._namespace(), _is_below)).values()
         return any(inner is block for each in held for _, inner in blocks_below(each.block))
 
@@ -288,7 +290,7 @@ class Registry:
 
 
 def _save_once(found: dict[int, Found], names: Names, groups: Mapping[str, int]) -> None:
-    """Note of variables and lists, whose Blocks are parts of a list that is saved, with which one they are saved.
+    """For variables and lists whose Blocks are parts of a saved list, note the list with which they are saved.
 
     groups : name -> key in `found` of the lists, dicts and objects
     """
@@ -317,7 +319,7 @@ def set_of_notebook(registry: Registry | None) -> None:
 
 
 def _is_below(block: Block, named: Mapping[int, object]) -> bool:
-    """Whether a Block is part of one of these (by id), which may be itself where Blocks form a circle."""
+    """Whether a Block is part of a Block in `named` (by id); in a circle of Blocks, this may be the Block itself."""
     pending, seen = [block], set()
     while pending:
         child = pending.pop()
@@ -393,7 +395,7 @@ def _facts(rows: Rows, name: str) -> Facts:
 
 
 def _failed(blocks: list[tuple[str, Block]]) -> FailedBlock | None:
-    """The first Block whose own code failed, else the first that failed; None where none did."""
+    """The first Block whose own code failed, else the first that failed; None if none did."""
     states = [
         (path, state.why)
         for path, block in blocks

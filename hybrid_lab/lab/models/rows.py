@@ -1,4 +1,4 @@
-"""The rows of a live model's tree: which of them changed since a look at the model, and when."""
+"""The rows of a live model's tree, with the time of their latest change."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Rows:
         return [(row.path, block) for row in self if row.before is None and (block := row.reference()) is not None]
 
     def changed(self, since: int) -> list[Row] | None:
-        """The rows that changed after this revision; None where the whole tree is needed."""
+        """The rows that changed after this revision; None if the whole tree is needed."""
         return None if since < self.whole else [row for row in self if row.revision > since]
 
     def mark(self, paths: Iterable[str]) -> None:
@@ -149,7 +149,7 @@ class Rows:
         return Row(path, attr, weakref.ref(block), before)
 
     def _rows_of_tree(self, net: Block) -> list[Row] | None:
-        """The rows; those below a Block whose structure is as before are taken over. None where a Block stands at
+        """The rows; those below a Block whose structure is as before are taken over. None if a Block stands at
         several places.
         """
         rows: list[Row] = []

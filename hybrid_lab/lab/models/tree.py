@@ -172,7 +172,7 @@ def dtype_name(dtype: np.dtype | str | None) -> str:
 
 
 def class_location(kind: type) -> Location | None:
-    """Where the class is defined, if that is a notebook cell or the user's own file."""
+    """The location of the class's definition in a notebook cell or the user's own file, else None."""
     if kind.__module__.split(".")[0] == "hybrid_lab":
         return None
     for name in ("hybrid_forward", "forward", "__init__"):

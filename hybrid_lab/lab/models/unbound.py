@@ -1,4 +1,4 @@
-"""Models that no public variable holds: those in functions, seen as long as they live."""
+"""Models without a public variable: Blocks in functions, listed as long as they live."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _DATA = "hybrid_lab.gluon.data."
 class Unbound:
     """Finds Blocks that were called in a cell, live, and are parts of no other Block.
 
-    A Block is part of a circle of references, so a function that is done leaves it to Python's garbage collector. A
-    Block that is new here, or has lost a reference since the last collection, is therefore listed only after another.
+    A Block is part of a circle of references, so it outlives its function until Python's garbage collector runs. A
+    Block that is new here, or has lost a reference since the last collection, is therefore listed only after the next
+    collection.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Names of variables: which ones the panel may bind a model to, and which ones a loop left behind."""
+"""Names of variables: names to which the panel may bind a model, and names left behind by a loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def why_no_variable(variable: str) -> str | None:
 
 def is_leftover(name: str, sources: Sequence[str]) -> bool | None:
     """Whether a variable holds what a loop left in it, as `net` after `for net in nets.values(): ...`: the last
-    statement that binds it at the top of these sources is a loop, or stands in one. None where none binds it.
+    statement that binds it at the top of these sources is a loop, or stands in one. None if none binds it.
 
     sources : the code that ran, the latest last, as IPython keeps it in `In`
     """

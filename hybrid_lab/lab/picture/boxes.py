@@ -98,7 +98,7 @@ class Box:
 
 
 def common_box(boxes: list[Box]) -> Box:
-    """The innermost box around all of these; one of them, if it is around the others."""
+    """The innermost box around all `boxes`; one of the boxes, if it is around the others."""
     shared = boxes[0].chain()
     for box in boxes[1:]:
         if box is not shared[-1]:

@@ -39,7 +39,7 @@ def compared_graphs(compared: archive.Compared, first: Block, second: Block) -> 
 
 
 def compared_values(one: archive.Side, two: archive.Side, first: str, second: str) -> ComparedValuesReply:
-    """The numbers of a parameter by its id on both sides, "" where it is missing."""
+    """The numbers of a parameter by its id on both sides, "" if it is missing."""
     return {"first": _values(one, first), "second": _values(two, second)}
 
 
@@ -55,7 +55,7 @@ class _Drawn:
     """The picture of one side.
 
     parts : the pictures of single graphs in it, by the path of the Block, in order
-    is_called : whether what flowed between these is known
+    is_called : whether the arrays that flowed between the parts are known
     """
 
     def __init__(self, net: Block, side: int):
@@ -148,7 +148,7 @@ class _Pictures:
         for pair in self.compared.graphs:
             parts = [drawn.parts.get(path, []) for drawn, path in zip((self.one, self.two), pair.paths, strict=True)]
             if pair.numbers != (0, 0):
-                continue  # another variant of the graph, which is not the one that is drawn
+                continue  # another variant of the graph, not the one drawn
             for mine, other in zip(*parts):
                 ids = mine.operator_ids, other.operator_ids
                 counts = [
@@ -200,7 +200,7 @@ class _Pictures:
                 self._add_node(first, None, "removed", [], node["block"])
 
     def _keys(self, drawn: _Drawn, to_second: Callable[[str], str]) -> dict[tuple[object, ...], str]:
-        """The nodes that have no partner yet, by what is equal for those that are the same."""
+        """The nodes without a partner, by a key that is equal for equal nodes."""
         counts: Counter[tuple[object, ...]] = Counter()
         keys: dict[tuple[object, ...], str] = {}
         for identity, node in drawn.nodes.items():
@@ -218,7 +218,7 @@ class _Pictures:
     # -- the order ----------------------------------------------------------------------------------------------------
 
     def _in_order(self) -> Iterator[_Found]:
-        """The items in the order of the second picture; one that was removed behind what was before it in the first."""
+        """The items in the order of the second picture; a removed item stands behind its predecessor in the first."""
         places = [
             {row["id"]: place for place, row in enumerate(_in_reading_order(drawn.reply))}
             for drawn in (self.one, self.two)
@@ -270,7 +270,7 @@ def _by_key(reply: GraphReply, to_second: Callable[[str], str]) -> dict[tuple[st
 
 
 def _own_changes(difference: BlockDifference | None) -> list[str]:
-    """What changed in a Block itself; what changed in its graph, its operators tell."""
+    """The changes of a Block itself; the operators show changes of its graph."""
     if difference is None:
         return []
     return [text for text in difference.all_changes if not text.startswith("graph: ")]

@@ -22,8 +22,8 @@ _LARGEST = 1500
 def dot(picture: Picture | Whole, depth: int | None = None, colors: bool = False) -> str:
     """The picture as DOT text, boxes as clusters inside one another, without fonts, links or HTML.
 
-    depth : how many levels of boxes are open, the others are drawn as one node each; by default all, or as many as give
-        a picture of at most 1500 nodes
+    depth : number of open levels of boxes; deeper boxes are drawn as one node each; by default all levels, or as many
+        as give a picture of at most 1500 nodes
     colors : whether nodes are filled; by default the browser styles them by class
     """
     levels: dict[str, int] = {"": 0}
@@ -55,7 +55,7 @@ class _Dot:
 
     def __init__(self, picture: Picture | Whole, levels: dict[str, int], depth: int, colors: bool):
         self.picture, self.levels, self.depth, self.colors = picture, levels, depth, colors
-        self.shown: dict[str, str] = {}  # a closed box that is not drawn, or a node -> what stands for it
+        self.shown: dict[str, str] = {}  # an undrawn box or a node -> the box or node drawn for it
         self.members: dict[str, list[GraphBox | GraphNode]] = {}
         for box in picture.boxes:
             self.shown[box["id"]] = self.shown.get(box["parent"], "") or (box["id"] if self._closed(box) else "")
@@ -77,7 +77,7 @@ class _Dot:
         yield "}"
 
     def _layer(self, box: str, indent: str) -> Iterator[str]:
-        """The nodes and clusters directly in a box, and what is inside these."""
+        """The nodes and clusters directly in a box, and their contents."""
         for member in self.members.get(box, ()):
             if "box" in member:
                 yield indent + self._node(member)  # type: ignore[arg-type]

@@ -38,7 +38,7 @@ def drawn(net: Block, path: str, program: str = "") -> tuple[GraphReply, Picture
 
 def picture_of(net: Block, path: str, program: str = "") -> Picture | Whole | None:
     """The Picture that the reply to this request shows: its `id_of(node)` gives the id, in the reply, of a node of the
-    executable that `mx.profile` or `mx.compare` watches. None where there is none. Raises KeyError for an unknown path.
+    executable that `mx.profile` or `mx.compare` watches. None if there is none. Raises KeyError for an unknown path.
     """
     found = programs_of(net, path)
     shown = None if isinstance(found, str) else chosen(found, program).show().program
@@ -48,7 +48,7 @@ def picture_of(net: Block, path: str, program: str = "") -> Picture | Whole | No
 def graph_dot(net: Block, path: str = "", program: str = "", depth: int | None = None) -> str:
     """The picture in the DOT language, with colours; the arguments are those of `viz.plot_graph`.
 
-    Raises HybridLabError where there is nothing to draw.
+    Raises HybridLabError if there is nothing to draw.
     """
     try:
         picture = picture_of(net, path, program)

@@ -34,8 +34,8 @@ def hybrid_programs(
 
 
 def chosen(found: list[Choice], program: str) -> Choice:
-    """The choice with this id. Of none, and of a program that is gone: what the last trace left where it failed, else
-    the latest compiled call's forward, else the traced graph.
+    """The choice with this id. Without an id, or for a vanished program: the graph of the last failed trace, else the
+    latest compiled call's forward, else the traced graph.
     """
     own = [choice for choice in found if choice.entry["id"] == program]
     failed = [choice for choice in found if choice.entry["id"] == FAILED]

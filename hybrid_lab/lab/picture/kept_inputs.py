@@ -1,4 +1,4 @@
-"""The inputs of calls, kept so that overlays can be measured on them: only where somebody asked for it."""
+"""The inputs of calls, kept on request so that overlays can be measured on them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class KeptInputs:
         self._kept.clear()
 
     def of(self, block: HybridBlock, types: Types) -> list[NDArray] | None:
-        """The inputs of a call of this Block with these types; None where none was kept."""
+        """The inputs of a call of this Block with these types; None if none was kept."""
         return self._kept.get(access.calls(block), {}).get(types)
 
     @property

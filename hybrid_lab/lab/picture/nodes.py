@@ -51,7 +51,7 @@ class DrawnGraph:
     """A graph to be drawn, with the facts that the picture shows.
 
     graph : with every kernel and session opened
-    inputs, outputs : the role of each input; of each output, or None where it is only marked in its operator
+    inputs, outputs : the role of each input; of each output, or None if it is only marked in its operator
     root : scope of the shown Block in the graph
     units : which operators run together, and where
     prologue : the graph that runs before, when a parameter has changed; `hoisted` has the inputs of `graph` that stand
@@ -201,7 +201,7 @@ class Picture:
         return box
 
     def _block(self, inside: str) -> tuple[str | None, str]:
-        """(path in the model, class) of a Block below the shown one; (None, "") of one that is no child."""
+        """(path in the model, class) of a Block below the shown one; (None, "") for any other Block."""
         known = self._blocks.get(inside)
         if known is None:
             path = ".".join(part for part in (self.path, inside) if part)
@@ -284,7 +284,7 @@ class Picture:
         return item
 
     def _put(self, value: Value, role: Role, readers: list[Item], returned: bool) -> None:
-        """Draw an input or a constant: as a badge, as a node, or not at all where nothing reads it."""
+        """Draw an input or a constant: as a badge, as a node, or, without readers, not at all."""
         if role.kind in ("parameter", "aux", "constant"):
             if not readers and not returned:
                 return

@@ -237,7 +237,7 @@ class _Source:
         return {"predict": "forward", "forward": "forward", "backward": "backward"}.get(half, "")
 
     def program(self) -> CompiledCall | None:
-        """The compiled program that is shown, or the latest one of the traced graph; None where it is gone."""
+        """The compiled program that is shown, or the latest one of the traced graph; None if it is gone."""
         compilations = [item for item in access.calls(self.block).compilations if item.program is not None]
         if self.part:
             number = int(self.entry["id"].partition(":")[0][1:])
@@ -254,7 +254,7 @@ class _Source:
         return running_call(self.path, self.block, program, self.leaves(program))
 
     def leaves(self, program: CompiledCall) -> list[NDArray]:
-        """The inputs of the call: variables of the user, what was kept of such a call, or random numbers."""
+        """The inputs of the call: variables of the user, the kept inputs of a call of this kind, or random numbers."""
         wanted = program.special.inputs[: program.neutral.num_data]
         types = [(tuple(value.shape), np.dtype(value.dtype)) for value in wanted]
         if not self.data.names:
@@ -348,7 +348,7 @@ def _time(source: _Source) -> _Overlay:
 
 
 def _eager_time(source: _Source, compiled: Compiled) -> _Overlay:
-    """Of the traced graph: what its operators take in eager mode."""
+    """For the traced graph: the times of its operators in eager mode."""
     ids = source.neutral_ids(compiled.neutral.graph)
     result, slowest = _Overlay("s", source.measured_on), []
     for (_, node), seconds in eager_times(compiled, None, _RUNS).items():
@@ -473,7 +473,7 @@ _STORAGE_PHRASES = {
 
 
 def _in_use(allocations: Iterable[Allocation], times: Sequence[int]) -> list[int]:
-    """The bytes of the allocations that are in use at each of these times."""
+    """The bytes of the allocations in use at each time of `times`."""
     change = np.zeros(max(times, default=0) + 2, np.int64)
     for allocation in allocations:
         change[allocation.first] += allocation.size

@@ -1,7 +1,7 @@
 """The picture of a plain Block: the Blocks that its last call called, each with its own graph, and what flowed between.
 
-A plain Block runs as Python and has no graph. What it called is known from the record of its calls
-(`gluon/call_record.py`); what each of these Blocks computes, from its graphs.
+A plain Block runs as Python and has no graph. The record of its calls (`gluon/call_record.py`) tells the Blocks and
+operators that it called; the graphs of these Blocks tell the computation.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _Value = tuple[Item, int]
 
 
 def plain_programs(net: Block, path: str, block: Block) -> list[Choice] | str:
-    """What can be drawn of the plain Block at a path: its last call, with the graphs of the code and with those that
-    ran; or why there is nothing.
+    """The pictures of the plain Block at a path: its last call, with the graphs of the code and with the graphs that
+    ran; or the reason why there is none.
     """
     record = last_record(block)
     if record is None and not access.children(block):
@@ -91,7 +91,7 @@ def _show(net: Block, path: str, block: Block, graphs: Graphs) -> Shown:
 class Part:
     """A Block's own graph in the picture of the whole: its program `entry`, drawn with the ids of the whole.
 
-    net, path : where the Block stands; a Block that is not in the tree of the model stands for itself
+    net, path : the place of the Block; a Block outside the model's tree stands for itself
     """
 
     net: Block
@@ -152,7 +152,7 @@ class Whole:
     def _run(
         self, block: Block, path: str, box: Box, record: Record, inputs: Sequence[_Value | None]
     ) -> list[_Value | None]:
-        """Draw what the plain Block at `path` called into its box; returns what it gave."""
+        """Draw the calls of the plain Block at `path` into its box; returns its results."""
         totals = Counter(map(_same, record.items))
         numbers: Counter[object] = Counter()
         first: dict[object, Sequence[_Value | None]] = {}
@@ -300,7 +300,7 @@ class Whole:
     # -- one Block ----------------------------------------------------------------------------------------------------
 
     def _path(self, block: Block, caller: Block, path: str) -> str | None:
-        """Path of a called Block in the model: below its caller, if it is there; None where it is not in the tree."""
+        """Path of a called Block in the model: below its caller, if it is there; None if it is not in the tree."""
         below = next((name for name, child in access.children(caller).items() if child is block), None)
         if below is None:
             return self._paths.get(id(block))
@@ -440,7 +440,7 @@ def _is_read(record: Record, number: int) -> bool:
 
 
 def _names_of_inputs(block: Block, number: int) -> list[str]:
-    """What the arguments of a call are called, `x`, where that is clear."""
+    """The names of a call's arguments, such as `x`, if they are clear."""
     try:
         parameters = inspect.signature(block.forward).parameters.values()
     except (TypeError, ValueError):
@@ -454,8 +454,8 @@ def _names_of_inputs(block: Block, number: int) -> list[str]:
 
 
 def _splice(picture: Picture, box: Box, sources: Sequence[_Value | None]) -> list[_Value | None]:
-    """Let the readers of the inputs read the sources, where these are known; returns what the graph gives. The nodes of
-    inputs that are known and of outputs go.
+    """Let the readers of the inputs read the sources, if known; returns the results of the graph. The nodes of known
+    inputs and of outputs are removed.
     """
     known = {
         item: value
@@ -485,7 +485,7 @@ def _inside(picture: Picture) -> tuple[list[Box], list[GraphNode]]:
 
 
 def _as_foreign(row: GraphNode, around: str) -> None:
-    """Of a Block that is not in the tree: its paths lead to nothing there."""
+    """Mark a node of a Block outside the tree: its paths lead nowhere."""
     row["block"] = around
     for badge in row["badges"]:
         badge["path"] = ""

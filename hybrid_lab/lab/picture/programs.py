@@ -322,7 +322,7 @@ def _outputs(values: tuple[Value, ...]) -> list[tuple[Value, Role]]:
 
 
 def _summary(words: str, code: int, units: Units, report: Report, once: str = "") -> str:
-    """What an executable computes and what it was compiled to: operators, kernels and sessions, and where it runs.
+    """The work of an executable and its compiled form: operators, kernels and sessions, and the engine.
 
     words, code : the operators of the code, whose number says how large the Block is; once : what the prologue has
     """

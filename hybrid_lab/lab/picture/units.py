@@ -89,7 +89,7 @@ def units_of(executable: Executable, engine: str) -> Units:
 
 
 class _Moved(dict[Value, Value]):
-    """Values in the place of others; a Value that is not in it stays."""
+    """Values in the place of others; any other Value maps to itself."""
 
     def __missing__(self, value: Value) -> Value:
         return value

@@ -70,11 +70,11 @@ class EveryReport(InsightReport):
     def undo(self, overwrite: bool = False) -> EveryReport:
         """Put back what was there before: the files that a save replaced, the values that a reload replaced.
 
-        A file that was new goes to the earlier saves, and what is replaced now is kept among them. A file or a model
-        that was changed since stays as it is, unless overwrite=True: values that a model got since are lost then.
+        A new file goes to the earlier saves, which also keep the files replaced now. A file or a model changed since is
+        left unchanged, unless overwrite=True; a model's later values are lost then.
 
-        Raises PartlyDoneError that names what could not be undone, which is unchanged; the rest is undone, and a second
-        call tries what is left. Raises HybridLabError where nothing is left to undo.
+        Raises PartlyDoneError that names the steps that could not be undone, whose files and models are unchanged; the
+        rest is undone, and a second call tries these steps again. Raises HybridLabError if nothing is left to undo.
         """
         if not self._steps:
             raise HybridLabError("there is nothing to undo, or it was undone already")
@@ -136,7 +136,7 @@ def save_all(
     models : name -> Block; by default the models that the panel lists: Blocks bound to variables of the notebook, or of
         the script. Loss functions and models that were never called are left out, which the report says
     note : a line that the list of earlier saves shows
-    overwrite : also replace archives of models of another class, and those that have graphs which this save has not
+    overwrite : also replace archives of models of another class, and archives with graphs that this save lacks
 
     `undo()` of the report puts the files back that were there before.
     Raises PartlyDoneError that names the models that could not be saved; the others are saved then, and its `report`
@@ -189,9 +189,9 @@ def reload_all(
 
     folder, models : as in `save_all`; graphs : as in `net.load`: "file" lets the file's graphs win over the code
 
-    `undo()` of the report puts the values back that were there before, of which it holds a copy.
-    Raises PartlyDoneError that names the models that could not be loaded, which are unchanged; the others are loaded,
-    and its `report` undoes that.
+    `undo()` of the report restores the replaced values, of which it holds a copy.
+    Raises PartlyDoneError that names the models without a load, which are unchanged; the remaining models are loaded,
+    and the error's `report` undoes their loads.
     """
     check_choice("graphs", graphs, ("code", "file"), HybridLabError)
     rows: list[EveryRow] = []
@@ -236,7 +236,7 @@ def _report(name: str, verb: str, rows: list[EveryRow], problems: list[str], ste
 
 
 def _check(net: Block, path: Path, overwrite: bool) -> None:
-    """Raises HybridLabError where something else than an archive of this model's class would be replaced."""
+    """Raises HybridLabError if something else than an archive of this model's class would be replaced."""
     if not os.path.lexists(path):
         return
     reason = archive.why_no_archive(path)

@@ -41,7 +41,7 @@ def archives_reply(below: str, namespace: Mapping[str, object]) -> ArchivesReply
 
 
 def listing(namespace: Mapping[str, object] = MappingProxyType({}), below: str = "") -> list[Archive]:
-    """The protocol's data of the archives in a folder, newest first; one that cannot be read says why.
+    """The protocol's data of the archives in a folder, newest first; a file that cannot be read has the reason.
 
     namespace : whose names are taken; below : the folder, by its path below the kernel's
     """
@@ -60,7 +60,9 @@ def listing(namespace: Mapping[str, object] = MappingProxyType({}), below: str =
 
 
 def facts(path: Path, name: str = "") -> Archive:
-    """Size, date and contents of a file; one that cannot be read says why. name : what to call it. Raises OSError"""
+    """Size, date and contents of a file; a file that cannot be read has the reason. name : its name in the reply.
+    Raises OSError
+    """
     state = path.stat()
     row: Archive = {
         "file": name or path.name,

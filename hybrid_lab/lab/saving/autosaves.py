@@ -125,8 +125,8 @@ def autosave(
 
     A save happens in the training thread, right after the step, and writes nothing into the cell's output. Of workers
     that train together, rank 0 saves. One that fails does not stop the training; the panel and the returned object say
-    why. Raises HybridLabError for a bad argument, or a path where something else than an archive is, FileError where
-    its folder is missing.
+    why. Raises HybridLabError for a bad argument, or if `path` is anything but an archive, FileError if its folder is
+    missing.
     """
     if not isinstance(net, Block):
         raise HybridLabError(f"autosave needs a Block, not {type(net).__name__}")

@@ -21,7 +21,7 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def folder() -> Path:
-    """Where Save writes: the kernel's working folder, which is the notebook's."""
+    """The folder of saves: the kernel's working folder, which is the notebook's."""
     return Path(os.getcwd()).resolve()
 
 
@@ -110,8 +110,8 @@ def _regular(path: Path, refuse: Callable[[str], RequestError]) -> Path:
 
 
 def checked_for_reading(name: str) -> Path:
-    """The same for a file that is only read: it may have another ending, if none of that name ends with `.hlab`, and
-    may be an earlier save, `.hybrid_lab_history/NAME` in its folder.
+    """As `checked`, for a file to read: it may have another ending, if no file of that name ends with `.hlab`, and may
+    be an earlier save, `.hybrid_lab_history/NAME` in its folder.
     """
     *above, last = name.split("/")
     if above[-1:] != [history.FOLDER]:
@@ -143,7 +143,7 @@ def existing(name: str) -> Path:
 
 
 def checked_for_writing(name: str) -> Path:
-    """The same for a file that is to be written. Raises RequestError `bad-file-name` where it exists and is no archive.
+    """As `checked`, for a file to write. Raises RequestError `bad-file-name` if it exists and is no archive.
 
     The folders of its name need not exist, see `folders_made`.
     """

@@ -1,4 +1,4 @@
-"""Earlier saves of an archive: what a save replaces goes to a folder beside it, which keeps the last ones."""
+"""Earlier saves of an archive: a save moves the replaced file to a folder beside it, which keeps the last ones."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def folder_of(path: Path) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Create the history's folder. Raises FileError where a link or a file is in its place."""
+    """Create the history's folder. Raises FileError if a link or a file is in its place."""
     if folder.is_symlink():
         text = "earlier saves cannot be kept in a link"
         raise NotFolderError(errno.ENOTDIR, text, str(folder), f"{text}: remove or rename {str(folder)!r}")
@@ -99,8 +99,8 @@ def make_folder(folder: Path) -> None:
 
 
 def entries(path: Path) -> list[Path]:
-    """The earlier saves of a file, newest first. Neither the clock nor the time zone decides which is newer: the
-    numbers in their names do.
+    """The earlier saves of a file, newest first. The numbers in their names tell which save is newer, not the clock or
+    the time zone.
     """
     return [entry for _, entry in _numbered(path)]
 

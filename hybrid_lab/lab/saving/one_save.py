@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def write(
     net: Block, path: Path, note: str = "", trainer: Trainer | None = None, fewer_graphs: bool = False
 ) -> Path | None:
-    """Save a model to an archive; gives the earlier save that keeps what was replaced, None where there was nothing.
+    """Save a model to an archive; returns the earlier save with the replaced file, None if there was no file.
 
-    fewer_graphs : also replace an archive that has more graphs. Raises as `save_cached_graphs`, and FileError where
-    what is replaced cannot be kept; then nothing has changed.
+    fewer_graphs : also replace an archive that has more graphs. Raises as `save_cached_graphs`, and FileError if the
+    replaced file cannot be kept; nothing has changed then.
     """
     with history.replacing(path) as kept:
         archive.save_cached_graphs(
@@ -42,7 +42,7 @@ def write(
 
 
 def set_facts(path: Path, facts: save_facts.SaveFacts) -> None:
-    """Note what is known of a save, which may be an earlier one. Raises OSError, FileError."""
+    """Note facts about a save, which may be an earlier one. Raises OSError, FileError."""
     path = Path(os.path.realpath(path))
     folder = history.folder_of(path)
     history.make_folder(folder)
@@ -50,14 +50,14 @@ def set_facts(path: Path, facts: save_facts.SaveFacts) -> None:
 
 
 def facts_of(path: Path) -> save_facts.SaveFacts:
-    """What is known of a save, which may be an earlier one."""
+    """The facts noted about a save, which may be an earlier one."""
     path = Path(os.path.realpath(path))
     return save_facts.read(history.folder_of(path), path)
 
 
 def whose(net: Block, path: Path, is_in_use: Callable[[Block], bool]) -> str:
-    """Why a file may be somebody else's, in words; "" where there is none, where it holds what this model wrote or
-    loaded last, or what an earlier model of the same class did, which this one has taken the place of.
+    """Why a file may be somebody else's, in words; "" if there is no file, or if its content was last written or loaded
+    by this model or by an earlier model of the same class that this model has replaced.
 
     is_in_use : tells whether a Block belongs to a model of the notebook
     """

@@ -30,7 +30,7 @@ _LARGEST = 4096
 
 @dataclass(frozen=True)
 class SaveFacts:
-    """step : of the training, or None where none is known; loss, loss_name : the value logged last; note : one line"""
+    """step : of the training, or None if none is known; loss, loss_name : the value logged last; note : one line"""
 
     step: int | None = None
     loss: float | None = None

@@ -68,7 +68,7 @@ class Save:
 class SaveHistograms:
     """A parameter in one save, or now, in the live model: then `save` is None.
 
-    values, gradient : None where there are none; recorded : False for an archive of an older release, whose values were
+    values, gradient : None if there are none; recorded : False for an archive of an older release, whose values were
     read; problem : why they cannot be read, else ""
     """
 
@@ -122,7 +122,7 @@ class HistogramHistory(InsightReport):
 class SaveList(InsightReport):
     """The saves of a model, oldest first; iterate over it for each Save.
 
-    path : the file or folder; saves : those that are there
+    path : the file or folder; saves : the existing saves
     """
 
     path: str
@@ -153,11 +153,11 @@ class SaveList(InsightReport):
         return []
 
     def histograms(self, parameter: str) -> HistogramHistory:
-        """What the values of a parameter, and its gradients, were in each save, and are now where a model was given.
+        """The values of a parameter and its gradients in each save, and, if a model was given, now.
 
         parameter : its path, as in `net.get_params()`: "features.0.weight"
         Read are the records of the archives, no weights; of archives of older releases the weights of this parameter.
-        Raises InputError for a parameter that is in none of them.
+        Raises InputError for a parameter without values in any save.
         """
         rows = [_of_path(Path(save.path), parameter) or SaveHistograms(save, problem=_GONE) for save in self.saves]
         live = self._parameter(parameter)
@@ -203,7 +203,7 @@ def saves(of: Block | str | PathLike[str]) -> SaveList:
     of : a model: the file that it was last saved to or loaded from; or the path of an archive, without a model. The
         archive's earlier saves in `.hybrid_lab_history` come with it. Or a folder, such as one of `mx.checkpoint`: all
         archives in it
-    Raises InputError for a model that was never saved, and for what is neither, FileError where there is no such file.
+    Raises InputError for a model that was never saved, and for any other value, FileError if the file is missing.
     """
     if isinstance(of, Block):
         known = ledger.files(of)
@@ -236,7 +236,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _of_path(path: Path, parameter: str) -> SaveHistograms | None:
-    """A parameter in an archive; None where the file is gone."""
+    """A parameter in an archive; None if the file is gone."""
     try:
         return _histograms(*_opened(path), parameter)
     except FileNotFoundError:

@@ -86,7 +86,7 @@ class Snapshot:
         self._continued: list[tuple[_TrainerStates, _TrainerStates]] = []
 
     def reloaded(self) -> None:
-        """A reload has just ended: keep those attributes and Trainers that it changed, and what it made of them."""
+        """A reload has just ended: keep the attributes and Trainers that it changed, and their new values."""
         for block, before in self._attributes:
             now = dict(attributes.of(block))
             for name in {**before, **now}:
@@ -97,7 +97,7 @@ class Snapshot:
         self._attributes, self._trainers = [], []
 
     def _restore_attributes(self) -> int:
-        """Give attributes and Trainers back what the reload replaced; what was set since stays. Returns how many."""
+        """Restore the attributes and Trainers that the reload replaced; values set since stay. Returns how many."""
         restored = 0
         for reference, name, old, new in self._replaced:
             block = reference()
@@ -145,7 +145,7 @@ class Snapshot:
         return f"the graphs of {count(graphs, 'Block')} are as they were; no parameter had changed{and_others}"
 
     def differences(self) -> list[str]:
-        """One line per parameter that is no longer what it was."""
+        """One line per changed parameter."""
         lines = []
         for values in self._values.values():
             now = access.arrays(values.parameter)
@@ -159,7 +159,7 @@ class Snapshot:
 
 
 def _was_called(block: Block) -> bool:
-    """Whether the last call that is known of a Block was one of this process, not one that a file tells of."""
+    """Whether the last known call of a Block happened in this process, and was not read from a file."""
     record = last_record(block)
     return record is not None and not record.is_saved
 

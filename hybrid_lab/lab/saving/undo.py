@@ -43,7 +43,8 @@ def undo_of_save(
     """What undoes a save that has just ended.
 
     entry : of the panel, if it lists the model
-    kept : the earlier save that has what was replaced; was_own : that was this model's; before : the model's file then
+    kept : the earlier save with the replaced file; was_own : the replaced file was this model's; before : the model's
+    file then
     """
     saved = _digest(path)
     reference = weakref.ref(net)  # an undo that is never taken keeps no model alive
@@ -101,7 +102,7 @@ def undo_of_reload(entry: LiveModel | None, net: Block, path: Path, snapshot: Sn
 
 
 def _digest(path: Path) -> str:
-    """The root digest of an archive, "" where there is none."""
+    """The root digest of an archive, "" if there is none."""
     try:
         return Container.open(path).digest
     except (HybridLabError, OSError):
@@ -109,7 +110,7 @@ def _digest(path: Path) -> str:
 
 
 def restored(entry: LiveModel, net: Block, path: Path, kept: Path) -> Undo | None:
-    """Put an earlier save back as the file; gives what undoes that, None where it is the file already."""
+    """Put an earlier save back as the file; gives what undoes that, None if it is the file already."""
     now, before = ledger.version(path), entry.file
     was_own = now in ("", ledger.noted(net, path))
     replaced = history.put_back(path, kept)

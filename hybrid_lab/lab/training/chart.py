@@ -175,7 +175,7 @@ def _chart(curves: list[Curve], earlier: list[Curve]) -> str:
 
 
 def _not_finite(span: NotFinite, left: float, right: float, up: int) -> str:
-    """A dashed line where a value was not finite; a band from the first to the last one where there are more."""
+    """A dashed line at a value that was not finite; a band from the first to the last of several."""
     line = f'<path d="M{left} {_TOP}V{_TOP + up}" stroke="#d33" stroke-width="1.5" stroke-dasharray="3 2"/>'
     if right > left:
         line += f'<path d="M{left} {_TOP}H{right}V{_TOP + up}H{left}Z" fill="#d33" fill-opacity=".15"/>'
@@ -183,7 +183,7 @@ def _not_finite(span: NotFinite, left: float, right: float, up: int) -> str:
 
 
 def bad_in_short(curve: Curve) -> str:
-    """`NaN at step 57 to 59`, or `5 not finite, first at step 57`; "" where all values are finite."""
+    """`NaN at step 57 to 59`, or `5 not finite, first at step 57`; "" if all values are finite."""
     if len(curve["bad"]) > 1:
         return f"{curve['bad_count']:,} not finite, first at step {curve['bad'][0]['first']}"
     return curve["bad_text"]

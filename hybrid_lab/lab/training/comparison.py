@@ -109,7 +109,7 @@ class RunList(InsightReport):
 
     @property
     def names(self) -> list[str]:
-        """The names of the curves: those that most runs have first, those of the Trainer last."""
+        """The names of the curves, ordered by the number of runs with the curve; the Trainer's curves come last."""
         found: dict[str, int] = {}
         for run in self.runs:
             for curve in run.curves:
@@ -201,8 +201,8 @@ class RunList(InsightReport):
         return export.write_csv(path, self.runs)
 
     def png(self, path: str | PathLike[str], name: str | None = None) -> str:
-        """Draw the curves of one name as a PNG by matplotlib. Where that is not installed, an SVG is written beside it,
-        and a warning says so. Returns the path of the file.
+        """Draw the curves of one name as a PNG by matplotlib. If matplotlib is not installed, an SVG is written beside
+        it, and a warning says so. Returns the path of the file.
         """
         name = self._name(name)
         lines = [(self.label(run), curve) for run in self.runs if (curve := run.curve(name)) is not None]
@@ -210,7 +210,7 @@ class RunList(InsightReport):
 
     def to_tensorboard(self, folder: str | PathLike[str]) -> list[str]:
         """Write event files for TensorBoard, a folder for each run, by the package tensorboard or tensorboardX. Returns
-        the folders. Raises MissingPackageError where neither is installed.
+        the folders. Raises MissingPackageError if neither is installed.
         """
         return export.to_tensorboard(folder, self.runs)
 
@@ -234,10 +234,10 @@ class RunList(InsightReport):
 
 
 def runs(*numbers: int) -> RunList:
-    """The training runs that are kept in the current folder, of all notebooks there; with numbers, these ones.
+    """The kept training runs of the current folder, of all notebooks there; with numbers, only these runs.
 
     They are shown as a table and as charts that compare them. Each cell that logged a value is a run;
-    `mx.lab.new_run` makes several of one cell. Raises RunsFileError where the file cannot be read.
+    `mx.lab.new_run` makes several of one cell. Raises RunsFileError if the file cannot be read.
     """
     file = RunsFile()
     found = RunList(file.path, file.read())

@@ -77,7 +77,7 @@ class Runs:
         return run
 
     def end(self, run: Run, error: BaseException | None) -> None:
-        """End a run that `begin` started, with this error, and those that it left open."""
+        """End a run that `begin` started, with this error, and the runs inside that it left open."""
         while self.current is not None and (self.current is run or run in self._outer):
             ended = self.current
             self._end(error)

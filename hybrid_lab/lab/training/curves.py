@@ -120,7 +120,7 @@ def _curve(name: str, series: Series, steps: int, exact: bool) -> Curve:
 
 
 def _order(item: tuple[str, Series]) -> int:
-    """The user's own curves first, in the order in which they appeared; then those of the Trainer."""
+    """The user's own curves first, in the order in which they appeared; then the Trainer's."""
     return 1 + TRAINER_CURVES.index(item[0]) if item[0] in TRAINER_CURVES else 0
 
 

@@ -23,7 +23,7 @@ _BUCKETS = ("starts", "steps", "counts", "means", "lows", "highs", "firsts", "la
 
 
 def package(name: str, use: str, *others: str) -> Any:  # noqa: ANN401 - a package without types
-    """Import a package, or one of others that do the same. Raises MissingPackageError."""
+    """Import a package, or one of `others`, which do the same. Raises MissingPackageError."""
     for each in (name, *others):
         try:
             return importlib.import_module(each)

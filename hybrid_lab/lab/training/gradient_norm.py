@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def gradient_norm(trainer: Trainer) -> tuple[float | None, bool]:
     """(the Euclidean norm of the gradients of all parameters of the Trainer's first context, divided by the batch size
-    of the last step, whether some are on a GPU). None where it has no gradients.
+    of the last step, whether some are on a GPU). None if it has no gradients.
     """
     squares, tensors, found = 0.0, [], False
     for parameter in access.trainer_parameters(trainer):

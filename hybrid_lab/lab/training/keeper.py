@@ -169,7 +169,7 @@ def _plain(value: object) -> object:
 
 
 def _model(parameter: object) -> str:
-    """`net: LeNet, 44,426 weights` of the model that has this parameter; "" where no variable has it."""
+    """`net: LeNet, 44,426 weights` of the model that has this parameter; "" if no variable has it."""
     shell = _shell()
     namespace = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
     found: list[tuple[int, str, Block]] = []
@@ -187,7 +187,7 @@ def _model(parameter: object) -> str:
 
 
 def notebook() -> str:
-    """The notebook's name as far as the kernel knows it, or that of the script; "" where neither is known."""
+    """The notebook's name as far as the kernel knows it, or that of the script; "" if neither is known."""
     shell = _shell()
     given = "" if shell is None else shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME", "")
     if shell is None and sys.argv:

@@ -175,7 +175,7 @@ class RunsFile:
             ) from None
 
     def _is_prepared(self, file: sqlite3.Connection) -> bool:
-        """Whether the file has our tables; False where it is empty. Raises RunsFileError for a file of others."""
+        """Whether the file has our tables; False if it is empty. Raises RunsFileError for a file of others."""
         application, version = (
             file.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
@@ -203,7 +203,7 @@ def _advice(error: str) -> str:
     return "; its folder may be read-only, or the disk full" if "open" in error or "full" in error else ""
 
 
-#: Columns of a curve -> the column that is kept alone where both are equal.
+#: Columns of a curve -> the column kept in place of both if they are equal.
 _SAME = {"starts": "steps", "lows": "means", "highs": "means", "firsts": "means", "lasts": "means"}
 
 

@@ -1,4 +1,4 @@
-"""Values that `mx.log` takes, as numbers: at once where they are on the host, later where they are on a GPU."""
+"""Values that `mx.log` takes, as numbers: at once if they are on the host, later if they are on a GPU."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _reading_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 class Ring:
-    """Values in the order in which they were logged, from the first one on that is still on a GPU.
+    """Values in the order of logging, beginning with the first value still on a GPU.
 
     values : the name, the step and the value of each
     """
@@ -80,7 +80,7 @@ class Ring:
         return self._names[name]
 
     def put(self, name: str, step: int, value: float | OnDevice) -> list[tuple[str, int, float]]:
-        """Keep a value; the (name, step, number) of those that had to give way to it."""
+        """Keep a value; returns the (name, step, number) of the values that had to give way to it."""
         self.values.append((name, step, value))
         self._names[name] += 1
         if len(self.values) <= RING:

@@ -124,7 +124,7 @@ class TrainerFacts:
 
     @staticmethod
     def of(trainer: Trainer) -> TrainerFacts:
-        """Those of a Trainer that has ended its first step."""
+        """The facts of a Trainer after its first step."""
         optimizer = trainer.optimizer
         known = {"lr": "learning_rate", "wd": "wd"}
         settings: dict[str, object] = {"optimizer": type(optimizer).__name__}
@@ -248,8 +248,8 @@ class Run:
             self.tick()
 
     def _follows(self, trainer: Trainer) -> bool:
-        """Whether the steps of the run are now those of this Trainer, which is another one: it is the first, or it has
-        stepped alone for a while.
+        """Whether the steps of the run are now this other Trainer's: it is the first, or it has stepped alone for a
+        while.
         """
         with self.lock:
             if self._trainer() is not None:
@@ -265,7 +265,7 @@ class Run:
             return True
 
     def _measure_last_norm(self) -> None:
-        """The norm at the last step, so that the curve comes to the run's end. A norm of 0 is one that was reset."""
+        """The norm at the last step, so that the curve comes to the run's end. A norm of 0 was reset."""
         trainer: Any = self._trainer()
         if trainer is not None and self._norm_step != self.steps and is_of_last_step(trainer):
             norm, _ = gradient_norm(trainer)
@@ -285,7 +285,7 @@ class Run:
             self.overhead += self._norm.ended(started)
 
     def tick(self) -> None:
-        """Read what is ready on the GPU and draw, where that is due."""
+        """Read the finished values from the GPU and draw, if due."""
         started = perf_counter()
         if started < self.due or not self.lock.acquire(blocking=False):
             return
@@ -354,12 +354,12 @@ class Run:
                 series.extend([max(step, series.last_step)], [value])
 
     def _series_of(self, name: str) -> Series | None:
-        """The series of a name; a new one where there is none; None where there are NAMES of them."""
+        """The series of a name; a new one where there is none; None if there are NAMES of them."""
         series = self.series.get(name)
         return self._new_series(name) if series is None else series
 
     def _new_series(self, name: str) -> Series | None:
-        """A series for a new name; None where there are NAMES of them."""
+        """A series for a new name; None if there are NAMES of them."""
         if len(self.series) >= NAMES:
             if len(self.left_out) < MORE_NAMES:
                 self.left_out.add(name)

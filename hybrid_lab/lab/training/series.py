@@ -51,7 +51,8 @@ class Series:
     """Every value counts. Finite values go into buckets of equal counts; when LIMIT buckets are full, neighbours are
     merged. A value that is not finite is noted with its step in `spans`; beyond SPANS places it is only counted.
 
-    count : number of values, not_finite : of those that are not finite; unplaced : of those without a place
+    count : number of values; not_finite : number of infinite values and NaNs; unplaced : number of these without a
+    place
     last, last_step : the latest value
     """
 
@@ -79,8 +80,8 @@ class Series:
         return tuple(zip(*rows, strict=True)) if rows else ((),) * len(Bucket._fields)
 
     def extend(self, steps: Sequence[int], values: Sequence[float]) -> None:
-        """Add a value for each of these steps, none of which is before the last one of the series. Many at once take a
-        tenth of the time of each.
+        """Add a value for each step; no step is before the last step of the series. Many at once take a tenth of the
+        time of each.
         """
         if not values:
             return

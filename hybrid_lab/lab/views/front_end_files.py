@@ -10,7 +10,7 @@ from hybrid_lab.lab.errors import RequestError
 
 @functools.lru_cache
 def script(name: str) -> str:
-    """The text of `lab/static/<name>.js`. Raises RequestError where the front end is not built."""
+    """The text of `lab/static/<name>.js`. Raises RequestError if the front end is not built."""
     try:
         return (files("hybrid_lab.lab") / "static" / f"{name}.js").read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -85,7 +85,7 @@ class SharedPage:
 
 
 def page_file(folder: Path, name: str) -> Path:
-    """Where the panel writes the page of a model: `net.html`, or `net-2.html` where that is somebody else's file."""
+    """Where the panel writes the page of a model: `net.html`, or `net-2.html` if `net.html` is somebody else's file."""
     stem = re.sub(r"[^\w-]+", "_", name).strip("_")[:_LONGEST] or "model"
     for number in itertools.count(1):
         path = folder / (f"{stem}.html" if number == 1 else f"{stem}-{number}.html")
@@ -199,7 +199,7 @@ class _Recording:
                     self._take("overlay", {"path": "", "program": program, "kind": kind, "data": ""})
 
     def _take(self, kind: str, body: Mapping[str, object]) -> dict[str, Any] | None:
-        """Record one answer; None where there is none."""
+        """Record one answer; None if there is none."""
         try:
             reply = self._ask(kind, {"model": self._model, **body})
         except RequestError:

@@ -22,10 +22,10 @@ def share(
 
     measure : also time and values of the model's latest program, which is run on random numbers for it
     limit : compressed bytes of answers at most, 8 MiB; the graphs of deeper Blocks are left out beyond it
-    name : what the model is called; by default the variable that it is bound to
+    name : the model's name in the page; by default its variable's name
 
-    The page has the names of files and the lines of code that the graphs point to, and no values of weights.
-    Raises HybridLabError for what is no Block, FileError where the file cannot be written.
+    The page has the names of files and the lines of code that the graphs point to, and no values of weights. Raises
+    HybridLabError for anything but a Block, FileError if the file cannot be written.
     """
     if not isinstance(net, Block):
         raise HybridLabError(f"share needs a Block, not {type(net).__name__}")

@@ -80,8 +80,8 @@ def picture_html(reply: GraphReply, name: str, drawn: str = "") -> str:
     """The picture as an image that HTML of any notebook may hold, with what it shows in words above and a table of the
     operators below; or why there is none.
 
-    name : of the Block that is shown; drawn : a picture that the browser drew, cleaned, which is taken unless it is
-    larger than LARGEST
+    name : of the Block shown; drawn : a picture drawn by the browser, cleaned, which is used unless it is larger than
+    LARGEST
 
     An `<img>`, as sanitizers drop `<svg>` from notebooks that are not trusted, and an image can neither run nor load
     anything. Some pages drop images, and all styles, as GitHub does; words and tables stay.
@@ -170,7 +170,7 @@ class _Item(NamedTuple):
 
 
 def _items(reply: GraphReply) -> Iterator[_Item]:
-    """The boxes and nodes of a reply, each with its text: its name, what it holds, and the shape that it gives."""
+    """The boxes and nodes of a reply, each with its text: its name, its contents, and the shape of its results."""
     for box in reply["boxes"]:
         title = f"{box['label']}: {box['class']}" if box["class"] else box["label"]
         title += f" x{box['copies']}" if box["copies"] > 1 else ""

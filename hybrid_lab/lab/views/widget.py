@@ -67,8 +67,8 @@ OUTPUT = "application/vnd.hybrid-lab.view+json"
 class View(anywidget.AnyWidget):
     """The widget of one model; the traits are listed in docs/protocol.md, section 5.
 
-    The front end's registry keeps widgets for ever, so a model that is bound to a variable is held weakly: it goes
-    with its variable. A model that nothing else holds stays until the widget is closed.
+    The front end's registry keeps widgets for ever, so a model with a variable is held weakly: it goes with its
+    variable. A model without other references stays until the widget is closed.
     """
 
     _esm = resources("hybrid_lab.lab") / "static" / "view.js"
@@ -169,7 +169,7 @@ class View(anywidget.AnyWidget):
 
 
 def is_run_by_a_program() -> bool:
-    """Whether the running cell was sent by nbclient, papermill or another program, where nobody sees widgets.
+    """Whether the running cell was sent by nbclient, papermill or another program without visible widgets.
 
     The pages of notebooks send metadata with each cell, such as its id. Voila, which runs cells as nbclient does, and
     Colab show widgets all the same.
