@@ -59,7 +59,7 @@ _OF_ONE_BLOCK = frozenset({"_parents", "_calls_noted", "_graph_calls"})
 
 
 class BlockOptions(TypedDict, total=False):
-    """What every Block's constructor takes besides its own arguments."""
+    """The keyword arguments of every Block's constructor."""
 
     prefix: str | None
     params: ParameterDict | None
@@ -322,7 +322,7 @@ class Block(AnyBlock):
         """Initialize all parameters; those whose shape is not known yet wait for the first forward pass.
 
         init : for parameters without an initializer of their own; default Uniform(0.07)
-        ctx : one context or a list; verbose : log each; force_reinit : also those that have values
+        ctx : one context or a list; verbose : log each; force_reinit : also parameters with values
         """
         check_switches("Block.initialize", verbose=verbose, force_reinit=force_reinit)
         self.collect_params().initialize(init, ctx, verbose, force_reinit)

@@ -274,7 +274,7 @@ class HybridBlock(Block):
         return self._call_from_outside(args)
 
     def _call_of_own(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-        """`__call__`, where that is the user's. keywords : what it gets by name alone"""
+        """`__call__` of a class with the user's own `__call__`. keywords : arguments given by name alone"""
         enclosing = _local.enclosing
         if enclosing is not None:
             if type(enclosing) is not list:
@@ -352,9 +352,9 @@ class HybridBlock(Block):
         return result
 
     def _tensors_given(self, args: tuple[object, ...]) -> tuple[list[Any] | None, Any]:
-        """The tensors among the arguments and the structure around them; None if the user's code takes an object
-        that no graph takes. Raises HybridLabError for such an object where hybrid_forward would get no tensor, and
-        where a graph from a file runs.
+        """The tensors among the arguments and the structure around them; None if the user's code takes an object that
+        no graph takes. Raises HybridLabError for an object of this kind if hybrid_forward would get no tensor, or if a
+        graph from a file runs.
         """
         try:
             return flatten(args, f"the input of {self.name}")
@@ -406,7 +406,7 @@ class HybridBlock(Block):
             if returned is not None:
                 returned(None)
             raise
-        # A graph cannot change a list that it gets, so a call that changes one has no graph of its own.
+        # A graph cannot change an argument list, so a call that changes one has no graph of its own.
         alone = alone and trace.used_fixed == used_fixed and not keywords and not trace.for_shapes
         if leaves and alone and (id(self), spec) not in trace.nested and not self._graphs.has(spec):
             inputs = leaves if returned is None else flatten(arguments)[0]
@@ -436,7 +436,7 @@ class HybridBlock(Block):
     def _run_pinned(self, args: tuple[object, ...], graphs: Graphs | None = None) -> Any:
         """Eagerly run the graph that was loaded from a file (load_cached_graphs(..., graphs='file')).
 
-        graphs : those that it is one of, by default the Block's own
+        graphs : the graphs among which it is found, by default the Block's own
         """
         leaves, spec = flatten(args, f"the input of {self.name}")
         types = tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
@@ -515,10 +515,9 @@ class HybridBlock(Block):
         flags : `backend`, MXNet's name of `engine`; MXNet's other flags (inline_limit, forward_bulk_size ...) are
             accepted and kept; any other is dropped with a warning
 
-        Every call drops traces and programs. Raises SettingError where `active` is an engine's name, a switch is
-        neither on nor off or another flag does not take its value, HybridizeError HL181 where a child is not a
-        HybridBlock, EngineUnavailable for an unknown engine, and where the engine or the device cannot be used here, or
-        the engine not on that device.
+        Every call drops traces and programs. Raises SettingError if `active` is an engine's name or a flag has a wrong
+        value, HybridizeError HL181 if a child is not a HybridBlock, EngineUnavailable for an unknown engine, or if the
+        engine or the device cannot be used here, or not together.
         """
         own = {"static_alloc": static_alloc, "static_shape": static_shape, "strict": strict, "tf32": tf32}
         engine = check_flags(active, {**flags, **own, "products": products, "engine": engine, "device": device})
@@ -628,8 +627,8 @@ class HybridBlock(Block):
     # -- deferred shapes -------------------------------------------------------------------------------------
 
     def infer_shape(self, *args: object) -> None:
-        """Set the shapes of this block's parameters for these inputs (arrays) of hybrid_forward, or of forward where
-        that is the code; no `initialize()` is needed for it.
+        """Set the shapes of this block's parameters for these inputs (arrays) of hybrid_forward, or of forward if the
+        code is there; no `initialize()` is needed for it.
         Override it for shapes that a trace cannot find.
 
         Raises HybridizeError for code that cannot be traced, and HybridLabError if the code computes with arrays that
@@ -716,8 +715,8 @@ class HybridBlock(Block):
         path : None writes nothing and returns the Symbol and its parameters, `{"arg:dense0_weight": NDArray ...}`
         remove_amp_cast : leave out the conversions that `amp.convert_hybrid_block` has put into the graph
         The graph is that of the latest call in prediction mode; the block must have been called once, hybridized or
-        not. Raises MissingGraphError otherwise, and HybridLabError if the graph without its conversions would not
-        fit parameters that are float16 or bfloat16.
+        not. Raises MissingGraphError otherwise, and HybridLabError if the graph without its conversions would not fit
+        float16 or bfloat16 parameters.
         """
         check_switches("HybridBlock.export", remove_amp_cast=remove_amp_cast)
         from hybrid_lab.formats.mxnet import save_model

@@ -41,7 +41,7 @@ class Expr(Arithmetic):
 
 
 class Builder(Namespace):
-    """Appends nodes, inferring shapes and dtypes at once where those of the inputs are known."""
+    """Appends nodes, inferring shapes and dtypes at once if the inputs' are known."""
 
     def __init__(self) -> None:
         super().__init__(self.apply)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hybrid_lab.graph.passes.split import Cutter
 
 _EMPTY = Graph((), ())
-#: Where an input of a graph comes from: its kind, and its number among those of this kind.
+#: The source of a graph's input: its kind, and its index among the sources of this kind.
 Source = tuple[str, int]
 
 
@@ -48,7 +48,7 @@ class Split:
 
     @property
     def saved_bytes(self) -> int:
-        """What the forward keeps for the backward, besides its own inputs and outputs."""
+        """The bytes that the forward saves for the backward, besides its own inputs and outputs."""
         return sum(value.nbytes for value in self.forward.outputs[self.num_outputs :])
 
     def __str__(self) -> str:
@@ -101,8 +101,8 @@ class Specialized:
         return self.given.inputs
 
     def bind(self, shapes: Sequence[Shape]) -> Specialized | None:
-        """These graphs, which have symbolic sizes, for inputs of these shapes. None if a guard fails, or a size that is
-        no symbol is another one. The minimum cut is computed again, because it weighs bytes.
+        """These symbolic graphs for inputs of these shapes. None if a guard fails, or if a fixed size differs. The
+        minimum cut is computed again, because it weighs bytes.
         """
         binding = binding_of([value.shape for value in self.inputs], shapes)
         if binding is None or self.guards is None or not binding.satisfies(self.guards):

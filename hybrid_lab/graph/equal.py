@@ -43,7 +43,7 @@ def _equal_nodes(one: Node, two: Node, twin: dict[Value, Value]) -> bool:
 
 
 def _operand(item: object) -> Any:
-    """Values as they are; 2, 2.0 and True are different immediates, and so are 0.0 and -0.0."""
+    """Values unchanged; immediates with their type, since 2, 2.0 and True differ, and so do 0.0 and -0.0."""
     if isinstance(item, Value):
         return item
     return type(item), float(item).hex() if isinstance(item, float) else item

@@ -59,8 +59,8 @@ class Graph:
         self.needs_numbers: list[str] = []
 
     def bind(self, binding: Binding) -> Graph:
-        """This symbolic graph at sizes that satisfy the guards. Inputs, outputs, effects and nodes are made when one of
-        them is first read; the nodes correspond to those of the symbolic graph, in their order.
+        """This symbolic graph at sizes that satisfy the guards. Inputs, outputs, effects and nodes are all made on the
+        first access to any of them; the nodes correspond to the symbolic graph's nodes, in their order.
         """
         graph = Graph.__new__(Graph)
         graph.draws, graph.name, graph.symbolic, graph.binding = self.draws, self.name, self, binding
@@ -175,8 +175,8 @@ class Graph:
     def substitute(self, mapping: dict[Value, Any], rewrite: Rewrite | None = None) -> Graph:
         """As map, starting with some Values already replaced (by Values).
 
-        A node made anew comes after all older ones in program order. Nodes that read a state which some node updates
-        are therefore made anew behind the first that was: they keep their order.
+        A node made anew comes after all older ones in program order. Therefore, after the first new node, nodes that
+        read a state updated by some node are made anew as well: they keep their order.
         """
         new: dict[Value, Any] = dict(mapping)
         states: set[Value] | None = None  # known once a node was made anew
@@ -199,13 +199,13 @@ class Graph:
         return self
 
     def __deepcopy__(self, memo: object) -> Graph:
-        """The graph itself, which nobody changes."""
+        """The graph itself, which is immutable."""
         return self
 
     def extract(self, inputs: Sequence[Value], outputs: Sequence[Value], names: Sequence[str] | None = None) -> Graph:
         """The part between `inputs` and `outputs` as a graph of its own, with fresh data inputs for `inputs`.
 
-        Variables that the part reads besides (parameters) stay inputs, after the given ones.
+        Other variables that the part reads (parameters) stay inputs, after the given inputs.
         """
         return extract(inputs, outputs, names)
 
@@ -235,7 +235,7 @@ _serial = attrgetter("serial")
 
 
 def ancestors(values: Iterable[Value], inputs_of: Callable[[Value], Iterable[Value]]) -> set[Value]:
-    """These, and all Values that they come from. inputs_of : Value -> those that it comes from directly"""
+    """`values`, and all Values that they come from. inputs_of : Value -> its direct sources"""
     found, pending = set[Value](), list(values)
     while pending:
         value = pending.pop()
@@ -254,7 +254,7 @@ def read_directly(value: Value) -> list[Value]:
 
 
 def values_read(values: Iterable[Value]) -> set[Value]:
-    """These, and all Values that they are computed from."""
+    """`values`, and all Values from which they are computed."""
     return ancestors(values, read_directly)
 
 

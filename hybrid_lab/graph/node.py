@@ -107,7 +107,7 @@ class Node(_Fields):
     scope : path of the Block that called it, "net0.fc1"; of a node from a trace a Scope, which tells calls apart
     location : where in the user's source it stands
     draw : its draw number within the graph, for random operators
-    composite : the operator instance that it is a part of, "softmax3", after `decompose` took that one apart; ""
+    composite : the operator instance, "softmax3", of which it is a part after `decompose` expanded the operator; ""
     attrs : user attributes of a variable or node, as MXNet's `__lr_mult__`
     shapes, dtypes : one per output, None before inference
     """
@@ -177,7 +177,7 @@ class Node(_Fields):
 
     @property
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
-        """The graphs inside a loop or branch, each with what it is; with types where the node has some."""
+        """The graphs inside a loop or branch, each with its role; with types if the node has types."""
         if not self.op.subgraphs or self.shapes is None:
             return self.op.subgraphs
         values = self.values_in

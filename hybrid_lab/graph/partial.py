@@ -3,9 +3,9 @@
     FullyConnected(data, weight, num_hidden=8) of data (4, 5)         says that weight is (8, 5)
     Convolution(data (?, 3, ?, ?), pad=(1, 1), ...) gives (2, 8, 32, 32)   says that data is (2, 3, 32, 32)
 
-Most of it follows from the records' `infer_shape` and `infer_type` alone, which are asked for several sizes or dtypes
-in the place of those that are unknown. `complete` and `complete_from` say the rest. As everywhere in the package, None
-is an unknown size, and None in the place of a shape an unknown number of sizes.
+Most of it follows from the records' `infer_shape` and `infer_type` alone, called with several candidates for an unknown
+size or dtype. `complete` and `complete_from` say the rest. As everywhere in the package, None is an unknown size, and
+None in the place of a shape an unknown number of sizes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CompletesTypes(Protocol):
     """An operator that says which dtypes of its inputs follow from the others."""
 
     def complete_types(self, dtypes: Sequence[np.dtype | None]) -> Sequence[np.dtype | None]:
-        """The dtypes of all inputs, None for those that do not follow. Raises DTypeError."""
+        """The dtypes of all inputs; None for a dtype that does not follow. Raises DTypeError."""
         ...
 
 

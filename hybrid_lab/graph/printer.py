@@ -53,7 +53,7 @@ class Names:
 
 
 def format_graph(graph: Graph, most: int | None = None) -> str:
-    """The whole program: the inputs with their types, the nodes, what is returned and what is updated.
+    """The whole program: the inputs with their types, the nodes, the results and the updates.
 
     most : how many operators are printed; the others are counted
     """

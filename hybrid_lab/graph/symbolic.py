@@ -6,8 +6,8 @@ The passes make it (see ops/framework/sizes.py):
     s0 = 8        y: f32[8,10] = FullyConnected(%x, %w, num_hidden=10)       %x: f32[8,4]
 
 All graphs that are bound from one symbolic graph (`Graph.bind`) have the same operators on the same inputs in the same
-order; only `Node.shapes` and the constants that depend on sizes differ. They share `graph.symbolic`, so an engine may
-keep in its `cache` what it decided for one of them (`derived` does so for passes of its own).
+order; only `Node.shapes` and the constants that depend on sizes differ. They share `graph.symbolic`, whose `cache` may
+keep an engine's decisions for all of them (`derived` runs passes of an engine's own).
 """
 
 from __future__ import annotations

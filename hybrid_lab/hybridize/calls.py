@@ -96,7 +96,7 @@ def drop_for_values(block: Tree, changed: str) -> None:
 class GraphCalls:
     """The calls of one Block.
 
-    graphs : the graphs that they run; compiled : the programs of these
+    graphs : the graphs of these calls; compiled : the graphs' programs
     failures : why there is no graph or program, and what the user was told
     interceptors : run in place of each call, the outermost last
     is_twin : whether a tool compiles into it for itself, see `twin`
@@ -255,8 +255,8 @@ class GraphCalls:
         return graph
 
     def for_shapes(self, spec: Spec, leaves: Sequence[NDArray], part: Part = "call") -> NeutralGraph:
-        """A graph that tells the shapes of the parameters for these inputs: that of a call; of a Block whose calls run
-        eagerly, one that is used for this alone. Raises HybridizeError.
+        """A graph that tells the shapes of the parameters for these inputs: a call's graph, or, for a Block whose calls
+        run eagerly, a graph for the shapes alone. Raises HybridizeError.
 
         part : what the inputs are for
         """

@@ -69,7 +69,7 @@ class CompiledCall:
     precision : the mixed precision it computes in, or None
     together : forward and backward of a recorded call, if the forward saves values for the backward
     shape, dtype, context, tracked : of a single input array; the next call compares them before any look-up
-    short : a function for the call with a single array, where nothing but the forward is to be done
+    short : a function for calls with a single array, if the forward is the only work
     differentiated : numbers of the outputs that the backward differentiates
     given : per output, whether the backward differentiates it
     """
@@ -119,7 +119,8 @@ class CompiledCall:
             wrt += [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None]
             wrt += [len(leaves) + index for index, (_, wanted) in enumerate(state.requests) if wanted]
             sources = [graph.inputs[index] for index in wrt]
-            # Outputs that depend on recorded inputs; and those that do so through differentiable operators only.
+            # Outputs that depend on recorded inputs; and outputs that depend on them through differentiable operators
+            # alone.
             reached, leading = led_to(graph, sources), led_to(graph, sources, differentiable=True)
         self._recorded = [index for index, value in enumerate(graph.outputs) if value in reached]
         self._leading = frozenset([index for index, value in enumerate(graph.outputs) if value in leading])
@@ -265,7 +266,7 @@ class CompiledCall:
     def _run_on(
         self, leaves: Sequence[NDArray], raw: list[Any], versions: list[int], rng: tuple[int, int] | None
     ) -> Any:
-        """The results of a call. raw : what the forward reads; versions : of the parameters, as they are in `raw`"""
+        """The results of a call. raw : the forward's inputs; versions : of the parameters in `raw`"""
         if rng is None:
             rng = random_state.next_draws(self._draws) if self._draws else _NO_DRAWS
         begin, kept = self._begin, None
@@ -311,7 +312,7 @@ class CompiledCall:
             outputs[index].tape_link = tape.Output(node, index)
 
     def _links_of(self, leaves: Sequence[NDArray]) -> tuple[tape.Link, ...]:
-        """What a call links to: nothing for what no output depends on, whose gradient stays as it is."""
+        """The links of a call; None for inputs without effect on the outputs, whose gradients are not changed."""
         if not self._recorded:
             return ()
         links = (*map(_link, leaves), *self.state.links())
@@ -322,8 +323,8 @@ class CompiledCall:
     def _for_backward(
         self, leaves: Sequence[NDArray], raw: Sequence[Any], outputs: Sequence[NDArray], kept: ForwardState | None
     ) -> tuple[list[Any], list[Buffer]]:
-        """The values that the backward reads, but for output gradients: inputs and parameters, outputs, saved values;
-        and the buffers of all but the saved ones.
+        """The values that the backward reads, without output gradients: inputs and parameters, outputs, saved values;
+        and the buffers of all but the saved values.
         """
         values = [raw[index] for index in self._kept_inputs]
         buffers = [leaves[index].buffer for index in self._kept_leaves]
@@ -379,7 +380,7 @@ class CompiledCall:
         return frozenset([index for index, value in enumerate(graph.inputs) if value not in leading])
 
     def _record_one(self, leaf: NDArray) -> NDArray:
-        """`__call__` with a single array that is on the tape, where it is all that the one output is computed from."""
+        """`__call__` with a single array on the tape, if the one output is computed from this array alone."""
         buffer, view = leaf.buffer, leaf.host_view
         if buffer.host_stale:
             buffer.pull()
@@ -457,8 +458,8 @@ class CompiledCall:
                 state.packed = False  # after it is: where an interrupt ends this, the next call unpacks
 
     def reads(self) -> list[int]:
-        """The inputs (data first, then parameters) whose values the forward computes its outputs with: not those of
-        which it reads the mere shape, nor states that are only taken to update them.
+        """The inputs (data first, then parameters) whose values affect the forward's outputs: without inputs read for
+        their shape only, and without states read only to update them.
         """
         graph = self.special.forward
         read = values_read(graph.outputs)

@@ -93,7 +93,9 @@ class CompiledEntry(tape.Entry):
         return self.buffers
 
     def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[Any]) -> list[Any]:
-        """Per gradient the memory of the leaf that may take it: of its type, and read by nobody here; or None."""
+        """Per gradient, the leaf's memory that may take it (of the same type, and not read by this backward), or
+        None.
+        """
         assert self.program.backward is not None
         read = {id(buffer) for buffer in self.buffers}
         heads = [dout for dout in douts if dout is not None]
@@ -210,8 +212,8 @@ class CompiledEntry(tape.Entry):
                 raise tape.written_since(self.name, self.program.role(index), view.shape, view.dtype)
 
     def _check_before_replay(self, inputs: Sequence[NDArray]) -> None:
-        """Raise AutogradError for the first input or parameter that was written to, but for the states that the call
-        itself has only updated.
+        """Raise AutogradError for the first input or parameter that was written to, except for states that the call
+        itself only updated.
         """
         updated = set(self.program.effects) - set(self.program.reads())
         self._check_inputs([index for index in range(len(inputs)) if index not in updated], inputs)

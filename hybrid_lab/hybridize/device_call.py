@@ -83,8 +83,9 @@ class DeviceCompiledEntry(CompiledEntry):
 
 
 class DeviceState(CallState):
-    """A CallState with the parameters' memory on the device at the last call, and what the forward reads of it: while
-    the memory is the same, so is that. One attribute, because calls in other threads set it, too.
+    """A CallState with the parameters' memory on the device at the last call, and the forward's inputs from that
+    memory: as long as the memory is the same, so are the inputs. One attribute, because calls in other threads set it,
+    too.
     """
 
     __slots__ = ("memory",)

@@ -52,7 +52,7 @@ class Failure:
         return self.paths[0][0]()
 
     def path_below(self, block: Tree) -> str:
-        """The path from this Block to the one whose code failed; "" if that is the same."""
+        """The path from this Block to the one whose code failed; "" if the Block's own code failed."""
         start = next((path for reference, path in self.paths if reference() is block), "")
         return self.paths[-1][1].removeprefix(start).removeprefix(".")
 
@@ -70,7 +70,7 @@ class Failures:
     stateful : why all calls run eagerly: the code keeps tensors from one call to the next
     eager : (arguments, training, recording) of calls that run eagerly -> why
     refuses : whether any calls run eagerly
-    told : what the user was warned of, which is said once
+    told : the warnings given so far, each once
     """
 
     def __init__(self, block: Hybrid) -> None:
@@ -135,7 +135,7 @@ class Failures:
         return self.stateful or next(reversed(self.eager.values()), None)
 
     def refusal_of(self, call: KnownCall) -> HybridizeError | None:
-        """Why such a call runs eagerly, if that is known."""
+        """The reason why calls of this kind run eagerly, if known."""
         return self.stateful or self.eager.get((call.spec, call.training, call.recording))
 
     # -- warnings --------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ class Graphs:
         return spec in self.variants or any(neutral.in_spec == plain(spec) for neutral in self.pinned.values())
 
     def graph_of(self, call: KnownCall) -> NeutralGraph | None:
-        """The graph that holds for such a call, if there is one; a graph from a file before those of the code."""
+        """The graph that such a call runs, if there is one; a graph from a file comes before traced graphs."""
         runs = [neutral for neutral in self.graphs() if call.is_run_by(neutral)]
         return min(runs, key=lambda neutral: len(neutral.in_spec[1]) != len(call.spec[1]), default=None)
 
@@ -223,7 +223,7 @@ class Graphs:
             self.watch.end()
 
     def drop_if_observed(self, whats: Collection[str]) -> None:
-        """Drop the traces of code that asked for one of these, see `Observation.includes`."""
+        """Drop the traces of code that asked for something in `whats`, see `Observation.includes`."""
         with self.lock:
             for spec, graphs in list(self.variants.items()):
                 self.variants[spec] = [

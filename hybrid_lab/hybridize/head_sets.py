@@ -2,8 +2,8 @@
 
 A backward is compiled for a set of outputs: `backward()` from the first of two outputs is another graph than one from
 both. The first program of a call differentiates all outputs, or those that the Block's other calls were differentiated
-from. Where a backward comes from others, a program is compiled for these: it runs the recorded call's forward again,
-and from then on it is what such calls run, so that the next backward finds everything at hand.
+from. If a backward comes from a different set, a program is compiled for this set: it runs the recorded call's forward
+again. Later calls run this program, so that the next backward finds everything prepared.
 """
 
 from __future__ import annotations

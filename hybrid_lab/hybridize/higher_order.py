@@ -42,13 +42,13 @@ def one_step(program: CompiledCall) -> bool:
 
 
 def gradient_graph(program: CompiledCall, heads: Heads, wrt: Sequence[int]) -> tuple[NeutralGraph, tuple[int, ...]]:
-    """The graph that computes a call's gradients with respect to the inputs numbered in `wrt` at which one arrives, and
-    the numbers of these.
+    """The graph that computes a call's gradients with respect to the inputs numbered in `wrt`, as far as a gradient
+    arrives, and the numbers of these inputs.
 
     heads : numbers of the outputs that have a gradient
     Its arguments are all inputs and parameters and then one gradient per output in `heads`; it has no parameters,
-    updates no states, and draws the numbers of the forward where it is run with the forward's rng. Raises AutogradError
-    where an operator has no gradient of its gradient.
+    updates no states, and draws the numbers of the forward if it is run with the forward's rng. Raises AutogradError if
+    an operator has no gradient of its gradient.
     """
     bound = _bound_graph(program)
     joint, present = differentiate_present(bound, [bound.inputs[index] for index in wrt], heads)
@@ -67,7 +67,7 @@ def gradient_program(
     """The program of a call's gradients with respect to the inputs and parameters numbered in `wrt`, on all of them and
     the gradients of the outputs `heads`; None if an operator has no gradient of its gradient.
 
-    Returns with it those of `wrt` at which a gradient arrives: it computes these.
+    Also returns the numbers in `wrt` at which a gradient arrives: the program computes these gradients.
     """
     key = heads, wrt, tuple([tape.link(array) is not None for array in inputs])
     if key not in program.state.gradients:

@@ -14,8 +14,8 @@ class Interrupts:
     """`with interrupts:` delays an interrupt (Ctrl-C, a notebook's stop button) until the end of the block, so that
     parameters, optimizer states and counters are all from before a step or all from after it. Blocks may be nested.
 
-    Interrupts reach the main thread only; in others, and where the program has a handler that is not Python's, the
-    block is an ordinary one.
+    Interrupts reach the main thread only; in other threads, and if the program has a handler that is not Python's, the
+    block is an ordinary block.
     """
 
     def __init__(self) -> None:

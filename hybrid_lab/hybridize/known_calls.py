@@ -1,4 +1,4 @@
-"""The kinds of calls that a HybridBlock had. Whoever needs a graph that is not there traces it for one of them."""
+"""The kinds of calls that a HybridBlock had. A caller that needs a missing graph traces it for such a call."""
 
 from __future__ import annotations
 

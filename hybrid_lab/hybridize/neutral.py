@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Observation:
-    """What the traced code observed; the graph holds only for calls in which it would observe the same.
+    """The observations of the traced code; the graph holds only for calls with the same observations.
 
     types : (shape, dtype name) of every input tensor, or None; training : the mode, or None; recording : whether calls
     were recorded, or None; layout : ((number of axes,), dtype name) of every input tensor, which functions of `mx.np`
@@ -108,7 +108,9 @@ class NeutralGraph:
 
     @cached_property
     def with_unused(self) -> Graph:
-        """The graph with what a call updates besides its results as effects: (state, a result of its operator)."""
+        """The graph with the updates that a call makes besides its results, as effects:
+        (state, a result of its operator).
+        """
         needed = {*self.graph.nodes} if self.unused else set()
         effects = [
             (item, node.outputs[0])
@@ -276,7 +278,7 @@ def flatten_outputs(result: object, block: Hybrid) -> tuple[list[Symbol], Spec]:
 
 
 def location_of(block: Hybrid) -> Location | None:
-    """Where the code that is traced begins."""
+    """The location at which the traced code begins."""
     code = getattr(inspect.unwrap(block._entry_of_calls[0]), "__code__", None)
     return None if code is None else Location.known(code.co_filename, code.co_firstlineno, function=code.co_qualname)
 
@@ -313,7 +315,8 @@ def _observation(
 def _unused(
     nodes: Iterable[Node], inputs: Iterable[Value], owners: Container[Value], outputs: Sequence[Value]
 ) -> tuple[Value, ...]:
-    """Results of operators that no output needs; none where neither a state nor the shape of an input depends on them.
+    """Results of operators that no output needs; empty if neither a state nor the shape of an input depends on the
+    operators.
 
     nodes : those of a trace, in order; inputs : the data; owners : the parameters of the trace
     """
@@ -339,7 +342,7 @@ def extract_nested(
     trace: tracing.Trace, block: Hybrid, spec: Spec, inputs: Sequence[Symbol], result: object, observed: int,
     nodes: Sequence[Node],
 ) -> NeutralGraph | None:  # fmt: skip
-    """The graph of a nested block, cut out of the trace it was called in; None if it reads tensors that are not
+    """The graph of a nested block, cut out of the trace it was called in; None if the block reads tensors other than
     its inputs.
 
     nodes : the operators of the call

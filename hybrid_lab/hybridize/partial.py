@@ -1,4 +1,4 @@
-"""What a trace had computed when it failed, found in the variables of the code that was running."""
+"""The values that a trace had computed when it failed, found in the variables of the running code."""
 
 from __future__ import annotations
 

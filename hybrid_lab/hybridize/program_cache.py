@@ -37,7 +37,7 @@ KEPT = 64
 #: What tells calls apart: the structure of the arguments; of each array (shape, dtype); training mode; whether the call
 #: is recorded; of each array, whether its gradient is wanted; the context.
 Call = tuple[Spec, "tuple[tuple[Shape, np.dtype], ...]", bool, bool, tuple[bool, ...], "Context | None"]
-#: Of each parameter (name, whether its gradient is wanted), where calls are recorded.
+#: Of each parameter (name, whether its gradient is wanted), for recorded calls.
 Requests = tuple[tuple[str, bool], ...]
 #: What a program is compiled for.
 Signature = tuple[Call, Requests]
@@ -183,7 +183,7 @@ class ProgramCache:
         self.compilations: list[Compilation] = []
         self.kinds: Counter[str] = Counter()
         self._warn_at = MANY
-        self.changed_values = ""  # that the code reads, where they ended the programs before: what changed, in words
+        self.changed_values = ""  # that the code reads and whose changes ended the earlier programs, in words
         # The signature that calls of one kind had last. It differs from the call by the parameters' requests.
         self._current: dict[Call, Signature] = {}
         self._outdated: set[Signature] = set()  # of programs that were dropped because parameters got other arrays
@@ -262,7 +262,7 @@ class ProgramCache:
         self.changed_values, self.announced = changed, before.announced
 
     def announce(self, program: CompiledCall, seconds: float) -> None:
-        """Log the first compile of a Block; later ones for those who debug."""
+        """Log the first compile of a Block; later compiles only at the level DEBUG."""
         if not self.announced:
             self.announced = True
             logger.info(program.headline(seconds))

@@ -151,8 +151,8 @@ def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
 
 
 def is_picklable(spec: Spec) -> bool:
-    """Whether a pickle can hold the structure: it names the classes of namedtuples and values, which a local class or
-    one that was defined anew since has no name for.
+    """Whether a pickle can hold the structure: it names the classes of namedtuples and values, and a local or redefined
+    class has no such name.
     """
     try:
         pickle.dumps(spec)

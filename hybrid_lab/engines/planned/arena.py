@@ -18,7 +18,7 @@ from hybrid_lab.system import forks
 
 #: Programs with arenas up to this size keep their own; larger ones borrow, so that many graphs share the same memory.
 KEEP_BYTES = 1 << 18
-#: Of its own arenas a program holds on to no more than so many bytes while it does not run.
+#: Maximum bytes of its own arenas that a program keeps while it does not run.
 IDLE_BYTES = 1 << 26
 #: How many free arenas the pool holds on to.
 POOL_LIMIT = 4
@@ -145,7 +145,7 @@ POOL = ArenaPool()
 
 
 def trim() -> None:
-    """Give the system back free arenas, and what the C library keeps of memory that has been freed."""
+    """Give free arenas and the C library's freed memory back to the system."""
     POOL.clear()
     give_back = getattr(_c_library(), "malloc_trim", None)
     if give_back is not None:
@@ -193,7 +193,7 @@ class Frames:
         return frame
 
     def give(self, arena: Arena) -> None:
-        """Take an arena back. One that was too small for the temporary memory is replaced at the next call."""
+        """Take an arena back. An arena too small for the temporary memory is replaced at the next call."""
         self.nbytes = max(self.nbytes, arena.peak)
         if not self.keep:
             self.pool.give(arena)

@@ -42,7 +42,7 @@ class PlannedExecutable(Executable):
                 weights = {at: constants[value] for at, value in enumerate(node.values_in) if value in constants}
                 if weights:
                     node.op.pack(weights, token)  # type: ignore[attr-defined]
-        except BaseException:  # an interrupt: no operator may keep weights that nobody will take out again
+        except BaseException:  # an interrupt: no operator may keep weights that are never released
             self.unpack()
             raise
 

@@ -382,7 +382,7 @@ class Writer:
         return ", ".join(self.names[value] for value in node.outputs)
 
     def _group(self, node: Node, targets: list[str | None]) -> str:
-        """The tuple of outputs; bound once per arena where all of it lies there."""
+        """The tuple of outputs; bound once per arena if all outputs lie in the arena."""
         text = f"({', '.join(map(str, targets))},)"
         if any(value in self.names and not self._is_fixed(value) for value in node.outputs):
             return text

@@ -14,7 +14,7 @@ from hybrid_lab.graph.memory.plan import plan
 from hybrid_lab.graph.node import Node
 from hybrid_lab.system import forks
 
-#: Called after each step: the step's number, and its outputs where they lie (None for what nobody reads). The next step
+#: Called after each step: the step's number, and its outputs in place (None for outputs without readers). The next step
 #: may overwrite them. Called once before the first step, with -1.
 Look = Callable[[int, tuple[object, ...]], None]
 

@@ -27,7 +27,7 @@ RunBackward = Callable[[Sequence[np.ndarray], tuple[int, int]], dict[int, np.nda
 compile_graph: Provided[[Graph], Run] = Provided("compile_body")
 """Compiles an inferred graph whose mode is bound, with the NumPy engine."""
 
-#: How many programs a body keeps, forward and backward ones: those that ran last.
+#: Number of programs that a body keeps, forward and backward: the latest to run.
 KEPT = 16
 _changes = forks.lock()
 
@@ -36,7 +36,7 @@ class Body:
     """A neutral graph with the programs compiled for it, one per shapes and dtypes of its inputs.
 
     graph : draws are numbered from 0; it has no effects: updated states are outputs
-    compiles : how many programs have been compiled, also those that are no longer kept
+    compiles : number of programs compiled so far, including dropped programs
     """
 
     __slots__ = ("_compiled", "_leading", "compiles", "graph")
@@ -86,8 +86,8 @@ class Body:
 
     def bound(self, train: bool) -> Graph:
         """The graph for one mode; updates of states are its effects."""
-        # Deferred parameters have shapes in part; nothing is inferred from them here, and `_lowered` writes operators
-        # that have to wait for the shapes in others.
+        # Deferred parameters have partial shapes; nothing is inferred from them here, and `_lowered` expands operators
+        # that have to wait for the shapes.
         fresh = {
             value: input_node(value.node.name, value.node.op.role, attrs=value.node.attrs)  # type: ignore[attr-defined]
             for value in self.graph.inputs
@@ -117,7 +117,7 @@ class Body:
     def leading(self, heads: tuple[int, ...], differentiable: bool = True) -> frozenset[int]:
         """The inputs, by number, that lead to one of these outputs.
 
-        differentiable : through operators only that have a gradient, or one that is not written down
+        differentiable : only through operators with a gradient, or with a gradient that is not written down
         """
         key = heads, differentiable
         if key not in self._leading:

@@ -66,7 +66,7 @@ class ControlFlow(Composed):
 
     @cached_property
     def signature(self) -> Signature:  # type: ignore[override]
-        """Outputs: visible ones, the new values of carried states, and what the backward reads."""
+        """Outputs: visible outputs, the new values of carried states, and values for the backward."""
         names = tuple(f"arg{index}" for index in range(self.first + len(self.bodies[0].graph.inputs)))
         states = tuple(names[index] for index in self.carried) or self._states_inside(names)
         return Signature(names, self.num_visible + len(self.carried) + self.num_hidden, self.num_visible, states)
@@ -254,7 +254,7 @@ class Backward(Composed):
 
     @cached_property
     def shape_only(self) -> tuple[str, ...]:  # type: ignore[override]
-        """States that no output is computed from, and what the history of a loop has for every step."""
+        """States without effect on the outputs, and states whose value at every step is in the history of a loop."""
         forward = self.forward
         read = forward.read_for(frozenset(range(forward.num_visible))) - set(forward.history)
         names = forward.signature.inputs

@@ -48,7 +48,7 @@ class Foreach(Loop):
         return (*outer, *inside[self.num_data :])
 
     def certain(self, heads: tuple[int, ...]) -> frozenset[int]:
-        """What the last step reads, but for what is read inside a loop or branch of that step."""
+        """The inputs that the last step reads; empty if the body has a loop or branch, which may not run."""
         nested = any(node.op.subgraphs for node in self.bodies[0].graph.nodes)
         return frozenset() if nested else self.bodies[0].leading(heads)
 

@@ -162,7 +162,7 @@ class Loop(ControlFlow):
 
 
 class LoopOutputs:
-    """The outputs of a loop while it runs: the stacked ones, and for a backward what each step began with."""
+    """The outputs of a running loop: the stacked outputs, and for a backward the values at the start of each step."""
 
     def __init__(self, op: Any, inputs: Sequence[Array], steps: int, out: Outs, need: Sequence[bool] | None):
         shapes, types = infer(op, tuple([item.shape for item in inputs]), tuple([item.dtype for item in inputs]))
@@ -203,7 +203,7 @@ class LoopOutputs:
             if not wanted or value is None:
                 results.append(None)
             elif target is None:
-                # A state that no step changed is an input; nobody else's memory is handed on.
+                # A state that no step changed is an input; it is copied, because the input's memory is not the loop's.
                 results.append(np.array(value))
             else:
                 results.append(value if value is target else into(value, target))

@@ -1,1 +1,1 @@
-"""Memory plans: what runs in place, what is a view, and where the rest lies in one arena."""
+"""Memory plans: operators that run in place, views, and the offsets of the other values in one arena."""

@@ -1,4 +1,5 @@
-"""Plan the memory of a specialized graph: what runs in place, what is a view, and where in one arena the rest lies.
+"""Plan the memory of a specialized graph: operators that run in place, views, and the offsets of the other values in
+one arena.
 
 a = x * 2.0        arena 0..96
 b = tanh(a)        arena 0..96 in place of a

@@ -125,8 +125,8 @@ def _subtract_negative(node: Node) -> Value | None:
 
 
 def _power_of_two(node: Node) -> Value | None:
-    """Both sides are the same real number, rounded once. Not for constants, which are counts that sizes decide, most of
-    them: a batch of 32 has the graph of any other.
+    """Both sides are the same real number, rounded once. Not for constants: most constants are counts that follow from
+    sizes, and a batch of 32 has the graph of any other batch.
     """
     number = None if isinstance(node.inputs[1], Value) else _number(node, 1)
     dtype = node.outputs[0].dtype

@@ -17,7 +17,7 @@ from hybrid_lab.graph.passes.decompose import lower
 
 
 def lowered_by_shapes(graph: Graph) -> Graph:
-    """An inferred graph, in which operators that had to wait for the shapes are written in others."""
+    """An inferred graph in which the operators that had to wait for the shapes are expanded."""
     if not any(node.op.by_shapes for node in graph.operators):
         return graph
     return graph.map(lambda node, inputs: lower(node, inputs) if node.op.by_shapes else None)
@@ -49,9 +49,9 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
 def bound(graph: Graph, train: bool) -> Graph:
     """A graph, which need not be inferred, for one mode. Operators that have to wait for the shapes stay.
 
-    Whoever reads a state after the operator that updates it reads the new value, as in an eager run: a block that is
-    called twice updates its states twice, in program order. No gradient goes through the new value. Effects of a graph
-    without a mode, (state, a result), name operators that no output needs and whose updates are wanted.
+    A reader behind the operator that updates a state reads the new value, as in an eager run: a block that is called
+    twice updates its states twice, in program order. No gradient goes through the new value. Effects of a graph without
+    a mode, (state, a result), name operators that no output needs and whose updates are wanted.
     """
     if not any(
         op.mode_dependent or op.signature.aux or op.channels_last for op in (node.op for node in graph.operators)
@@ -88,7 +88,7 @@ def bound(graph: Graph, train: bool) -> Graph:
             for name, new in news.items():
                 target = inputs[op.signature.inputs.index(name)]
                 assert isinstance(new, Expr)
-                # A state that was computed on the way is nobody's to update.
+                # A computed value in the place of a state is not updated.
                 if isinstance(target, Value) and target.is_input:
                     updated[target] = new.value
         return made.outputs

@@ -18,8 +18,8 @@ from hybrid_lab.ops.framework.operator import Operator
 
 Supported = Callable[[Node], bool]
 
-#: What composites are written in: an engine that runs these runs nearly all of them. Operators beside these that are
-#: not composite either (pooling, ordering, sampling ...) are kernels of their own.
+#: What composites are written in: an engine that runs these runs nearly all of them. Other operators that are not
+#: composite either (pooling, ordering, sampling ...) are kernels of their own.
 PRIMITIVES: dict[str, tuple[str, ...]] = {
     "arithmetic": (
         "broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_power", "broadcast_maximum",
@@ -45,9 +45,9 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
 def decompose(graph: Graph, supported: Supported | None = None) -> Graph:
     """An inferred graph with its composites written in primitives, by their records' `lower`, again and again.
 
-    supported : which operators the engine can run. A composite that it can run stays whole, and so does one of whose
-        parts it cannot run some, or that has an empty array, for which parts may have no answer. None: only primitives
-        are left, but for composites that have no lowering for their attributes
+    supported : which operators the engine can run. A supported composite stays whole; so does a composite with an
+        unsupported part, or with an empty array, for which parts may have no answer. None: only primitives are left,
+        except for composites without a lowering for their attributes
     Each part carries scope and source line of its composite, and in `Node.composite` its name: "softmax3".
     """
     names = composite_names(graph)
@@ -83,7 +83,7 @@ def composite_names(graph: Graph) -> dict[Node, str]:
 
 
 def _expanded(node: Node, inputs: tuple[object, ...], supported: Supported | None) -> tuple[Value, ...] | None:
-    """The outputs of a composite over new inputs, in supported operators; None if that cannot be."""
+    """The outputs of a composite over new inputs, in supported operators; None if that is impossible."""
     try:
         values = lower(node, inputs)
     except (Unmappable, DTypeError):  # parts may be choosier than the whole, as of bools

@@ -117,8 +117,8 @@ def _arrived(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | None) 
 class _Arrived:
     """The gradients of Values, added up.
 
-    conditions : of gradients that only some calls have, as those of what one branch of a `cond` reads: a number that
-        is 0 if there is none, and then the gradient's own numbers mean nothing. They may be NaN
+    conditions : of gradients that only some calls have, for example of a tensor that one branch of a `cond` reads: a
+        number, 0 if there is no gradient; the gradient's own numbers then mean nothing. They may be NaN
     """
 
     def __init__(self, builder: Builder):
@@ -237,7 +237,7 @@ def depends_on(graph: Graph, sources: Sequence[Value]) -> set[Value]:
 def led_to(graph: Graph, sources: Sequence[Value], differentiable: bool = False) -> set[Value]:
     """All Values that have a history where `sources` have one. A condition gives none: it only chooses.
 
-    differentiable : through operators only that have a gradient, or one that is not written down
+    differentiable : only through operators with a gradient, or with a gradient that is not written down
     """
     reached = set(sources)
     for node in graph.nodes:
@@ -259,8 +259,8 @@ def led_to(graph: Graph, sources: Sequence[Value], differentiable: bool = False)
 def leading_to(values: Sequence[Value]) -> set[Value]:
     """All Values that lead to these.
 
-    All inputs of an operator of a call lead to its results. The steps of a gradient, which have no names, depend on
-    those inputs alone whose values they read; so do hidden outputs, which only such steps read.
+    All inputs of an operator of a call lead to its results. The steps of a gradient, which have no names, depend only
+    on inputs whose values they read; hidden outputs likewise, because only such steps read them.
     """
 
     def inputs_of(value: Value) -> Sequence[Value]:

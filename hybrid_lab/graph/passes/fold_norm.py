@@ -22,9 +22,9 @@ from hybrid_lab.graph.passes.hoist import steady_values
 def fold_norm(graph: Graph) -> Graph:
     """An inferred graph that is bound to prediction, with fewer BatchNorms.
 
-    One stays as it is where somebody reads its statistics, where something else than parameters decides its numbers,
-    in float16 (scaled weights may leave its range), and on data that comes straight from the caller (subtracting the
-    mean first is more exact there). Behind a layer that others read too, it becomes one scale and shift.
+    A BatchNorm stays if its statistics are read, if its numbers depend on anything but parameters, in float16
+    (scaled weights may leave its range), and on data straight from the caller (subtracting the mean first is more exact
+    there). Behind a layer that others read too, it becomes one scale and shift.
 
     A graph that quantizes to 8 bits stays as it is: another rounding may change the result by a whole step of 8 bits.
     """

@@ -19,11 +19,11 @@ _FREE_BYTES = 1 << 16
 def hoist(graph: Graph) -> Specialized:
     """The prologue and the rest of an inferred, simplified graph that is bound to prediction.
 
-    The rest has as inputs the data inputs, all of them, then the parameters that it reads itself, then one input with
-    role "hoisted" per output of the prologue.
+    The rest has as inputs all data inputs, then the parameters that it reads itself, then one input with role "hoisted"
+    per output of the prologue.
 
     Random nodes stay (they draw anew at each call), and so do views of parameters (they cost nothing) and results that
-    are mere repetitions of something smaller (reading them from memory costs more than making them).
+    merely repeat a smaller array (reading them from memory costs more than making them).
     """
     chosen = _chosen(graph)
     users, roots = graph.users(), set(graph.roots)
@@ -77,7 +77,7 @@ def steady_values(graph: Graph) -> set[Value]:
 
 
 def _chosen(graph: Graph) -> set[Node]:
-    """The operators to take out: those with steady values, without the ones that cost nothing if they are."""
+    """The operators to take out: operators with steady values, except operators that cost nothing in their place."""
     steady, users, roots = steady_values(graph), graph.users(), set(graph.roots)
     order = [node for node in graph.operators if node.outputs[0] in steady and not isinstance(node.op, Constant)]
     chosen = set(order)
@@ -111,7 +111,7 @@ def _role(value: Value) -> str:
 
 
 def _free_name(value: Value, taken: set[str]) -> str:
-    """A name that no other input has: that of the node, else the operator's."""
+    """A name that no other input has, from the node's name, else the operator's."""
     base = value.node.name or value.node.op.name.strip("_").lower()
     name, number = base, 1
     while name in taken:

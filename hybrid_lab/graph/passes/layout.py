@@ -21,7 +21,7 @@ from hybrid_lab.ops.linalg.linalg import BatchDot, Dot
 
 Order = tuple[int, ...]
 
-#: How many pointwise operators a transpose looks through for others that it cancels.
+#: Number of pointwise operators through which a transpose looks for transposes that it cancels.
 _DEPTH = 8
 
 

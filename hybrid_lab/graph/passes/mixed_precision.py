@@ -38,7 +38,7 @@ def mixed_precision(
     dtypes : of every input Value of the graph
     excluded : names of nodes that take their inputs as they come
     written : use MXNet's `amp_cast`, which files know, instead of Cast
-    Raises DTypeError if an operator does not take the dtypes that it gets.
+    Raises DTypeError if an operator does not take its converted inputs' dtypes.
     """
     return _Pass(precision, frozenset(excluded), AMPCast if written else Cast).graph(graph, dtypes)[0]
 
@@ -64,7 +64,7 @@ class _Pass:
     def graph(self, graph: Graph, given: Mapping[Value, object]) -> tuple[Graph, list[Any]]:
         """The converted graph, and the dtypes of its outputs."""
         types: dict[Value, Any] = {}
-        changed = False  # what comes behind a node that is made anew is, too: the program order stays
+        changed = False  # nodes behind a new node are made anew, too: the program order stays
 
         def rewrite(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
             nonlocal changed

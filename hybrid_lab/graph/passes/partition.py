@@ -119,8 +119,8 @@ def contract(graph: Graph, regions: Sequence[Region], make: Callable[[Region], O
     """The graph with one node in the place of each region; `make(region)` is its operator.
 
     Regions may share nodes, which each of them computes; a value is an output of at most one region. Nodes of no region
-    stay if somebody reads them. An operator with `temporaries`, pairs (shape, dtype), has these as further outputs that
-    nobody reads: memory that is planned for it.
+    stay if somebody reads them. An operator with `temporaries`, pairs (shape, dtype), has these as further outputs
+    without readers: memory planned for the operator.
     """
     stored = {value: region for region in regions for value in region.outputs}
     units: dict[Any, int] = dict.fromkeys(regions, 0)

@@ -78,7 +78,9 @@ def _folded(node: Node, inputs: tuple[object, ...]) -> Value | None:
 
 
 def _strip_shape_only(node: Node, inputs: tuple[Value, ...], stubs: list[Value]) -> tuple[Value, ...]:
-    """Put a constant without memory (all strides zero) where only a shape is read, so that no value is kept for it."""
+    """Replace inputs of which only the shape is read by constants without memory (all strides zero), so that no value
+    is kept for them.
+    """
     if not node.op.shape_only:
         return inputs
     stripped = list(inputs)

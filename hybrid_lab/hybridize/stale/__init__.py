@@ -1,1 +1,3 @@
-"""Whether a graph is stale: what the code reads and changes besides its arguments, compared with the trace."""
+"""Whether a graph is stale: the values that the code reads and changes besides its arguments, compared with the
+trace.
+"""

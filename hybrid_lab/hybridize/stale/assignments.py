@@ -1,4 +1,6 @@
-"""Assignments to attributes of Blocks: which of them make graphs stale. `HybridBlock.__setattr__` asks at each one."""
+"""Assignments to attributes of Blocks: which assignments make graphs stale. `HybridBlock.__setattr__` asks at each
+one.
+"""
 
 from __future__ import annotations
 

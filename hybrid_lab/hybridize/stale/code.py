@@ -16,8 +16,8 @@ _LIMIT = 500
 def code_of(kind: type) -> tuple[CodeType, ...]:
     """The code of the user's methods of a Block class, and of the user's functions that they name.
 
-    Classes and functions of this package are left out: they do not change while a kernel lives. Code objects are
-    equal where they say the same, so a cell that was run again unchanged changes nothing.
+    Classes and functions of this package are left out: they do not change while a kernel lives. Equal code gives equal
+    code objects, so running a cell again unchanged changes nothing.
     """
     return tuple(function.__code__ for function in functions_of(kind))
 
@@ -31,13 +31,14 @@ ANY = "*"
 """Among the attributes read: the user's code makes their names at run time."""
 
 
-#: What the methods of a Block class read, without its constructor and what every Block has: the names of attributes,
-#: with ANY where the user's code calls getattr or vars; and the globals that each of the user's functions reads.
+#: The names that the methods of a Block class read, without its constructor and without every Block's own names:
+#: attributes, with ANY if the user's code calls getattr or vars; and the globals that each of the user's functions
+#: reads.
 Reads = tuple[frozenset[str], dict[FunctionType, tuple[str, ...]]]
 
 
 def reads_of(kind: type) -> Reads:
-    """What the code of a Block class, as it is now, reads beside its arguments."""
+    """The names that the code of a Block class, in its current form, reads beside its arguments."""
     return _read_by(kind) if of_user(kind.__module__) else _read_by_layer(kind)
 
 
@@ -98,8 +99,8 @@ def attributes_read(kind: type) -> frozenset[str]:
 
 
 def attributes_of_calls(kind: type) -> frozenset[str]:
-    """Names of attributes that a call of a Block may read: those in its forward and in what that calls, methods and
-    the user's functions; with ANY where the code makes names at run time.
+    """Names of attributes that a call of a Block may read: attributes in its forward and in the methods and user's
+    functions called there; with ANY if the code makes names at run time.
     """
     methods: dict[str, list[FunctionType]] = {}
     for base in bases_of_user(kind):
@@ -155,8 +156,9 @@ _GLOBALS = "LOAD_GLOBAL", "LOAD_NAME"
 class CodeFacts(NamedTuple):
     """What a code object names, and the functions inside of it.
 
-    attributes : of objects that it reads; loaded : these, with names from super() and `from module import name`
-    globals, modules : that it reads, and imports; names : all of `co_names`, also those that it assigns
+    attributes : names of attributes that it reads; loaded : the same, with names from super() and
+    `from module import name`
+    globals, modules : names that it reads, and imports; names : all of `co_names`, including assigned names
     strings : its constants; subscripts : how it subscripts globals, attributes and outer variables
     compares : whether it compares anything
     keeps : whether an instruction changes what outlives the call, or tells objects apart other than None

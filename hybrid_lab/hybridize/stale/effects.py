@@ -29,7 +29,7 @@ _PURE = frozenset({
 _AMBIGUOUS = frozenset({"Custom", "add", "clear", "pop", "remove", "reverse", "sort", "update"})
 #: Attributes of arrays that traced code may read, and what it reads a Parameter with.
 _READ = frozenset({"context", "ctx", "data", "dtype", "ndim", "shape", "size"})
-#: Attributes that are code, where a Block has its own.
+#: Names under which a Block may have code of its own.
 _CODE = frozenset({"forward", "hybrid_forward"})
 
 
@@ -41,8 +41,8 @@ def has_no_effect(blocks: Iterable[Tree]) -> bool:
 
 
 def _runs_other_code(block: Any) -> bool:
-    """Whether a call of the Block runs code beside that of its class: hooks, functions that it holds, Parameters of a
-    class of the user's.
+    """Whether a call of the Block runs code beside its class's: hooks, functions among its attributes, Parameters of a
+    user's class.
     """
     held = vars(block)
     return bool(
@@ -76,7 +76,7 @@ def _names_no_effect(block: Any) -> bool:
 
 
 def _reads_plain(function: FunctionType) -> bool:
-    """Whether what a function reads from outside are numbers, texts, functions that are looked at too, and builtins."""
+    """Whether a function reads only numbers, texts, examined functions and builtins from outside."""
     facts = facts_of(function.__code__)
     values = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     values += [cell_content(cell) for cell in function.__closure__ or () if not isinstance(cell_content(cell), type)]

@@ -50,11 +50,11 @@ _IMPORTS = frozenset({"__import__", "import_module", "modules"})
 class Reached:
     """Functions that a trace of Blocks of some classes can run.
 
-    functions : the user's, in the order in which they were found; names : of all attributes that they read
+    functions : the user's, in the order of discovery; names : of all attributes that the functions read
     strings : constants in them; subscripts : see `CodeFacts`
     texts : names in these constants that the code may read attributes or globals by
     any_name : whether they make names of attributes at run time
-    asked : names of attributes that they look for where there may be none, as in `getattr(x, "rate", 1)`
+    asked : names of attributes that the functions look for even if missing, as in `getattr(x, "rate", 1)`
     """
 
     def __init__(self, kinds: Iterable[type]):

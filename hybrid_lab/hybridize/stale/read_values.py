@@ -1,5 +1,5 @@
-"""The values that a Block's code reads beside its tensors - attributes, what they hold, globals - as they are now:
-compared with those at the trace, they tell whether a graph is stale although the code is the same.
+"""The current values that a Block's code reads beside its tensors - attributes, their contents, globals. Compared with
+the values at the trace, they tell whether a graph is stale although the code is the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DEEP = 4
 _BYTES = 1 << 18
 """Of larger NumPy arrays only type and shape count."""
 
-#: Compared otherwise: functions by their code, what is in modules not at all.
+#: Compared otherwise: functions by their code; contents of modules are not compared.
 _SKIPPED = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, property, staticmethod, classmethod)
 
 #: Objects of Python's library - loggers, locks, clocks - change by themselves; those that hold settings do not.
@@ -57,7 +57,7 @@ _sources: weakref.WeakKeyDictionary[type, ClassSource] = weakref.WeakKeyDictiona
 
 
 def class_source(kind: type) -> ClassSource:
-    """What a class is now: the same object as before where it did not change."""
+    """The current source of a class: the same object as before if the class did not change."""
     code, values, known = code_of(kind), class_values(kind, reads_of(kind)), _sources.get(kind)
     if known is None or known.code != code or known.values != values:
         known = _sources[kind] = ClassSource(code, values)
@@ -65,10 +65,10 @@ def class_source(kind: type) -> ClassSource:
 
 
 def own_values(block: Tree, reads: Reads) -> dict[str, Any]:
-    """`self.name` -> what an attribute of the Block itself holds, by value; None for what is not compared.
+    """`self.name` -> the value of an attribute of the Block itself, in comparable form; None if it is not compared.
 
-    Containers, objects and small NumPy arrays are looked into. Not compared are Blocks, Parameters and arrays of this
-    package, which have ways of their own to tell that they changed.
+    Containers, objects and small NumPy arrays are looked into. Blocks, Parameters and arrays of this package are not
+    compared; they tell in other ways that they changed.
 
     reads : `reads_of` the Block's class
     """

@@ -1,5 +1,5 @@
-"""Warn of what a trace freezes without any sign at run time: random numbers, clocks, mode dispatch, and what the code
-changes outside the graph.
+"""Warn of values that a trace freezes without any sign at run time: random numbers, clocks, mode dispatch, and values
+that the code changes outside the graph.
 
 A trace cannot see `np.random.rand()`; the source can. The lint room has the rules. Reading the source loads the linter,
 which takes most of the time of a first hybridized call, so it is read only if the bytecode shows a sign of such code.
@@ -48,8 +48,8 @@ def warning_of_changes(block: Tree) -> Iterator[UserState | None]:
     state before, or None for code that has no effect.
 
     Raises HybridizeError HL173 where the code left a tensor in an attribute, a global or a container in one. After a
-    HybridizeError all these are as before the trace, and so are the random numbers of NumPy and Python: the Block may
-    run eagerly then.
+    HybridizeError these objects are as before the trace, and so are the random numbers of NumPy and Python: the Block
+    may run eagerly then.
     """
     blocks = tree_of(block)
     if has_no_effect(blocks):
@@ -150,7 +150,7 @@ def _find_in_source(kind: type) -> list[Finding]:
 
 
 def _is_followed(finding: Finding) -> bool:
-    """Whether it tells of a value that is only read: calls compare it, or say that they cannot."""
+    """Whether the finding is about a value that is only read: calls compare the value, or warn."""
     return finding.code == "HL178" and not re.search(r"` is (assigned|changed) ", finding.message)
 
 

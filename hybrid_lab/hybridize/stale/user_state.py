@@ -41,8 +41,8 @@ class Name(NamedTuple):
         return {"attribute": "self.", "class": f"{self.owner.__name__}.", "global": ""}[self.sort] + self.text
 
 
-#: The object of a name and, if it is a container that can change, what it holds: of a dict its keys, then its values.
-#: The parts stay alive, so that identity tells them apart.
+#: The object of a name and, if it is a mutable container, its contents: of a dict its keys, then its values. The parts
+#: stay alive, so that identity tells them apart.
 _Content = tuple[object, ...]
 _Container = list[object] | set[object] | deque[object] | dict[object, object]
 
@@ -61,7 +61,7 @@ class UserState:
         self._random = random.getstate(), np.random.get_state()
 
     def changed(self) -> list[Name]:
-        """The names that were assigned or deleted since, and those of containers that hold other objects."""
+        """The names assigned or deleted since, and the names of containers with other objects."""
         now = self._now()
         nothing: tuple[None, _Content] = (None, ())
         return [
@@ -139,7 +139,7 @@ def _attributes_of(value: object) -> dict[str, object] | None:
 
 
 def _class_attributes(kind: type) -> list[tuple[type, str, object]]:
-    """The attributes of a class and of its bases that are no functions, where the user wrote them, with their class."""
+    """The attributes of a class and its user-written bases, except functions, with the defining class."""
     return [
         (owner, name, value)
         for owner in bases_of_user(kind)
@@ -149,7 +149,7 @@ def _class_attributes(kind: type) -> list[tuple[type, str, object]]:
 
 
 def _containers(values: Iterable[object]) -> list[tuple[_Container, list[object]]]:
-    """The containers that can change, among some values and inside one another, each with what it holds."""
+    """The mutable containers among some values and inside them, each with its contents."""
     found: list[tuple[_Container, list[object]]] = []
     pending, visited = list(values), set[int]()
     while pending:

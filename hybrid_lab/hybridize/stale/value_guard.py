@@ -32,8 +32,8 @@ class ValueGuard:
 
     Guards are made by `guard_of`. They keep the values alive, so that identity tells them apart.
 
-    holds : whether all values are those of before; a function that is written for these places at its first call, as
-        most calls of a Block find nothing changed. A plain value that was replaced by an equal one is the same
+    holds : whether all values are the same as before; a function written for these places at its first call, as most
+        calls of a Block find nothing changed. A plain value that was replaced by an equal one is the same
     iterators : names of iterators, which every call reads on from where the last one stopped
     unwatched : name -> why it is not compared
     functions : whose values these are
@@ -130,7 +130,7 @@ class ValueGuard:
         return [place[3] for group in self._groups for place in group if _identity(place) in places]
 
     def location_of(self, name: str) -> Location | None:
-        """Where the code first reads what has this name, `self.it` or `CONFIG['rate']`."""
+        """The location at which the code first reads the name, `self.it` or `CONFIG['rate']`."""
         for wanted in reversed(re.findall(r"\w+", name.partition("[")[0])):
             for function in self.functions:
                 found = instruction_loading(function.__code__, wanted)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Hybrid, Tree
     from hybrid_lab.hybridize.stale.user_state import UserState
 
-#: What graphs of Blocks of one class were traced from -> the Watches of such graphs, where the code, or what it reads,
-#: may change unnoticed: `find_changed` looks here. The package's own layers do not change, and an assignment to an
-#: attribute is noticed; what an attribute holds may change.
+#: Source of the graphs of Blocks of one class -> the Watches of these graphs, if the code or a value that it reads may
+#: change unnoticed: `find_changed` looks here. The package's own layers do not change, and an assignment to an
+#: attribute is noticed; the contents of an attribute may change.
 watched: weakref.WeakKeyDictionary[ClassSource, weakref.WeakSet[Watch]] = weakref.WeakKeyDictionary()
 
 
@@ -113,7 +113,7 @@ def blocks_below(block: Tree) -> Iterator[Any]:
 
 
 def changed_blocks(blocks: Iterable[Tree]) -> Iterator[tuple[Tree, list[str]]]:
-    """The Blocks among these whose code reads something that has changed since their trace, and what."""
+    """The Blocks whose code reads a value that has changed since their trace, with the names of these values."""
     now: dict[type, tuple[ClassSource, Reads]] = {}
     for block in blocks:
         kind = type(block)
@@ -125,8 +125,8 @@ def changed_blocks(blocks: Iterable[Tree]) -> Iterator[tuple[Tree, list[str]]]:
 
 
 def find_changed(values: bool) -> tuple[list[Hybrid], list[tuple[Hybrid, list[str]]]]:
-    """Of all Blocks that have graphs: those whose code was replaced in place since the trace; and those whose code
-    reads other values now, with the names of these.
+    """Of all Blocks with graphs: Blocks whose code was replaced in place since the trace; and Blocks whose code now
+    reads other values, with the names of these values.
 
     values : look for changed values, too
     """
@@ -175,8 +175,8 @@ def trace_guarded(
     watching : the context manager around the trace, which gives the state before, or None if the code has no effect
     keep, salvage : see `trace_block`
 
-    Raises what `trace_block` raises, and a HybridizeError if the code computes with what it changes itself, or reads
-    on from an iterator: its Block runs eagerly. All is as before the trace then.
+    Raises the errors of `trace_block`, and a HybridizeError if the code computes with values that it changes itself, or
+    advances an iterator: its Block runs eagerly. All is as before the trace then.
     """
     guard = guard_of(block)
     if guard is not None and guard.iterators:
@@ -232,7 +232,9 @@ def _hybrid_below(block: Hybrid) -> list[Any]:
 
 
 def _drop_graphs_below(block: Hybrid) -> None:
-    """Of Blocks below, one may be that whose code changes what it reads: their next calls trace them alone."""
+    """The code of a Block below may be the code that changes a value it reads: the next calls of these Blocks trace
+    them alone.
+    """
     for each in _hybrid_below(block):
         each._graph_calls.clear()
 
@@ -264,7 +266,9 @@ def _error_of_changes(block: Hybrid, name: str, place: Location | None) -> Hybri
 
 
 def tell_of_unwatched(block: Hybrid, guard: ValueGuard, told: set[Any]) -> None:
-    """Warn once, in one message, of what the code reads and no call compares. told : where it is noted"""
+    """Warn once, in one message, of values that the code reads and no call compares. told : the names of earlier
+    warnings
+    """
     new = {name: why for name, why in guard.unwatched.items() if name not in told}
     told.update(new)
     if new:

@@ -1,9 +1,9 @@
 """Which values a ValueGuard compares.
 
-An assignment to an attribute of a Block is noticed by `HybridBlock.__setattr__`. A guard compares what no assignment
-tells: the methods of classes and the code of functions, globals, variables of functions around, attributes of classes,
-objects and modules, what containers and small NumPy arrays hold, versions of NDArrays, and the attributes of the user's
-Blocks where Python gives them another value without `HybridBlock.__setattr__`.
+An assignment to an attribute of a Block is noticed by `HybridBlock.__setattr__`. A guard compares values that change
+without such an assignment: the methods of classes and the code of functions, globals, variables of functions around,
+attributes of classes, objects and modules, contents of containers and small NumPy arrays, versions of NDArrays, and
+attributes of the user's Blocks that Python changes without `HybridBlock.__setattr__`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _DEEP = 8
 _FIXED = (str, bytes, int, float, complex, np.generic, np.dtype, range, slice, Enum, re.Pattern, type(...))
 #: Have ways of their own to tell that they changed.
 _TOLD = (AnyParameter, Symbol)
-#: Of a Parameter, what no call notices.
+#: Attributes of a Parameter that no call notices.
 _OF_PARAMETERS = frozenset({"grad_req", "init", "lr_mult", "wd_mult"})
 #: Modules of Python whose objects say nothing that a graph could depend on, or never change.
 _NEUTRAL = frozenset({
@@ -62,9 +62,9 @@ _NEUTRAL = frozenset({
 })  # fmt: skip
 #: Objects around memory of their own or of others, without attributes.
 _MEMORY = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union, memoryview)
-#: Show what a dict holds, which is their `mapping`.
+#: Views of a dict, which is their `mapping`.
 _VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-#: Of a value on a module of Python or of an installed package that is compared.
+#: Types of compared values on modules of Python and of installed packages.
 _SIMPLE = PLAIN | {list, dict, set}
 #: Packages whose objects are compared in all their attributes, whichever the code names.
 _WHOLE = frozenset({"collections", "scipy", "torch"})
@@ -211,7 +211,7 @@ class _Walk:
                 self._item(held, each, held[each], f"{name}.{each}")
 
     def _absent_in_classes(self, kind: type) -> None:
-        """That no class of the user's gets an attribute that the code looks for and that an object has nowhere."""
+        """Compare: no class of the user's gets a missing attribute for which the code looks."""
         for base in bases_of_user(kind):
             if not _is_of_python(base):
                 self._absent(base, [name for name in self.reached.asked if not hasattr(kind, name)], base.__name__)
@@ -255,7 +255,7 @@ class _Walk:
             self._environment()
 
     def _environment(self) -> None:
-        """Of the variables, those that a constant in the code names."""
+        """Of the environment's variables, the variables that a constant in the code names."""
         for key in sorted(self.reached.strings):
             name = f"os.environ[{key!r}]"
             if key.isidentifier() and (key.isupper() or key in os.environ):
@@ -270,7 +270,7 @@ class _Walk:
         self._add(self.guard._attributes, owner, attribute, value, name)
 
     def _absent(self, owner: Any, names: Iterable[str], said: str) -> None:
-        """That none of these names, which it has not now, appears in a dict, or among the attributes of an object."""
+        """Compare: no missing name of `names` appears in a dict, or among the attributes of an object."""
         held = owner if isinstance(owner, dict) else vars(owner)
         self.missing.setdefault(id(owner), (held, said, set()))[2].update(name for name in names if name not in held)
 
@@ -290,7 +290,7 @@ class _Walk:
             self._look_by_name(value, name, what)
 
     def _look_by_name(self, value: Any, name: str, last: object) -> None:
-        """Of a list or dict that the code only subscripts with constants, compare what it has there.
+        """For a list or dict that the code only subscripts with constants, compare only the entries at these constants.
 
         last : the name of the attribute or variable
         """
@@ -318,7 +318,7 @@ class _Walk:
     # -- what values hold ------------------------------------------------------------------------------------
 
     def _look(self, value: Any, name: str, depth: int = 0) -> None:
-        """Compare what a value holds, where it may change; at the next calls too."""
+        """Compare the contents of a mutable value, also at the next calls."""
         kind = type(value)
         if kind in PLAIN or id(value) in self.seen:
             return
