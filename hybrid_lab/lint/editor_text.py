@@ -1,7 +1,7 @@
 """The text of a document that an editor shows, and its positions in the units that the editor counts.
 
-The documents of pygls (2.1) do not serve for this: their lines also end at form feeds and line separators, where those
-of Python and of editors do not, so that edits and marks behind one of these would be in wrong places.
+The documents of pygls (2.1) do not serve for this: their lines also end at form feeds and line separators, unlike lines
+of Python and of editors. Edits and marks behind such a character would be in wrong places.
 """
 
 from __future__ import annotations

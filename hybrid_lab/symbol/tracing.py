@@ -38,7 +38,7 @@ class Trace:
     types : shapes and dtypes of Values as far as known, in a 2.x trace
     observed : the code's questions about shapes, the mode or recording; not empty makes the trace a guarded variant
     fixed : inside `with autograd.train_mode()` and its like, the mode that the code set and the call that set it
-    used_fixed : how often the code made use of a mode that it set: its operators are not those of the call's mode
+    used_fixed : how often the code used a mode that it set itself: its operators then do not have the call's mode
     pauses : (serial, serial) of the nodes before and after each piece of code that ran while recording was paused
     nested : the graphs of nested Blocks that were recorded on the way, (id of the Block, input structure) -> (Block,
         graph); their Blocks keep them once the trace ran through

@@ -18,7 +18,7 @@ import torch
 from hybrid_lab.engines.memory import numpy_dtype, torch_dtype
 from hybrid_lab.ops.elementwise import special
 
-#: A DeviceArray, an array of the host or a number; or what a function of NumPy takes beside these.
+#: A DeviceArray, an array of the host, a number, or any other argument of NumPy's functions.
 Operand: TypeAlias = Any
 SCALARS = (bool, int, float, complex)
 
@@ -80,7 +80,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def base(self) -> None:
-        """Of an array of the host, what it is a view of. Here the step looks where its results lie."""
+        """The array under a view, for an array of the host. Here the step looks where its results lie."""
         return None
 
     @property

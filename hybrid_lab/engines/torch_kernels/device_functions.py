@@ -236,7 +236,7 @@ def _min(array: Operand, axis: Operand = None, out: Operand = None, keepdims: bo
 
 @_implements(np.argmax)
 def _argmax(array: Operand, axis: int | None = None, **_: Any) -> DeviceArray:
-    """The first of equal ones, and the first NaN; torch names any of them."""
+    """The first of equal elements, and the first NaN; torch returns any index among equals."""
     tensor = array.tensor.reshape(-1) if axis is None else array.tensor
     axis = 0 if axis is None else axis
     largest = tensor.amax(axis, keepdim=True)

@@ -46,7 +46,7 @@ def lowered(graph: Graph, keeps_whole: Callable[[Node], bool] = lambda node: Fal
             return True
         if unfit(node) is None and (_known(node) or _writers_refusal(with_hints(node)) is None):
             return True
-        # Of a composite with such a part, the other parts are in kernels.
+        # The other parts of a composite with such a part are in kernels.
         return not is_composite(node.op) and on_device.refusal(node) is None
 
     return simplify(decompose(lower_random(_rounded(graph)), supported))

@@ -117,7 +117,7 @@ def _ask_first(net: Block, path: Path, is_in_use: Callable[[Block], bool]) -> No
         raise RequestError(
             "would-lose",
             f"{path.name} has {_counted(lost)} that this save would lose:",
-            "Call the model as it was called before and save again, or save without these. The file that is there is "
+            "Call the model as before and save again, or save without the listed parts. The present file is "
             "kept among the earlier saves.",
             lost,
         )

@@ -520,7 +520,7 @@ def find(name: str) -> type[Operator] | None:
 
 
 def is_loaded(name: str) -> bool:
-    """Whether there is a record of this name or alias among those of usual networks, or any that are loaded by now."""
+    """Whether the records loaded so far, which include the usual networks', have this name or alias."""
     return name in _REGISTRY
 
 

@@ -43,8 +43,8 @@ def _antisymmetric(F: Functions, x: Tensor) -> Tensor:
 
 class SVD(Solver, name="_svd"):
     """The factors of a = u diag(s) v. a : (..., m, n), floating; returns : u (..., m, k), its columns orthonormal; s
-    (..., k), falling; and v (..., k, n), its rows orthonormal; k is the smaller of m and n. Of each row of v the first
-    element that is nearly the largest is positive.
+    (..., k), falling; and v (..., k, n), its rows orthonormal; k is the smaller of m and n. In each row of v, the first
+    of the nearly largest elements is positive.
     """
 
     mxnet = None

@@ -114,7 +114,7 @@ class TorchStep:
 class ArrayStep:
     """An operator by its record's NumPy kernel on arrays of the device, which torch computes with.
 
-    Returns a tuple of contiguous tensors in memory of their own, None for outputs that nobody reads.
+    Returns a tuple of contiguous tensors in memory of their own, None for outputs without readers.
     """
 
     def __init__(self, node: Node, needs: tuple[bool, ...]):
