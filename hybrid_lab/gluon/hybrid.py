@@ -1,4 +1,4 @@
-"""HybridBlock: a Block that runs eagerly as written, or - after hybridize() - as compiled graphs of its code."""
+"""HybridBlock: a Block that runs eagerly, or - after hybridize() - as compiled graphs of its code."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class HybridBlock(Block):
     Write `hybrid_forward(self, F, x, **params)` (F is `nd` eagerly and `sym` in a trace; parameters registered on the
     block come as keyword arguments), or 2.x-style `forward(self, x)`, which reads them with `self.weight.data()`.
 
-    Eagerly every call runs the code. After `hybridize()` the first call traces it - once per block and input
-    structure - and later calls run compiled programs; `mx.explain(net)` tells which.
+    Eagerly every call runs the code. After `hybridize()` the first call traces it - once per block and input structure
+    - and later calls run compiled programs; `mx.explain(net)` shows the graphs and programs.
     """
 
     _active: bool
@@ -134,19 +134,21 @@ class HybridBlock(Block):
 
     @property
     def _has_own_forward(self) -> bool:
-        """Whether `forward` is not the one of HybridBlock, which only runs hybrid_forward."""
+        """Whether the class overrides HybridBlock's `forward`, which only runs hybrid_forward."""
         return "forward" in vars(self) or type(self).forward is not HybridBlock.forward
 
     @property
     def _code_style(self) -> str:
-        """ "2.x" where a call begins with a `__call__` or `forward` of the user's, which sees arrays; "1.x" where it
-        begins with hybrid_forward.
+        """ "2.x" if a call begins with a `__call__` or `forward` of the user's, which sees arrays; "1.x" if it begins
+        with hybrid_forward.
         """
         return "2.x" if self._own_call or self._has_own_forward else "1.x"
 
     @property
     def _entry_of_calls(self) -> tuple[Any, int]:
-        """The function that gets the arguments of a call, bound to the block, and how many others come before them."""
+        """The function that gets the arguments of a call, bound to the block, and the number of arguments before
+        them.
+        """
         if self._own_call:
             return own_call(self), 0
         return (self.forward, 0) if self._has_own_forward else (self.hybrid_forward, 1)
@@ -186,12 +188,12 @@ class HybridBlock(Block):
 
     @property
     def _needs_array(self) -> bool:
-        """Whether an eager call without an array is an error: hybrid_forward takes the context from an array."""
+        """Whether an eager call without an array is an error: hybrid_forward takes its context from an array."""
         return self._code_style == "1.x" and not self._graphs.pinned
 
     def _check_signature(self) -> None:
-        """Raise HybridizeError HL165 where hybrid_forward does not take a parameter of this block."""
-        own = vars(self).get("hybrid_forward")  # such a function may hold the block: it is not looked up in the cache
+        """Raise HybridizeError HL165 if hybrid_forward does not take a parameter of this block."""
+        own = vars(self).get("hybrid_forward")  # such a function may hold the block: the cache is not used
         names = tuple(self._reg_params)
         missing = _untaken(type(self).hybrid_forward, names) if own is None else _untaken.__wrapped__(own, names)
         if missing:
@@ -215,7 +217,7 @@ class HybridBlock(Block):
     def _run_symbolic(self, args: Sequence[object], part: Part = "call", keywords: Mapping[str, Any] = NONE) -> Any:
         """Run the block's code on Symbols. The caller has entered its scope in the trace.
 
-        part : where to begin; keywords : what the user's `__call__` gets by name
+        part : where to begin; keywords : arguments of the user's `__call__` given by name alone
         """
         if self._graphs.pinned:
             return self._inline_pinned(args)
@@ -236,7 +238,7 @@ class HybridBlock(Block):
             raise
 
     def _trace_forward(self, args: Sequence[object]) -> Any:
-        """What a `__call__` of the user's has called with super().__call__(...): forward, on Symbols."""
+        """`forward` on Symbols, called by the user's `__call__` through super().__call__(...)."""
         if not self._has_own_forward:
             return self._trace_hybrid_forward(args)
         try:
@@ -283,13 +285,13 @@ class HybridBlock(Block):
         return self._call_from_outside(args, keywords)
 
     def _call_enclosed(self, enclosing: object, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-        """A call as part of a trace, or of a call that is noted in full."""
+        """A call as part of a trace, or of a call noted in full."""
         if isinstance(enclosing, Recorder):
             return enclosing.call(self, self._call_from_outside, (args, keywords), NONE)
         return self._call_from_outside(args, keywords)
 
     def _call_from_outside(self, args: tuple[Any, ...], keywords: Mapping[str, Any] = NONE) -> Any:
-        """A call from outside of the block. keywords : what a `__call__` of the user's gets by name alone"""
+        """A call from outside of the block. keywords : arguments of the user's `__call__` given by name alone"""
         for hook in list(self._forward_pre_hooks.values()):
             hook(self, args)
         trace = _local.trace
@@ -302,7 +304,7 @@ class HybridBlock(Block):
         return result
 
     def _call_alone(self, args: tuple[object, ...], keywords: Mapping[str, Any]) -> Any:
-        """A call that is part of no graph: compiled or eager."""
+        """A call outside of other graphs: compiled or eager."""
         if self._active and not keywords:
             if {*map(type, args)} == _ARRAYS:
                 return self._graph_calls(args)
@@ -335,7 +337,7 @@ class HybridBlock(Block):
                 calls.refused = _OBJECT
             else:  # before the code changes a list among the arguments
                 call = kind_of_call(args, f"the input of {self.name}")
-        enclosing, _local.enclosing = _local.enclosing, None  # Blocks that it calls are parts of its graph
+        enclosing, _local.enclosing = _local.enclosing, None  # Blocks called inside are parts of its graph
         try:
             result = own_call(self)(*args, **keywords) if self._own_call else self._forward_eagerly(args)
         except RecursionError:
@@ -364,18 +366,18 @@ class HybridBlock(Block):
             return None, None
 
     def _tell_of_arguments(self, what: str) -> None:
-        """Warn once that calls with such arguments have no graph. Raises HybridLabError where `strict` refuses that."""
+        """Warn once that calls with such arguments have no graph. Raises HybridLabError if `strict` refuses them."""
         if self._flags.get("strict"):
             raise HybridLabError(f"{self.name} was called with {what}, which a graph does not take")
         said = f"it was called with {what}, which a graph does not take: such calls run eagerly"
         self._graph_calls.failures.warn_once(("arguments", what), said)
 
     def _call_inside(self, args: tuple[object, ...]) -> Any:
-        """What the user's `__call__` runs with super().__call__(...)."""
+        """The call that the user's `__call__` makes with super().__call__(...)."""
         return self._trace_forward(args) if _local.trace is not None else self._forward_eagerly(args)
 
     def _forward_eagerly(self, args: tuple[object, ...]) -> Any:
-        """Run forward, with complete parameters if it reads them itself."""
+        """Run forward; if it reads parameters itself, complete them first."""
         if not self._has_hybrid_forward and any(each._array is None for each in self._reg_params.values()):
             if self._tensors_given(args)[0]:
                 self._complete_parameters(args)
@@ -424,7 +426,7 @@ class HybridBlock(Block):
             self._note_output_types(tuple(known))
 
     def _path_in(self, trace: tracing.Trace) -> str:
-        """`net0.features.conv1`: the caller's path and the name under which it holds this block."""
+        """`net0.features.conv1`: the caller's path and this block's name in the caller."""
         scope = trace.scope
         name = trace.child_name(trace.blocks[-1]._children, self) if trace.blocks else None
         if name is not None:
@@ -434,7 +436,7 @@ class HybridBlock(Block):
     # -- graphs that a file brought --------------------------------------------------------------------------
 
     def _run_pinned(self, args: tuple[object, ...], graphs: Graphs | None = None) -> Any:
-        """Eagerly run the graph that was loaded from a file (load_cached_graphs(..., graphs='file')).
+        """Eagerly run the graph loaded from a file (load_cached_graphs(..., graphs='file')).
 
         graphs : the graphs among which it is found, by default the Block's own
         """
@@ -463,7 +465,7 @@ class HybridBlock(Block):
 
     @property
     def _cached_graph(self) -> tuple[Any, ...]:
-        """MXNet's form of the Block's graph, (input Symbols, output Symbol); () before the first call of a hybridized
+        """MXNet's form of the Block's graph: (input Symbols, output Symbol); () before the first call of a hybridized
         Block. Assigned, it runs instead of the code: `block._cached_graph = sym.load("net-symbol.json")`, with the
         Block's own parameters; or a tuple of the inputs and the Symbol. () lets the code run again.
         """
@@ -500,16 +502,18 @@ class HybridBlock(Block):
         """Run this block and its children as compiled graphs from the next call on; `active=False` goes back to eager
         runs.
 
-        engine : 'triton', 'onnxruntime', 'torch' or 'numpy'; None takes Triton if a GPU is usable, else the engine that
-            the rules in engines/policy.py choose for each compiled call. `mx.explain(net)` prints it with the reason
-        device : where the engine is to run, mx.gpu(0) or mx.cpu(); None takes the engine's own
+        engine : 'triton', 'onnxruntime', 'torch' or 'numpy'; None takes Triton if a GPU is usable; else the rules in
+            engines/policy.py choose an engine for each compiled call. `mx.explain(net)` prints the engine and the
+            reason
+        device : the device of the engine, mx.gpu(0) or mx.cpu(); None takes the engine's own
         static_alloc : keep all intermediate memory from call to call
-        static_shape : besides, capture the launches of a GPU once and replay them
-        strict : refuse operators that the engine cannot compile instead of running them through the fallback, and code
-            that has no graph instead of running it eagerly with a warning
-        tf32 : on a GPU that has it - NVIDIA's from sm80 on, AMD's gfx942 - products of float32 with 10 bits of each
-            factor, several times as fast; without it, and everywhere else, float32 is multiplied as float32
-        products : on a GPU, who computes matrix products and convolutions. None : the vendor's library (cuBLAS, cuDNN
+        static_shape : also capture the launches of a GPU once and replay them
+        strict : raise an error for operators that the engine cannot compile, instead of running them through the
+            fallback, and for code without a graph, instead of running it eagerly with a warning
+        tf32 : multiply float32 with 10 bits of each factor on GPUs with this format (NVIDIA's from sm80 on, AMD's
+            gfx942), several times as fast; without it, and on other devices, float32 is multiplied as float32
+        products : on a GPU, the implementation of matrix products and convolutions. None : the vendor's library
+        (cuBLAS, cuDNN
             ...) those that it computes faster by rule, kernels of this package the others; 'own' : these kernels all
             of them, as with `strict`; 'vendor' : the library all for which it has a call
         flags : `backend`, MXNet's name of `engine`; MXNet's other flags (inline_limit, forward_bulk_size ...) are
@@ -552,7 +556,9 @@ class HybridBlock(Block):
         super().hybridize(active, **chosen)
 
     def _let_code_run(self, aside: bool) -> None:
-        """Let the code of an active Block run for a while, or its graphs again; the lab shows it as active always."""
+        """Let the code of an active Block run for a while, or its graphs again; the lab always shows the Block as
+        active.
+        """
         object.__setattr__(self, "_set_aside", aside)
         object.__setattr__(self, "_active", not aside)
 
@@ -576,8 +582,9 @@ class HybridBlock(Block):
         """Call `callback(name, operator, array)` for the output of every operator while the hybridized Block is called:
         its graph then runs operator by operator, which is slower.
 
-        monitor_all : for the inputs of operators too, named 'dense0_fwd_data', 'dense0_fwd_weight' ...
-        Another callback replaces this one. Eager calls, and calls inside the graph of another Block, call nothing.
+        monitor_all : also for the inputs of operators, named 'dense0_fwd_data', 'dense0_fwd_weight' ...
+        Another callback replaces this callback. Eager calls, and calls inside the graph of another Block, do not call
+        it.
         """
         check_switches("HybridBlock.register_op_hook", monitor_all=monitor_all)
         from hybrid_lab.gluon.operator_hooks import OperatorInterceptor
@@ -592,8 +599,10 @@ class HybridBlock(Block):
     def optimize_for(self, x: Any, *args: Any, backend: str | None = None, **flags: Any) -> None:
         """Hybridize for an engine, and compile the call with these inputs by running it once.
 
-        backend : 'triton', 'onnxruntime', 'torch' or 'numpy', the `engine` of `hybridize`; None lets it choose
-        flags : of `hybridize`. Raises EngineUnavailable for another backend, MXNet's own ('MKLDNN', 'TensorRT') too
+        backend : 'triton', 'onnxruntime', 'torch' or 'numpy', the `engine` of `hybridize`; None lets the engine be
+        chosen
+        flags : of `hybridize`. Raises EngineUnavailable for another backend, also for MXNet's own
+        ('MKLDNN', 'TensorRT')
         """
         self.hybridize(True, backend=backend, **flags)
         self(x, *args)
@@ -627,12 +636,12 @@ class HybridBlock(Block):
     # -- deferred shapes -------------------------------------------------------------------------------------
 
     def infer_shape(self, *args: object) -> None:
-        """Set the shapes of this block's parameters for these inputs (arrays) of hybrid_forward, or of forward if the
-        code is there; no `initialize()` is needed for it.
+        """Set the shapes of this block's parameters for these inputs (arrays) of hybrid_forward, or of the user's
+        forward; no `initialize()` is needed.
         Override it for shapes that a trace cannot find.
 
-        Raises HybridizeError for code that cannot be traced, and HybridLabError if the code computes with arrays that
-        an earlier call has left on the Block.
+        Raises HybridizeError for code that cannot be traced, and HybridLabError if the code computes with arrays left
+        on the Block by an earlier call.
         """
         leaves, spec = flatten(args, f"the input of {self.name}")
         part: Part = "hybrid_forward" if self._has_hybrid_forward else "forward"
@@ -669,10 +678,12 @@ class HybridBlock(Block):
         for parameter in neutral.parameters:
             if parameter._array is None:
                 parameter._finish_deferred_init()
-                parameter.list_data()  # raises where initialize() was forgotten
+                parameter.list_data()  # raises if initialize() was forgotten
 
     def _set_shapes(self, neutral: NeutralGraph, leaves: Sequence[NDArray]) -> None:
-        """Infer the unknown shapes of a graph's parameters. Raises HybridLabError naming those that stay unknown."""
+        """Infer the unknown shapes of a graph's parameters. Raises HybridLabError naming the parameters whose shapes
+        stay unknown.
+        """
         shapes: dict[Any, Any] = {}
         for value, leaf in zip(neutral.graph.inputs, leaves, strict=False):
             shapes[value] = leaf.shape
@@ -713,8 +724,8 @@ class HybridBlock(Block):
         """Write MXNet's two files, `<path>-symbol.json` and `<path>-<epoch>.params`; returns their names.
 
         path : None writes nothing and returns the Symbol and its parameters, `{"arg:dense0_weight": NDArray ...}`
-        remove_amp_cast : leave out the conversions that `amp.convert_hybrid_block` has put into the graph
-        The graph is that of the latest call in prediction mode; the block must have been called once, hybridized or
+        remove_amp_cast : leave out the conversions put into the graph by `amp.convert_hybrid_block`
+        The graph of the latest call in prediction mode is written; the block must have been called once, hybridized or
         not. Raises MissingGraphError otherwise, and HybridLabError if the graph without its conversions would not fit
         float16 or bfloat16 parameters.
         """
@@ -738,7 +749,7 @@ class HybridBlock(Block):
         return save_model(path, epoch, neutral.graph, values, is_np_shape())
 
     def _without_conversions(self, neutral: NeutralGraph) -> NeutralGraph:
-        """The graph without its conversions of mixed precision; the log says how many were left out."""
+        """The graph without its mixed-precision conversions; the log gives their number."""
         from hybrid_lab.graph.passes.mixed_precision import without_conversions
 
         graph = without_conversions(neutral.graph)
@@ -762,7 +773,7 @@ CALLS.add(HybridBlock.__call__.__code__)
 
 @functools.lru_cache(maxsize=4096)
 def _untaken(function: Any, names: tuple[str, ...]) -> str | None:
-    """The first of `names` that is no argument of `function`."""
+    """The first of `names` that is not an argument of `function`."""
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
@@ -771,14 +782,14 @@ def _untaken(function: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _inlined_types(trace: tracing.Trace | None, leaves: Sequence[Symbol]) -> tuple[tuple[Any, ...] | None, bool]:
-    """The types of the inputs of a loaded graph inside a trace, None if one is unknown; and the mode."""
+    """The types of the inputs of a loaded graph inside a trace, None if a type is unknown; and the mode."""
     known = [trace.types.get(leaf.outputs[0]) if trace is not None else None for leaf in leaves]
     types = None if None in known else tuple((tuple(item[0]), np.dtype(item[1]).name) for item in known if item)
     return types, bool(trace.training) if trace is not None else modes.training
 
 
 def _inline(neutral: NeutralGraph, inputs: Sequence[Symbol]) -> list[Symbol]:
-    """The outputs of a graph on Symbols, its nodes made anew in the running trace."""
+    """The outputs of a graph on Symbols, with its nodes made anew in the running trace."""
     from hybrid_lab.graph.node import Constant, Input, Value
     from hybrid_lab.symbol.symbol import constant
 

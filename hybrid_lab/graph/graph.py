@@ -19,16 +19,16 @@ Rewrite = Callable[[Node, tuple[Any, ...]], Sequence[Value] | None]
 
 
 class Graph:
-    """A program without side effects, but for `effects`: pairs (input, new value) applied after all readers have run.
+    """A program without side effects, except for `effects`: pairs (input, new value) applied after all readers have
+    run.
 
     inputs : Values of Input nodes, in call order
     outputs : Values
-    draws : how many random numbers streams one run uses up (dead draws count too)
-    symbolic, binding : the symbolic graph that it was bound from, and the values of its symbols; None if it was made
+    draws : the number of random streams that one run uses up (dead draws count too)
+    symbolic, binding : the symbolic graph from which it was bound, and the values of its symbols; None if it was made
         of numbers (see graph.symbolic)
-    cache : of a symbolic graph: results of engines that hold for all graphs that are bound from it, under keys of the
-        engines' own
-    needs_numbers : of a symbolic graph: why passes of an engine run again for each batch
+    cache : of a symbolic graph: results of engines that hold for all graphs bound from it, under the engines' own keys
+    needs_numbers : of a symbolic graph: the reasons why passes of an engine run again for each batch
     """
 
     __slots__ = (
@@ -96,7 +96,7 @@ class Graph:
     if not TYPE_CHECKING:  # else type checkers would take any name for an attribute
 
         def __getattr__(self, name: str) -> object:
-            # Python calls this for slots that are still empty.
+            # Python calls this for empty slots.
             if name not in ("inputs", "outputs", "effects", "_nodes"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             with _making:
@@ -119,31 +119,31 @@ class Graph:
 
     @property
     def pattern(self) -> Graph:
-        """The symbolic graph where there is one, else the graph: both are wired alike."""
+        """The symbolic graph if there is one, else the graph: both have the same structure."""
         return self if self.symbolic is None else self.symbolic
 
     @property
     def roots(self) -> tuple[Value, ...]:
-        """Everything a run must compute: outputs, then the new values of effects."""
+        """The values that a run must compute: outputs, then the new values of effects."""
         return self.outputs + tuple(new for _, new in self.effects)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All nodes that a run needs, every input included, each after the nodes it reads, in program order."""
+        """All nodes that a run needs, including every input, each after the nodes it reads, in program order."""
         if self._nodes is None:
             self._nodes = reachable((*self.inputs, *self.roots))
         return self._nodes
 
     @property
     def operators(self) -> tuple[Node, ...]:
-        """The nodes that compute something: neither inputs nor constants."""
+        """The nodes that compute: all except inputs and constants."""
         return tuple(
             node for node in self.nodes if node.inputs or not (isinstance(node.op, Input) or node.op.name == "constant")
         )
 
     @property
     def has_eight_bits(self) -> bool:
-        """Whether it quantizes, also in a loop or branch: another rounding may change numbers of 8 bits by a step."""
+        """Whether it quantizes, also in a loop or branch: another rounding may change 8-bit numbers by a step."""
         return any(
             node.op.family == "quantize" or any(inner.has_eight_bits for _, inner in node.op.subgraphs)
             for node in self.operators
@@ -175,8 +175,8 @@ class Graph:
     def substitute(self, mapping: dict[Value, Any], rewrite: Rewrite | None = None) -> Graph:
         """As map, starting with some Values already replaced (by Values).
 
-        A node made anew comes after all older ones in program order. Therefore, after the first new node, nodes that
-        read a state updated by some node are made anew as well: they keep their order.
+        A new node comes after all older nodes in program order. Therefore, after the first new node, nodes that read a
+        state updated by some node are made anew as well: they keep their order.
         """
         new: dict[Value, Any] = dict(mapping)
         states: set[Value] | None = None  # known once a node was made anew
@@ -246,8 +246,8 @@ def ancestors(values: Iterable[Value], inputs_of: Callable[[Value], Iterable[Val
 
 
 def read_directly(value: Value) -> list[Value]:
-    """The inputs of its operator whose values it is computed from: not those of which the mere shape is read, nor
-    states that the operator takes only to update them.
+    """The inputs of the value's operator from whose values it is computed: without inputs read for their shape only,
+    and without states read only to update them.
     """
     op, inputs = value.node.op, value.node.inputs
     return [item for at, item in enumerate(inputs) if isinstance(item, Value) and op.reads_for(value.index, at)]

@@ -25,7 +25,7 @@ _serial = itertools.count()
 
 
 def next_serial() -> int:
-    """A number larger than the `serial` of every node so far, and smaller than that of every later one."""
+    """A number larger than the `serial` of every node so far, and smaller than the `serial` of every later node."""
     return next(_serial)
 
 
@@ -63,7 +63,9 @@ class Value:
 
 
 class _Fields:
-    """The fields of a Node while it is made. Setting them in spite of Node's __setattr__ takes three times as long."""
+    """The fields of a Node while it is made. Setting them through object.__setattr__, around Node's __setattr__, takes
+    three times as long.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -104,11 +106,11 @@ class Node(_Fields):
     op : the Operator instance
     inputs : Values, or Python scalars (immediates)
     name : unique among a graph's named nodes; "" if the compiler made it
-    scope : path of the Block that called it, "net0.fc1"; of a node from a trace a Scope, which tells calls apart
-    location : where in the user's source it stands
+    scope : path of the Block that called it, "net0.fc1"; for a node from a trace a Scope, which tells calls apart
+    location : its line in the user's source
     draw : its draw number within the graph, for random operators
     composite : the operator instance, "softmax3", of which it is a part after `decompose` expanded the operator; ""
-    attrs : user attributes of a variable or node, as MXNet's `__lr_mult__`
+    attrs : user attributes of a variable or node, such as MXNet's `__lr_mult__`
     shapes, dtypes : one per output, None before inference
     """
 
@@ -151,15 +153,17 @@ class Node(_Fields):
         return self
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Raises HybridLabError: what holds nodes says how it is pickled, or not."""
+        """Raises HybridLabError: the objects that hold nodes define their own pickles."""
         raise HybridLabError("graphs are not pickled; save their Block with net.save(path), or pickle the Symbol")
 
     def leading(self, outputs: tuple[int, ...], differentiable: bool = False) -> Sequence[Value]:
-        """The inputs that lead to one of these outputs: with control flow, or a check of inputs, not all lead to all.
+        """The inputs that lead to one of these outputs: with control flow, or a check of inputs, an input need not lead
+        to every output.
 
-        differentiable : inside loops and branches, through operators only that have a gradient
+        differentiable : inside loops and branches, only through operators with a gradient
 
-        Nothing leads to hidden outputs that are not floating, as Dropout's mask: gradients take them for constants.
+        No input leads to hidden outputs that are not floating, such as Dropout's mask: gradients take them for
+        constants.
         """
         if all(self.is_mask(index) for index in outputs):
             return ()
@@ -223,7 +227,7 @@ class Input(Operator, name="null"):
 
 
 class Constant(Operator):
-    """An array inside the graph, held by reference. sized : whether sizes of the data decide its numbers"""
+    """An array inside the graph, held by reference. sized : whether the numbers depend on sizes of the data"""
 
     name: ClassVar[str] = "constant"
     array: np.ndarray
@@ -236,7 +240,7 @@ class Constant(Operator):
         object.__setattr__(self, "inferred", {})
 
     def at(self, binding: Binding) -> np.ndarray:
-        """The array where symbolic sizes have these values."""
+        """The array for these values of the symbolic sizes."""
         return self.array
 
     def infer_shape(self) -> Any:
@@ -250,7 +254,7 @@ class Constant(Operator):
 
     def __repr__(self) -> str:
         if self.array.ndim and not any(self.array.strides):
-            return f"shape{self.array.shape}"  # a stand-in of which only the shape is read (see simplify)
+            return f"shape{self.array.shape}"  # a stand-in, read for its shape only (see simplify)
         if self.array.size <= 4:
             return f"constant({self.array.tolist()})"
         return f"constant({self.array.dtype}{list(self.array.shape)})"

@@ -1,5 +1,5 @@
 """Specialize: the passes in order, from a neutral graph to the forward and backward graphs of one call signature.
-Another batch reuses the graphs of an earlier one, without the passes.
+Another batch reuses the graphs of an earlier batch, without the passes.
 
     specialize_call(specializations, graph, shapes with a batch of 64, ...)      runs the passes, on symbolic sizes
     specialize_call(specializations, graph, shapes with a batch of 37, ...)      the same graphs, with 37 in the shapes
@@ -7,9 +7,9 @@ Another batch reuses the graphs of an earlier one, without the passes.
 The first two sizes of each data input (batch and time, in either layout) are symbols. While the passes run, every
 comparison of symbols is recorded as a guard (ops/framework/sizes.py). A later call whose sizes satisfy the guards gets
 the same graphs, bound to its sizes; only the minimum cut of `split` is computed again, because it weighs bytes. If a
-guard fails, the passes run again, and their graphs are kept beside the earlier ones. If a rule of an operator or a pass
-needs a size as a number (`NeedsNumber`), that size is no symbol in further calls of this kind, and each of its values
-has graphs of its own.
+guard fails, the passes run again, and the new graphs are kept beside the earlier graphs. If a rule of an operator or a
+pass needs a size as a number (`NeedsNumber`), that size is not a symbol in further calls of this kind, and each value
+of the size has graphs of its own.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def specialize(
     """Run the passes for inputs of these shapes, which may be symbolic, and dtypes (in the order of graph.inputs).
 
     train : the mode
-    wrt : indices of the inputs that need gradients; empty means that nothing is recorded
-    num_data : inputs from this one on are parameters, whatever their roles say (graphs from files do not know); None:
+    wrt : indices of the inputs that need gradients; empty for a call that is not recorded
+    num_data : inputs from this index on are parameters, whatever their roles say (graphs from files do not know); None:
         the roles tell
     keep : remember every pass in `stages`
-    bound : the graph was bound to its mode before, and converted to its precision; its operators update no states
-    precision : which operators compute in a low precision; None leaves all in what their inputs are
-    heads : numbers of the outputs that the backward differentiates; None: all
+    bound : the graph was bound to its mode and converted to its precision before; its operators update no states
+    precision : which operators compute in a low precision; None leaves every operator in the dtype of its inputs
+    heads : indices of the outputs that the backward differentiates; None: all
     """
     stages: list[Stage] | None = [] if keep else None
     start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
@@ -125,14 +125,14 @@ def _started(
 
 
 def _simplified(stages: list[Stage] | None, graph: Graph) -> Graph:
-    """Without what changes nothing; once more where layout found something to do."""
+    """The graph without superfluous nodes; simplified once more if `layout` changed the graph."""
     simple = run_pass(stages, "simplify", simplify, graph)
     moved = run_pass(stages, "layout", layout, simple)
     return simple if moved.nodes == simple.nodes else run_pass(stages, "simplify", simplify, moved)
 
 
 def _with_parameters(graph: Graph, num_data: int) -> Graph:
-    """The graph with the roles that the inputs' positions tell: data first, then parameters."""
+    """The graph with roles by the inputs' positions: data first, then parameters."""
     fresh: dict[Value, Value] = {}
     for index, value in enumerate(graph.inputs):
         steady = value.node.op.role in STEADY_ROLES  # type: ignore[attr-defined]
@@ -145,9 +145,9 @@ def _with_parameters(graph: Graph, num_data: int) -> Graph:
 
 # -- the specializations of a graph ------------------------------------------------------------------------------------
 
-#: How many specializations with symbolic sizes are kept for one kind of call; the latest is tried first.
+#: Number of specializations with symbolic sizes kept for one kind of call; the latest is tried first.
 MAX_SPECIALIZATIONS = 8
-#: How many kinds of call are kept.
+#: Number of kinds of call that are kept.
 MAX_KINDS = 64
 #: The leading sizes of a data input that may differ from call to call.
 LEADING = 2
@@ -155,8 +155,8 @@ LEADING = 2
 Axis = tuple[int, int]
 
 
-#: By the kind of call (graph, mode, dtypes, wanted gradients, shapes of the parameters): the graphs, of which those
-#: used last come first, and, for each leading size that a rule needs as a number, (data input, axis) -> the reason.
+#: By the kind of call (graph, mode, dtypes, wanted gradients, shapes of the parameters): the graphs, the last used
+#: first, and, for each leading size that a rule needs as a number, (data input, axis) -> the reason.
 Specializations = dict[Hashable, tuple[list[Specialized], dict[Axis, str]]]
 
 
@@ -171,10 +171,10 @@ def specialize_call(
     precision: Precision | None = None,
     heads: Collection[int] | None = None,
 ) -> Specialized:
-    """As `specialize.specialize`, with the graphs of earlier calls where their guards hold.
+    """As `specialize.specialize`, with the graphs of earlier calls if their guards hold.
 
     specializations : of earlier calls; the specialization of this call is added
-    num_data : the number of data inputs, which come first; the other inputs are parameters
+    num_data : the number of data inputs, which come first; the remaining inputs are parameters
     """
     ranks = tuple(map(len, shapes[:num_data]))
     wanted = None if heads is None else frozenset(heads)
@@ -196,7 +196,7 @@ def specialize_call(
             latest = specialize(graph, marked, dtypes, train, wrt, num_data, precision=precision, heads=heads)
         except NeedsNumber as need:
             numbers.update({symbols[number]: _reason(need, *symbols[number]) for number in need.symbols})
-        except HybridLabError:  # the call is wrong: without symbols below, the error names the sizes
+        except HybridLabError:  # the call is wrong: without symbols below, the error has the sizes
             break
         else:
             known.insert(0, replace(latest, needs_numbers=tuple(dict.fromkeys(numbers.values()))))
@@ -209,7 +209,7 @@ def specialize_call(
 
 
 def _with_symbols(shapes: Sequence[Shape], symbols: Sequence[Axis]) -> list[Shape]:
-    """The shapes with new symbols in some places."""
+    """The shapes with new symbols at the axes `symbols`."""
     guards, marked = Guards(), [list[Any](shape) for shape in shapes]
     for index, axis in symbols:
         marked[index][axis] = guards.symbol(shapes[index][axis])

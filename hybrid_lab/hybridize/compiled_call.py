@@ -1,4 +1,4 @@
-"""CompiledCall: one compiled call of a HybridBlock: graphs, engine, executables, and which arrays go where."""
+"""CompiledCall: one compiled call of a HybridBlock: its graphs, engine and executables, and the use of each array."""
 
 from __future__ import annotations
 
@@ -50,27 +50,27 @@ _NO_DRAWS = (0, 0)
 
 
 def _chosen_engine(graphs: Sequence[Graph], strict: bool) -> tuple[Engine, str]:
-    """The engine that the policy chooses, and why. The policy loads the engines that it chooses among."""
+    """The engine chosen by the policy, and the reason. The policy loads the engines that it chooses among."""
     from hybrid_lab.engines.policy import engine_for
 
     return engine_for(graphs, strict)
 
 
 class CompiledCall:
-    """One compiled call: the forward executable, and the backward one where the call is recorded.
+    """One compiled call: the forward executable and, for a recorded call, the backward executable.
 
-    It never changes once it is made: a call with other arrays, another mode or other outputs to differentiate is
-    another CompiledCall. `state` has what calls read of the parameters.
+    It is immutable: a call with other arrays, another mode or other outputs to differentiate is another CompiledCall.
+    `state` has the parameters' data for calls.
 
-    device : torch's, on whose memory the executables work; None for the host
+    device : torch's device whose memory the executables use; None for the host
 
     cache : the programs of the same Block
-    asked : the engine that the Block's flags ask for; None: the policy chooses one
-    precision : the mixed precision it computes in, or None
-    together : forward and backward of a recorded call, if the forward saves values for the backward
+    asked : the engine that the Block's flags name; None: the policy chooses an engine
+    precision : the mixed precision of the call, or None
+    together : forward and backward of a recorded call in one, if the forward saves values for the backward
     shape, dtype, context, tracked : of a single input array; the next call compares them before any look-up
     short : a function for calls with a single array, if the forward is the only work
-    differentiated : numbers of the outputs that the backward differentiates
+    differentiated : indices of the outputs that the backward differentiates
     given : per output, whether the backward differentiates it
     """
 
@@ -166,7 +166,7 @@ class CompiledCall:
         else:
             compiled = engine.compile_training(split, **options)
             self.forward, self.backward = compiled.forward, compiled.backward
-            # Small graphs that keep nothing in between are faster apart.
+            # Small graphs without saved values are faster apart.
             self.large_gradients = sum(value.nbytes for value in self.backward.graph.outputs) >= LARGE
             if self.large_gradients or split.saves:
                 self.together = compiled
@@ -179,7 +179,7 @@ class CompiledCall:
             self.prologue = self.cache.prologue(special.prologue, arrays, engine, options)
 
     def _bind(self, state: CallState) -> None:
-        """Prepare once what every call needs: which arrays go where."""
+        """Prepare the uses of arrays once for every call."""
         special, graph, num_data = self.special, self.neutral.graph, self.num_data
         self._num_outputs = len(graph.outputs)
         self._draws = graph.draws
@@ -193,12 +193,12 @@ class CompiledCall:
         sources = special.forward_sources
         assert sources[:num_data] == tuple(("input", index) for index in range(num_data))
         self._steady = [(kind, index - num_data if kind == "input" else index) for kind, index in sources[num_data:]]
-        # Whether a call reads anything but its data: a Block without parameters may still have hoisted constants.
+        # Whether a call reads anything but its data: even a Block without parameters may have hoisted constants.
         self._reads_parts = bool(state.buffers or self._steady)
         # Whether the engine may pack the parameters: they are constant from call to call.
         self._packs = not self.training and self.backward is None and not self.effects
 
-        # What the backward reads, in the order of `split`: inputs (data, parameters), outputs, saved values, heads.
+        # The backward's inputs, in the order of `split`: inputs (data, parameters), outputs, saved values, heads.
         self._kept_inputs = [index for kind, index in special.sources if kind == "input"]
         self._kept_leaves = [index for index in self._kept_inputs if index < num_data]
         self._kept_buffers = [state.buffers[index - num_data] for index in self._kept_inputs if index >= num_data]
@@ -217,7 +217,7 @@ class CompiledCall:
         self.short = self._shortest()
 
     def _heads_of_ones(self) -> list[np.ndarray] | None:
-        """The output gradients that a backward from this call's only output reads. Nobody writes to them."""
+        """The output gradients for a backward from this call's only output. They are read-only."""
         if self._num_outputs != 1 or self.backward is None or self.large_gradients:
             return None
         shape, dtype = self.output_types[0]
@@ -241,11 +241,11 @@ class CompiledCall:
     # -- calls -----------------------------------------------------------------------------------------------
 
     def retire(self) -> None:
-        """Unpack its parameters: the cache has dropped this program, and nobody calls it again."""
+        """Unpack the parameters: the cache has dropped this program, which is not called again."""
         self._unpack()
 
     def __call__(self, leaves: Sequence[NDArray], rng: tuple[int, int] | None = None) -> Any:
-        """The call on these arrays. rng : (seed, base) of an earlier call whose random numbers are to come again."""
+        """The call on these arrays. rng : (seed, base) of an earlier call whose random numbers are repeated."""
         raw = []
         versions: list[int] = []
         for leaf in leaves:
@@ -274,13 +274,13 @@ class CompiledCall:
             results = self._run(raw, rng)
         else:
             results, kept = begin(raw, rng)
-        # As the forward read them: an effect may write to some.
+        # Taken before the effects, which may write to some arrays.
         before = [*map(_buffer_version, leaves), *versions] if self.backward is not None else versions
         if self.effects:
-            # A state may be an input of the call as well as a parameter.
+            # A state may be both an input of the call and a parameter.
             first = self.num_data
             states = [leaves[index] if index < first else self.state.arrays[index - first] for index in self.effects]
-            with interrupts:  # the statistics of all layers or of none
+            with interrupts:  # the statistics of all layers or of no layer
                 self._update(states, results[self._num_outputs :])
         outputs = self._wrapped(results)
         if self.backward is not None:
@@ -298,9 +298,9 @@ class CompiledCall:
         rng: tuple[int, int],
         before: list[int],
     ) -> None:
-        """Put the call on the tape, with everything that its backward reads; outputs without a history stay off it.
+        """Put the call on the tape, with all values for its backward; outputs without a history stay off the tape.
 
-        raw : the inputs and parameters as the forward read them; before : their versions
+        raw : the inputs and parameters read by the forward; before : their versions
         """
         links = self._links_of(leaves)
         if not any(links):
@@ -351,13 +351,13 @@ class CompiledCall:
     def run_again(
         self, leaves: Sequence[NDArray], rng: tuple[int, int]
     ) -> tuple[list[Any], list[Buffer], ForwardState | None]:
-        """The forward of an earlier call, for what the backward reads of it: nothing is updated."""
+        """The forward of an earlier call, for the values that the backward reads: nothing is updated."""
         raw = [array.raw(self.device) for array in (*leaves, *self.state.arrays)]
         results, kept = (self._run(raw, rng), None) if self._begin is None else self._begin(raw, rng)
         return *self._for_backward(leaves, raw, self._wrapped(results), kept), kept
 
     def heads_among(self, given: tuple[bool, ...]) -> Heads:
-        """The outputs among the given ones whose gradients lead anywhere."""
+        """The given outputs whose gradients reach an input."""
         return frozenset([index for index in self._leading if given[index]])
 
     def differentiating(self, heads: Heads) -> CompiledCall:
@@ -374,7 +374,7 @@ class CompiledCall:
         return program
 
     def apart_from(self, given: tuple[bool, ...]) -> frozenset[int]:
-        """The numbers of the inputs and parameters that lead to none of these outputs, by whatever operators."""
+        """The indices of the inputs and parameters that lead to none of the given outputs, through any operator."""
         graph = self.neutral.graph
         leading = leading_to([value for value, here in zip(graph.outputs, given, strict=True) if here])
         return frozenset([index for index, value in enumerate(graph.inputs) if value not in leading])
@@ -405,7 +405,7 @@ class CompiledCall:
 
     @property
     def one_step(self) -> bool:
-        """Whether a call stays one step of the history where its gradients are differentiated."""
+        """Whether a call stays one step of the history when its gradients are differentiated."""
         state = self.state
         if state.one_step is None:
             from hybrid_lab.hybridize.higher_order import one_step
@@ -413,10 +413,10 @@ class CompiledCall:
             state.one_step = one_step(self)
         return state.one_step
 
-    # -- what the forward reads of the parameters --------------------------------------------------------------
+    # -- reading the parameters --------------------------------------------------------------------------------
 
     def _refresh(self, versions: list[int]) -> tuple[list[int] | None, list[np.ndarray]]:
-        """Read the parameters and the prologue's values: at the first call, and when parameters were written to."""
+        """Read the parameters and the prologue's values: at the first call, and after writes to parameters."""
         state = self.state
         state.quiet = 0
         if state.packed:
@@ -426,7 +426,7 @@ class CompiledCall:
             if buffer.host_stale:
                 buffer.pull()
         raw = [state.arrays[index].host_view if kind == "input" else hoisted[index] for kind, index in self._steady]
-        # Memory that others may write to without our knowing counts as written to before every call.
+        # Memory that other libraries may write to unnoticed counts as written to before every call.
         known = None if any(buffer.exported for buffer in state.buffers) else versions
         state.held = held = known, raw
         return held
@@ -443,7 +443,7 @@ class CompiledCall:
                 return
             while len(cache.packed) >= MAX_PACKED:
                 cache.packed[0]._unpack()
-            state.packed = True  # before it is: where an interrupt ends this, the next write to a parameter unpacks
+            state.packed = True  # before packing: if an interrupt ends it, the next write to a parameter unpacks
             cache.packed.append(self)
             self.forward.pack(inputs, (cache.serial, serial, self.special.forward_sources, tuple(versions)))
 
@@ -455,7 +455,7 @@ class CompiledCall:
                 if self in self.cache.packed:
                     self.cache.packed.remove(self)
                 state.quiet, state.patience = 0, min(2 * state.patience, MAX_PATIENCE)
-                state.packed = False  # after it is: where an interrupt ends this, the next call unpacks
+                state.packed = False  # after unpacking: if an interrupt ends it, the next call unpacks
 
     def reads(self) -> list[int]:
         """The inputs (data first, then parameters) whose values affect the forward's outputs: without inputs read for
@@ -470,11 +470,11 @@ class CompiledCall:
 
     @property
     def where(self) -> str:
-        """Engine and device of the forward: what really runs, which is NumPy if nothing was worth the chosen engine."""
+        """Engine and device that run the forward; NumPy if no operator was worth the chosen engine."""
         return engines.find(self.forward.report.runs_on).where()
 
     def role(self, index: int) -> str:
-        """An input or parameter, for messages."""
+        """The description of an input or parameter, for messages."""
         if index >= self.num_data:
             return f"the parameter {self.state.parameters[index - self.num_data].name}"
         return "the input" if self.num_data == 1 else f"input {index}"
@@ -485,7 +485,7 @@ class CompiledCall:
         return tuple((value.shape, value.dtype) for value in self.forward.graph.outputs[: self._num_outputs])
 
     def headline(self, seconds: float) -> str:
-        """The one line that the first hybrid call says."""
+        """The line logged at the first hybrid call."""
         count = len(self.neutral.graph.operators)
         operators = f"{count} operator{'s' if count != 1 else ''}"
         mixed = "" if self.precision is None else f" in {self.precision.target.name} and float32"

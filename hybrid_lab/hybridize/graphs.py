@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Hybrid, Tree
     from hybrid_lab.hybridize.stale.value_guard import ValueGuard
 
-#: How many graphs of one Block's code are kept. The first to go is the least recently compiled one of the form that has
-#: the most.
+#: Number of graphs kept of one Block's code. Of the form with the most graphs, the least recently compiled graph is
+#: dropped first.
 MAX_GRAPHS = 64
 _uses = itertools.count(1)
 
-#: The Graphs of every Block that ever had one and is alive.
+#: The Graphs of every living Block that ever had graphs.
 alive: weakref.WeakSet[Graphs] = weakref.WeakSet()
 
 
 class Graphs:
-    """The neutral graphs of one Block, and the kinds of calls that it had.
+    """The neutral graphs of one Block, and the kinds of its calls so far.
 
-    variants : traced graphs by input structure; pinned : graphs from a file, which are used instead of the code
-    calls : the kinds of calls that the Block had
+    variants : traced graphs by input structure; pinned : graphs from a file, used instead of the code
+    calls : the kinds of the Block's calls so far
     watch : whether the traced graphs are stale
-    lock : held to change them, and while a program is compiled from one
+    lock : held while graphs change, and while a program is compiled from a graph
     """
 
     def __init__(self, block: Hybrid):
@@ -56,12 +56,12 @@ class Graphs:
         self.calls = KnownCalls()
         self.watch = Watch(block)
         self._used: dict[NeutralGraph, int] = {}  # a number that grows with each use
-        self._for_numpy: dict[int, NeutralGraph] = {}  # graphs of files, by id, for calls with `mx.np` arrays
+        self._for_numpy: dict[int, NeutralGraph] = {}  # graphs from files, by id, for calls with `mx.np` arrays
         self._pinned_tree: list[weakref.ref[Tree]] = []
 
     def __deepcopy__(self, memo: Any) -> Graphs:
-        """A copied Block starts without traces: they name the parameters of the original. Its known calls and loaded
-        graphs come along.
+        """A copied Block starts without traces: these name the parameters of the original. Its known calls and loaded
+        graphs are copied.
         """
         twin = memo[id(self)] = Graphs(memo.get(id(self.block), self.block))
         twin.calls = copy.copy(self.calls)
@@ -81,9 +81,9 @@ class Graphs:
         self.calls = calls
 
     def twin(self, traces: bool) -> Graphs:
-        """Graphs of the same Block for a tool, which adds to them while these stay as they are.
+        """Graphs of the same Block for a tool, which adds to them without changing these.
 
-        traces : start with the graphs that are known
+        traces : start with the known graphs
         """
         twin = Graphs(self.block)
         if traces:
@@ -92,10 +92,10 @@ class Graphs:
                 twin.pinned, twin._pinned_tree = dict(self.pinned), list(self._pinned_tree)
         return twin
 
-    # -- which there are -------------------------------------------------------------------------------------
+    # -- access ----------------------------------------------------------------------------------------------
 
     def graphs(self) -> list[NeutralGraph]:
-        """All neutral graphs, loaded ones first."""
+        """All neutral graphs, loaded graphs first."""
         return [*self.pinned.values(), *(item for variants in self.variants.values() for item in variants)]
 
     def first(self) -> NeutralGraph | None:
@@ -112,17 +112,17 @@ class Graphs:
         return spec in self.variants or any(neutral.in_spec == plain(spec) for neutral in self.pinned.values())
 
     def graph_of(self, call: KnownCall) -> NeutralGraph | None:
-        """The graph that such a call runs, if there is one; a graph from a file comes before traced graphs."""
+        """The graph that such a call runs, if there is one; graphs from a file come before traced graphs."""
         runs = [neutral for neutral in self.graphs() if call.is_run_by(neutral)]
         return min(runs, key=lambda neutral: len(neutral.in_spec[1]) != len(call.spec[1]), default=None)
 
     def types_of(self, neutral: NeutralGraph) -> Types | None:
-        """The types of the inputs at the graph's trace, else of the latest known call that it holds for."""
+        """The types of the inputs at the graph's trace, else at the latest known call that the graph holds for."""
         calls = [call.types for call in self.calls if call.types is not None and call.is_run_by(neutral)]
         return neutral.types or next(reversed(calls), None)
 
     def find(self, spec: Spec, types: Types) -> NeutralGraph | None:
-        """The graph of the code that holds for a call in the mode of now; None if there is none.
+        """The graph of the code that holds for a call in the current mode; None if there is none.
 
         types : (shape, dtype name) of the input tensors
         """
@@ -134,18 +134,18 @@ class Graphs:
         return None
 
     def pinned_for(self, spec: Spec, types: tuple[object, ...] | None, training: bool) -> NeutralGraph:
-        """The loaded graph for these inputs. Raises MissingGraphError, which lists what there is.
+        """The loaded graph for these inputs. Raises MissingGraphError, which lists the existing graphs.
 
         types : (shape, dtype name) of the input tensors, or None if they are not known
         """
         recording = bool(_modes.recording)
         wanted = plain(spec)
-        for form in (plain, without_defaults):  # an argument that is None may be left out
+        for form in (plain, without_defaults):  # an argument None may be left out
             for neutral in self.pinned.values():
                 own, holds = neutral.in_spec, neutral.observation.holds(types or (), training, recording)
                 if holds and form(own) == form(wanted) and self._differ_in_defaults(own, wanted):
                     return neutral
-        if wanted == of_class(wanted, NUMPY_LEAF):  # MXNet's files do not say for which class of arrays a graph is
+        if wanted == of_class(wanted, NUMPY_LEAF):  # MXNet's files do not tell the class of arrays of a graph
             for neutral in list(self.pinned.values()):
                 if of_class(neutral.in_spec, NUMPY_LEAF) == wanted and neutral.source == "file":
                     out_spec = of_class(neutral.out_spec, NUMPY_LEAF)
@@ -165,7 +165,7 @@ class Graphs:
         )
 
     def _differ_in_defaults(self, one: Spec, other: Spec) -> bool:
-        """Whether the arguments that only one of two calls has are None by default, as far as the code is known."""
+        """Whether the arguments present in only one of two calls are None by default, as far as the code is known."""
         function, own = self.block._entry_of_calls
         first, end = sorted((len(one[1]), len(other[1])))
         if first == end or not of_user(function.__module__):
@@ -176,7 +176,7 @@ class Graphs:
     # -- changes ---------------------------------------------------------------------------------------------
 
     def note(self, neutral: NeutralGraph, guard: ValueGuard | None = None, is_guarded: bool = False) -> None:
-        """Keep a graph that was traced from the Block's code.
+        """Keep a graph traced from the Block's code.
 
         guard : of the values that the code read, if `is_guarded`; else it is made now
         """
@@ -208,7 +208,7 @@ class Graphs:
                 listener(self.block)
 
     def clear(self) -> None:
-        """Drop traces; graphs that came from a file stay until a child is replaced."""
+        """Drop traces; graphs from a file stay until a child is replaced."""
         with self.lock:
             if self.pinned and not same_objects(self._live_pinned_tree(), list(blocks_below(self.block))):
                 logger.warning(f"{self.block.name}: a child was replaced, so the code runs instead of the loaded graph")
@@ -233,7 +233,7 @@ class Graphs:
                 listener(self.block)
 
     def note_loaded(self, spec: Spec, types: Types | None, observation: Observation) -> None:
-        """Keep the call of a graph that a file brought as one that the Block had."""
+        """Keep the call of a graph from a file as a call of the Block."""
         types = observation.types or types
         self.calls.note(KnownCall(spec, types, bool(observation.training), bool(observation.recording)))
 
@@ -255,6 +255,6 @@ GraphCache = Graphs
 
 
 def _inputs_of(neutral: NeutralGraph) -> str:
-    """What a graph takes: `(tensor, tensor), named data0, data1`."""
+    """The inputs of a graph: `(tensor, tensor), named data0, data1`."""
     names = [value.node.name for value in neutral.graph.inputs[: neutral.num_data]]
     return f"{describe(neutral.in_spec)}{', named ' + ', '.join(names) if len(names) > 1 else ''}"

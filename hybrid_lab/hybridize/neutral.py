@@ -1,4 +1,6 @@
-"""Neutral graphs: what one trace of a Block's code gives - no shapes, no mode - and how a Block is traced."""
+"""Neutral graphs: the result of one trace of a Block's code, without shapes and without a mode; and how a Block is
+traced.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,8 @@ class Observation:
     """The observations of the traced code; the graph holds only for calls with the same observations.
 
     types : (shape, dtype name) of every input tensor, or None; training : the mode, or None; recording : whether calls
-    were recorded, or None; layout : ((number of axes,), dtype name) of every input tensor, which functions of `mx.np`
-    ask for, or None
+    were recorded, or None; layout : ((number of axes,), dtype name) of every input tensor, for functions of `mx.np`
+    that ask for it, or None
     """
 
     types: tuple[Any, ...] | None = None
@@ -53,7 +55,7 @@ class Observation:
         return shapes + mode + {True: ", recorded", False: ", not recorded", None: ""}[self.recording]
 
     def includes(self, what: str) -> bool:
-        """Whether the code asked for this: "shape", "dtype", "mode" or "recording"."""
+        """Whether the code asked for `what`: "shape", "dtype", "mode" or "recording"."""
         return any(kind == what for kind, _ in self.places)
 
     def holds(self, types: tuple[Any, ...], training: bool, recording: bool) -> bool:
@@ -78,15 +80,15 @@ class NeutralGraph:
     """The graph of one HybridBlock for one input structure.
 
     graph : inputs are the data tensors, then one variable per parameter
-    parameters : the Parameters behind these variables, in order; each is a Weight
+    parameters : the Parameters of these variables, in order; each is a Weight
     in_spec, out_spec : structure of the arguments and of the result
     source : "code" (a trace) or "file" (loaded; wins over the code)
-    module : whether it was not in a file, but is that of a module of PyTorch
+    module : whether the graph comes from a PyTorch module, and not from a file
     types : (shape, dtype name) of the input tensors at the trace, or None
-    bound : whether the operators are those of one mode, with no states to update
-    unused : what the code computes and does not return, if states or shapes of parameters depend on it
-    origin : for a graph recorded inside an outer trace, the Values of that trace that it was called on (empty from a
-    file)
+    bound : whether the operators are bound to one mode, with no states to update
+    unused : values that the code computes and does not return, if states or shapes of parameters depend on them
+    origin : for a graph recorded inside an outer trace, the Values of that trace that are its inputs
+    (empty from a file)
     """
 
     graph: Graph
@@ -103,7 +105,7 @@ class NeutralGraph:
 
     @cached_property
     def form(self) -> tuple[object, ...]:
-        """What graphs share that differ in shapes, dtypes, numbers or the lengths of lists only; see KnownCall."""
+        """A key shared by graphs that differ only in shapes, dtypes, numbers or the lengths of lists; see KnownCall."""
         return outline(self.in_spec), self.observation.training, self.observation.recording
 
     @cached_property
@@ -124,7 +126,7 @@ class NeutralGraph:
         return Graph(self.graph.inputs, self.graph.outputs, effects, self.graph.draws, self.graph.name)
 
     def without_unused(self) -> NeutralGraph:
-        """The graph without the parameters that no output is computed from, as MXNet's files have it."""
+        """The graph without parameters that affect no output, as in MXNet's files."""
         needed = {*reachable(self.graph.outputs)}
         variables = zip(self.graph.inputs[self.num_data :], self.parameters, strict=True)
         read = {value: parameter for value, parameter in variables if value.node in needed}
@@ -154,12 +156,11 @@ def trace_block(
     """Run the block's code once on Symbols.
 
     spec : structure of the arguments; types : (shape, dtype) of each input tensor, for code that asks for them;
-    (None, None) where they are not known; keep : let the HybridBlocks called on the way keep their graphs
-    for_shapes : the graph tells shapes and is never run. So the code may keep Symbols on the Block, which the caller
-    then undoes, change its arguments, and have parameters whose class defines `data()`
-    part : where the code begins that the arguments are for
+    (None, None) if unknown; keep : let the HybridBlocks called on the way keep their graphs
+    for_shapes : the graph only determines shapes and is never run. So the code may keep Symbols on the Block, which the
+    caller then undoes, change its arguments, and have parameters whose class defines `data()`
+    part : the part of the code that gets the arguments
     salvage : if the trace fails, let the HybridBlocks called before the failure keep their graphs all the same
-    Raises HybridizeError or NestingError; then no graph is kept anywhere but in the error's `partial`.
     """
     inputs = [input_node(name, "data") for name in data_names(len(types))]
     recording = bool(modes.recording)
@@ -210,7 +211,7 @@ def trace_block(
 
 
 def _keep_nested(trace: tracing.Trace, training: bool, recording: bool) -> None:
-    """Let the HybridBlocks that were called in a trace keep their graphs, and these calls."""
+    """Let the HybridBlocks called in a trace keep their graphs, and the calls."""
     for nested, graph in trace.nested.values():
         nested._graphs.note(graph)
         types = known_types([trace.types.get(value, (None, None)) for value in graph.origin or ()])
@@ -218,7 +219,7 @@ def _keep_nested(trace: tracing.Trace, training: bool, recording: bool) -> None:
 
 
 def known_types(types: Sequence[tuple[Any, Any]]) -> Types | None:
-    """(shape, dtype name) of some tensors; None if one of them is not known."""
+    """(shape, dtype name) of some tensors; None if a dtype is unknown."""
     if any(shape is None for shape, _ in types):
         return None
     return tuple([(tuple(shape), np.dtype(dtype).name) for shape, dtype in types])
@@ -229,7 +230,7 @@ def run_traced(
     keywords: Mapping[str, Any] = NONE,
 ) -> tuple[Any, bool]:  # fmt: skip
     """The result of the block's own code on Symbols, inside its scopes; and whether a graph can stand for the call: no
-    list or dict comes in twice, and the code changed none.
+    list or dict is passed twice, and the code changed none.
     """
     passed = containers(args) if any(isinstance(each, (list, dict, tuple)) for each in args) else []
     before = [contents(each) for each in passed]
@@ -241,7 +242,7 @@ def run_traced(
 
 
 def _refused_change(block: Hybrid, spec: Spec, args: object) -> HybridizeError:
-    """For code that changes a list or dict which the compiled call cannot reach; the Block runs eagerly then."""
+    """The error for code that changes a list or dict out of the compiled call's reach; the Block runs eagerly then."""
     try:
         became = describe(flatten(args)[1])
         became = "has other tensors in its lists and dicts now" if became == describe(spec) else f"became {became}"
@@ -318,13 +319,13 @@ def _unused(
     """Results of operators that no output needs; empty if neither a state nor the shape of an input depends on the
     operators.
 
-    nodes : those of a trace, in order; inputs : the data; owners : the parameters of the trace
+    nodes : the nodes of a trace, in order; inputs : the data; owners : the parameters of the trace
     """
     needed = {*reachable(outputs, {*inputs})}
     known = {*needed, *(value.node for value in inputs)}
     unused: list[Node] = []
     for node in nodes:
-        # Not so in a body of a loop that is being traced.
+        # Not so in the body of a loop under trace.
         inside = all(
             item.node in known or item in owners or isinstance(item.node.op, Constant) for item in node.values_in
         )
@@ -362,7 +363,7 @@ def extract_nested(
     types = [trace.types.get(value, (None, None)) for value in values]
     seen = trace.observed[observed:]
     if any(shape is None for shape, _ in types) and any(what in ("shape", "dtype", "layout") for what, _ in seen):
-        return None  # it read shapes that are not known here, so it is not known for which calls the graph holds
+        return None  # it read shapes that are unknown here, so the calls for which the graph holds are unknown
     observation = _observation(seen, types, bool(trace.training), bool(modes.recording))
     parameters = tuple(owner for owner in owners if owner is not None)
     return NeutralGraph(graph, spec, out_spec, parameters, observation, origin=tuple(values), unused=unused)

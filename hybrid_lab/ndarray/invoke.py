@@ -41,24 +41,24 @@ precision: Precision | None = None
 listener: Callable[[], Callable[..., Any] | None] | None = None
 """Where somebody notes eager operators (`gluon/call_record.py`): gives what hears those of this thread, or None."""
 
-# Keyword arguments of kernels that are optional.
+# Optional keyword arguments of kernels.
 _PLAIN = frozenset({"out", "scratch"})
 _ndarray = np.ndarray
 _wrap = NDArray.wrap
 state = tape.state
 
-#: Shapes and dtypes of the inputs; of a number () and None.
+#: Shapes and dtypes of the inputs; () and None for a number.
 _Key = tuple[tuple[tuple[int, ...], ...], tuple[np.dtype | None, ...]]
 
 
 def set_precision(value: Precision | None) -> None:
-    """Compute in this mixed precision from now on; None: in none."""
+    """Compute in this mixed precision from now on; None: without mixed precision."""
     global precision
     precision = value
 
 
 def set_listener(function: Callable[[], Callable[..., Any] | None] | None) -> None:
-    """Ask this function, before each operator, for what hears the operators of the thread; None: no function."""
+    """Ask this function, before each operator, for the listener of the thread's operators; None: no function."""
     global listener
     listener = function
 
@@ -127,14 +127,14 @@ def invoke(
 
 
 def _other_class(items: Sequence[object]) -> type[NDArray] | None:
-    """The class of the first array that is of a subclass of NDArray."""
+    """The first class among the arrays that is a subclass of NDArray."""
     return next((type(item) for item in items if isinstance(item, NDArray) and type(item) is not NDArray), None)
 
 
 def _invoke_as_plain(
     op: Operator, inputs: Sequence[Any], out: Any, name: str | None, rng: tuple[int, int] | None, cast: bool
 ) -> Any:
-    """The call if an array is of a subclass: `mx.np.ndarray`, whose results are of that class too, or sparse."""
+    """The call with an array of a subclass: `mx.np.ndarray`, whose results are of that class too, or a sparse class."""
     targets = out if isinstance(out, (list, tuple)) else (out,)
     if any(isinstance(item, NDArray) and item.buffer.stored for item in (*inputs, *targets)):
         return invoke_sparse(op, inputs, out, name, rng, cast)
@@ -173,7 +173,7 @@ def _invoke_on_host(
     if inferred is None:
         _check_count(op, raw)
         inferred = infer(op, *key)
-        plain = key in op.inferred  # not for bfloat16 that is computed in float32
+        plain = key in op.inferred  # not for bfloat16 computed in float32
 
     if plain and not recorded and op.run_keywords <= _PLAIN and op.signature.outputs == 1:
         if out is None:
@@ -184,7 +184,7 @@ def _invoke_on_host(
 
 
 def _in_mode(op: Operator, key: _Key, raw: Sequence[object]) -> Operator:
-    """The operator of the running mode. As in a graph, each mode refuses the calls that the other mode refuses."""
+    """The operator in the current mode. As in a graph, each mode refuses the calls that the other mode refuses."""
     bound = op.bind_mode(state.training)
     if bound is not op and key not in op.inferred:
         _check_count(op, raw)
@@ -198,7 +198,7 @@ def _invoke_into(op: Operator, raw: Sequence[Any], out: NDArray, inferred: objec
     try:
         op.numpy(*raw, out=out.host_view)
         out.buffer.written()
-    except BaseException:  # an interrupt may leave a part, also one in `written` itself
+    except BaseException:  # an interrupt may leave a part, even in `written` itself
         out.buffer.written()
         raise
     return out
@@ -221,9 +221,9 @@ def invoke_pair(op: Operator, lhs: object, rhs: object) -> Any:
 
 
 def converted(op: Operator, inputs: Sequence[Any]) -> Sequence[Any]:
-    """The inputs in the dtypes that mixed precision asks for, if it is on; conversions are recorded like any call."""
+    """The inputs in the dtypes of mixed precision, if it is on; conversions are recorded like any call."""
     if precision is None or any(getattr(item, "_is_symbol", False) for item in inputs):
-        return inputs  # a Symbol becomes part of a graph, which is converted as a whole
+        return inputs  # a Symbol becomes part of a graph, and graphs are converted as a whole
     wanted = precision.wanted(op, tuple([item.host_view.dtype if type(item) is NDArray else None for item in inputs]))
     if wanted is None:
         return inputs
@@ -252,7 +252,7 @@ def _invoke_fully(
     recorded: bool,
     context: object,
 ) -> Any:
-    """The rest of a call that has hidden outputs, `out`, auxiliary states or a tape to write."""
+    """The rest of a call with hidden outputs, `out`, auxiliary states or a step on the tape."""
     visible = op.signature.visible
     outs = None
     if out is not None:
@@ -262,7 +262,7 @@ def _invoke_fully(
     if recorded:
         # Read before the outputs are written: `y += x` replaces the link of y.
         links = tuple([tape.link(item) for item in inputs])
-        recorded = any(links)  # a history that an earlier backward() used up is none
+        recorded = any(links)  # a history used up by an earlier backward() does not count
         if recorded and op.differentiable:
             entry = EagerEntry(op, inputs, links, rng)
     update_aux = bool(op.signature.aux) and (state.training or op.signature.aux_always)
@@ -349,7 +349,7 @@ def _destinations(
 
 
 def _writable_in_place(target: NDArray, inputs: Sequence[object]) -> bool:
-    """Whether a kernel may write to `target` while it reads: an input on its buffer must be the same view."""
+    """Whether a kernel may write to `target` while it reads: an input on the same buffer must be the same view."""
     view = target._data
     for item in inputs:
         if type(item) is NDArray and item.buffer is target.buffer and item.host_view is not view:
@@ -391,7 +391,7 @@ class ZeroEntry(tape.Entry):
 
 
 class EagerEntry(tape.Entry):
-    """One eager operator call: the bound operator and the values that its gradient reads."""
+    """One eager operator call: the bound operator and the values for its gradient."""
 
     __slots__ = ("_node", "_replayed", "_rng", "_values", "immediates", "name", "op", "program")
 
@@ -405,7 +405,7 @@ class EagerEntry(tape.Entry):
         self._replayed = False
 
     def save_inputs(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Keep the values that the gradient reads; called after the kernel ran and before auxiliary states change."""
+        """Keep the inputs that the gradient reads; called after the kernel ran and before auxiliary states change."""
         values, program, first = self._values, self.program, len(inputs)
         for slot in program.inputs_read:
             values[slot] = self._saved(inputs, slot)
@@ -520,7 +520,7 @@ def apply_nd(op: Operator, inputs: Sequence[object]) -> list[NDArray]:
 
 
 def _step(op: Operator, inputs: Sequence[object], rng: tuple[int, int] | None = None) -> Any:
-    """A step of a gradient. An input of which only the shape is read, as x in `F.reshape_like(dy, x)`, is detached: the
+    """A step of a gradient. An input read for its shape only, such as x in `F.reshape_like(dy, x)`, is detached: the
     result does not depend on its values.
     """
     linked = [

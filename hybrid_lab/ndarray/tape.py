@@ -32,11 +32,11 @@ _ndarray = np.ndarray
 class _State(threading.local):
     """Per thread: whether calls are recorded and run in training mode.
 
-    retaining : in a backward pass, whether another one over the same history may follow (retain_graph=True)
+    retaining : in a backward pass, whether another pass over the same history may follow (retain_graph=True)
     stored : in a backward pass with listeners, the leaves whose gradients it has stored already
     trace : the trace in progress of a 2.x-style forward (set by symbol/), or None
     observe : called as observe("is_training") or observe("is_recording") when user code asks for the mode, or None
-    scope : makes the context manager of autograd.pause() and its like in code that is traced, or None: see Trace.mode
+    scope : makes the context managers of `autograd.pause()` and similar scopes in traced code, or None: see Trace.mode
     """
 
     recording: bool = False
@@ -168,18 +168,18 @@ class Entry:
     def finish(
         self, douts: list[Any], needed: tuple[bool, ...], leaves: Sequence[Leaf | None] | None = None
     ) -> Sequence[Any]:
-        """`backward` for the last time, in which saved values may be overwritten.
+        """The last `backward`, which may overwrite saved values.
 
         leaves : per input the leaf whose `grad` may be written directly, or None; the result is then that array
         """
         return self.backward(douts, needed)
 
     def apart(self, arrived: tuple[bool, ...]) -> frozenset[int]:
-        """The numbers of the inputs on which no output with `arrived` depends; a single operator has none."""
+        """The indices of the inputs on which no output with `arrived` depends; empty for a single operator."""
         return frozenset()
 
     def finish_alone(self) -> Sequence[Any] | None:
-        """`finish` for ones as the gradient of the only output; None if the entry has no shorter way to do it."""
+        """`finish` with ones as the gradient of the only output; None if the entry has no shorter way."""
         return None
 
     def backward_recorded(self, douts: list[object], needed: tuple[bool, ...]) -> Sequence[Any]:
@@ -190,12 +190,12 @@ class Entry:
         )
 
     def buffers_read(self) -> Sequence[Buffer] | None:
-        """The memory that `backward` reads and others may write to; None if unknown."""
+        """The memory that `backward` reads and that others may write to; None if unknown."""
         return None
 
     def unfold(self, node: Node) -> bool:
-        """Replace this step, which is `node`, by its single operators, if a gradient of its gradient needs them.
-        Returns whether it did.
+        """Replace this step, `node`, by its single operators, if a gradient of its gradient needs them. Returns whether
+        it was replaced.
         """
         return False
 
@@ -257,7 +257,7 @@ def written_since(user: str, role: str, shape: tuple[int, ...], dtype: Any) -> A
 
 
 class Kept:
-    """One version of a buffer that steps on the tape have saved. `Parameter.set_data` copies its values before it
+    """One version of a buffer, saved by steps on the tape. `Parameter.set_data` copies the version's values before it
     overwrites them, so that gradients still find them.
 
     version : of the buffer; copy : a Buffer with the values, or None while the buffer itself has them
@@ -272,7 +272,7 @@ class Kept:
 
     @staticmethod
     def of(buffer: Buffer) -> Kept:
-        """The `Kept` of the buffer's present version, made if there is none."""
+        """The `Kept` of the buffer's present version; it is made if missing."""
         kept = current(buffer)
         if kept is None:
             kept = Kept(buffer.version)
@@ -287,8 +287,8 @@ def current(buffer: Buffer) -> Kept | None:
 
 
 def keep(array: NDArray) -> None:
-    """Copy the values of `array`, which is about to be overwritten and shows its whole buffer, if a step on the tape
-    saved them.
+    """Copy the values of `array`, which shows its whole buffer and will be overwritten, if a step on the tape saved
+    them.
     """
     kept = current(array.buffer)
     if kept is not None and kept.copy is None:
@@ -309,12 +309,14 @@ class Saved:
         self.buffer, self.view, self.link = array.buffer, array.host_view, array.tape_link
         self.version = self.buffer.version
         self.role, self.user = role, user
-        # Only Parameters have a copy kept: of memory that no step computed. A view, as reshape gives, may show it.
+        # Only Parameters have a kept copy: memory that no step computed. A view, for example from reshape, may show it.
         computed = self.view is self.buffer.host and type(self.link) is Output
         self.kept = None if computed else Kept.of(self.buffer)
 
     def memory(self) -> tuple[Buffer, np.ndarray]:
-        """The buffer that has the value now, and its part. Raises AutogradError if the array was written to since."""
+        """The buffer with the current value, and the value's part of it. Raises AutogradError if the array was written
+        to since.
+        """
         if self.buffer.version == self.version:
             return self.buffer, self.view
         if self.kept is None or self.kept.copy is None:
@@ -322,7 +324,7 @@ class Saved:
         return self.kept.copy, self._view_of(self.kept.copy.host)
 
     def _view_of(self, copy: np.ndarray) -> np.ndarray:
-        """The part of `copy`, a copy of the buffer's memory, that `view` shows of that memory."""
+        """The part of `copy`, a copy of the buffer's memory, that corresponds to `view`."""
         if self.view is self.buffer.host:
             return copy
         addresses = [array.__array_interface__["data"][0] for array in (self.view, self.buffer.host)]

@@ -1,4 +1,4 @@
-"""Symbol: what hybrid_forward sees in place of an array - a thin user object over graph Values."""
+"""Symbol: the stand-in for an array in hybrid_forward - a thin user object over graph Values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ STORAGE_TYPES = ("default", "row_sparse", "csr")
 
 
 def _operands(operator: str, hint: str, reflected_hint: str | None = None) -> tuple[Any, Any]:
-    """The methods `x + y` and `y + x` of a Symbol x, for the operator `+`; the hints begin the names of the nodes."""
+    """The methods `x + y` and `y + x` of a Symbol x, for the operator `+`; the hints are beginnings of the nodes'
+    names.
+    """
 
     def method(self: Symbol, other: object) -> Symbol:
         return _binary(operator, hint, self, other)
@@ -91,7 +93,7 @@ class Symbol(GraphQuestions, Refusals):
         return type(self)(self.outputs)
 
     def as_nd_ndarray(self) -> Symbol:
-        """The Symbol itself; of a Symbol of `mx.np` code the same outputs for other code."""
+        """The Symbol itself; for a Symbol of `mx.np` code the same outputs for other code."""
         return self
 
     def as_np_ndarray(self) -> Any:
@@ -115,14 +117,14 @@ class Symbol(GraphQuestions, Refusals):
         return _attributes(self.outputs[0].node)
 
     def attr_dict(self) -> dict[str, dict[str, str]]:
-        """The attributes of all nodes that have some, by the names of the nodes."""
+        """The attributes of all nodes with attributes, by the names of the nodes."""
         found = {node.name: _attributes(node) for node in self._nodes()}
         return {name: attributes for name, attributes in found.items() if attributes}
 
     def __call__(self, name: str | None = None, **others: Symbol) -> Symbol:
         """The graph with other Symbols in the place of variables, by the variables' names: `net(data=other)`.
 
-        name : a new name of the node behind the first output
+        name : a new name for the node behind the first output
         Raises AttributeSpecError.
         """
         for key, other in others.items():
@@ -190,7 +192,9 @@ class Symbol(GraphQuestions, Refusals):
         return method.__get__(self)
 
     def _answer(self, name: str, code: str) -> Any:
-        """An attribute that only arrays have, as `shape`, in 2.x style. Raises HybridizeError of the rule `code`."""
+        """An attribute that only arrays have, such as `shape`, in 2.x style. Raises HybridizeError of the rule
+        `code`.
+        """
         if name == "T" and tracing.of_arrays() is not None:
             return self.transpose()
         if name in ("shape", "size", "ndim", "dtype"):
@@ -231,8 +235,8 @@ class Symbol(GraphQuestions, Refusals):
         """An Executor that runs the graph on these arrays.
 
         args, aux_states : the arrays in the order of `list_arguments()` and `list_auxiliary_states()`, or by name
-        args_grad : where gradients go; none are computed for arguments without one
-        grad_req : "write", "add" or "null", one for all, one each, or by name
+        args_grad : arrays for the gradients; arguments without an array get no gradient
+        grad_req : "write", "add" or "null": one for all arguments, a list, or a dict by name
         group2ctx : accepted if all its contexts are on the device of `ctx`
         shared_exec : an Executor of this Symbol; compiled graphs are shared
         Raises BindError, ShapeError or DTypeError.
@@ -244,9 +248,9 @@ class Symbol(GraphQuestions, Refusals):
     ) -> Any:
         """An Executor with new arrays of zeros for arguments, gradients and states.
 
-        options : the shapes of inputs by name, from which the others follow; `type_dict` (dtypes by name), `group2ctx`,
-            `shared_exec` with `shared_arg_names` (arguments to be taken from another Executor), and `shared_buffer` (a
-            dict of arrays, in whose memory arguments lie)
+        options : the shapes of inputs by name, from which all other shapes follow; `type_dict` (dtypes by name),
+            `group2ctx`, `shared_exec` with `shared_arg_names` (arguments to take from another Executor), and
+            `shared_buffer` (a dict of arrays whose memory the arguments use)
         Raises BindError.
         """
         return simple_bind_symbol(self, ctx, grad_req, **options)
@@ -263,7 +267,7 @@ class Symbol(GraphQuestions, Refusals):
     __and__, __rand__ = _operands("broadcast_logical_and", "_logical_and")
     __or__, __ror__ = _operands("broadcast_logical_or", "_logical_or")
     __xor__, __rxor__ = _operands("broadcast_logical_xor", "_logical_xor")
-    # Python reflects a comparison by the opposite one.
+    # Python reflects a comparison by the opposite comparison.
     __eq__ = _operands("broadcast_equal", "_equal")[0]
     __ne__ = _operands("broadcast_not_equal", "_not_equal")[0]
     __gt__ = _operands("broadcast_greater", "_greater")[0]
@@ -337,7 +341,7 @@ class Symbol(GraphQuestions, Refusals):
 
 
 def _unpickled(text: str, constants: Mapping[str, np.ndarray]) -> Symbol:
-    """The Symbol that `Symbol.__reduce__` wrote."""
+    """The Symbol written by `Symbol.__reduce__`."""
     from hybrid_lab.formats.mxnet import symbol_json
 
     return Symbol(symbol_json.loads(text, constants).outputs)
@@ -358,7 +362,7 @@ def var(
     role: str = "data",
     **keywords: str,
 ) -> Symbol:
-    """A variable. `shape`, sizes or one size, may hold None for unknown sizes, and 0 (with NumPy's shapes -1); it is a
+    """A variable. `shape`, sizes or one size, may have None for unknown sizes, and 0 (with NumPy's shapes -1); it is a
     hint for inference and for MXNet's files.
 
     stype : "default", "row_sparse" or "csr": of the array that `simple_bind` makes, and a hint for MXNet's files
@@ -408,7 +412,8 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
         operands.append(_operand(op, position, input_name, item, node_name, attributes))
     if operands and not any(isinstance(item, Value) for item in operands):
         raise no_arrays(op, inputs, _needed())
-    draw = (trace.next_draw() if trace else free_draw()) if drawing else None  # Dropout in prediction uses it up, too
+    # Dropout in prediction also uses up the draw
+    draw = (trace.next_draw() if trace else free_draw()) if drawing else None
     node = Node(
         op,
         operands,
@@ -483,12 +488,14 @@ def _operand(
 
 
 def _needed() -> str:
-    """The kind of input that an error asks for. Traced code is written for arrays, so it is told of an NDArray."""
+    """The kind of input for an error's message. Traced code is written for arrays, so its message asks for an
+    NDArray.
+    """
     return "a Symbol" if tracing.current() is None else "an NDArray"
 
 
 def _kind(item: object) -> str:
-    """What kind of array an array is, with its article."""
+    """The kind of an array in words, with its article."""
     return "a NumPy array" if isinstance(item, np.ndarray) else "an NDArray"
 
 
@@ -515,13 +522,13 @@ def constant(array: np.ndarray, name: str | None = None) -> Symbol:
 
 
 def dispatch(op: Operator, inputs: list[object], out: object, name: str | None, *, hint: str) -> Symbol | list[Symbol]:
-    """How the functions of `sym` call: see ops.surface. hint : the beginning of a name, if none is given"""
+    """The call of the functions of `sym`: see ops.surface. hint : the beginning of a name, if none is given"""
     if out is not None:
         raise AttributeSpecError(f"{op.name}: out= needs arrays; a Symbol has no memory to write to")
     return as_arrays(compose(op, inputs, name, hint=hint))
 
 
-#: Functions that MXNet writes in Python: the beginning of the names of their nodes.
+#: Functions that MXNet writes in Python -> the beginning of their nodes' names.
 _HINTS = {"maximum": "_maximum", "minimum": "_minimum", "hypot": "_hypot"}
 
 _methods: dict[str, object] = {}
@@ -542,7 +549,7 @@ def symbol_method(name: str) -> Any:
 
 def symbol_function(record: type[Operator], name: str, hint: str | None = None) -> Callable[..., Any]:
     """The function `sym.<name>` of a record. Further keywords such as `lr_mult=2` and `__layout__="NC"`, and the
-    entries of a dict `attr`, become attributes of the node and of the variables that are made for inputs left out.
+    entries of a dict `attr`, become attributes of the node and of the variables made for omitted inputs.
 
     hint : the beginning of the node's name if none is given; by default the name of the function, as in MXNet:
         `sym.flip` makes flip0, though the record is called reverse

@@ -25,11 +25,11 @@ from hybrid_lab.ops.framework.pointwise import Binary, Unary, scalar_as
 from hybrid_lab.ops.framework.run import kernel_of, run_kernel
 
 _serial = itertools.count()
-#: A number or a shape that another batch changes.
+#: A number or a shape that differs in other batches.
 Size = int | tuple[int, ...]
 #: Elements of NumPy's iteration buffers while a static_alloc program runs; its default is 8192.
 _BUFFER_ELEMENTS = 512
-#: Names the program uses itself, so that no operator's kernel is called the same.
+#: Names that the program itself uses, and that kernels must not get.
 _RESERVED = (
     *("idle", "acquire", "release", "explain", "inputs", "rng", "arena", "error", "program", "before"),
     *("keep", "over", "frame", "given", "look", "ready", "relay"),
@@ -37,10 +37,9 @@ _RESERVED = (
 
 
 def shown(graph: Graph, lines: list[str], nodes: dict[int, Node], sizes: dict[str, Size]) -> str:
-    """The text of a program for people: with sizes instead of the names they are bound to, and with a comment for each
-    operator.
+    """The text of a program for people: with sizes instead of their names, and with a comment for each operator.
 
-    lines : as they run; nodes : line number, from 1 -> the operator that it computes; sizes : what names stand for
+    lines : of the program; nodes : line number, from 1 -> the operator that it computes; sizes : name -> size
     """
     printed, texts = Names(graph), []
     for number, line in enumerate(lines, 1):
@@ -55,18 +54,18 @@ def shown(graph: Graph, lines: list[str], nodes: dict[int, Node], sizes: dict[st
     return "".join(texts)
 
 
-#: A name that a number or a shape is bound to.
+#: The name of a number or a shape.
 _SIZE = re.compile(r"\bsize_0(_\d+)?\b")
 
 
 def _comment(node: Node, printed: Names) -> str:
-    """What a line computes. Names may come from files, so nothing that could end the comment gets through."""
+    """The comment of a line: its operator. Names may come from files, so text that could end the comment is removed."""
     text = f"{format_statement(node, printed)}   {format_origin(node)}".rstrip()
     return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def note_operator(file: str, nodes: dict[int, Node], error: BaseException) -> None:
-    """Note on an exception which operator of the graph raised it.
+    """Note on an exception the operator of the graph that raised it.
 
     file : of the program's code; nodes : line number -> the operator that it computes
     """
@@ -84,16 +83,16 @@ def note_operator(file: str, nodes: dict[int, Node], error: BaseException) -> No
 
 
 class Writer:
-    """Writes the program of one plan; writers for other memory than NumPy's take its place method by method.
+    """Writes the program of one plan; writers for other memory than NumPy's override its methods.
 
     watched : call `look`, a global of the program, after each step (see watch.py)
     """
 
-    #: Where the program's arenas come from.
+    #: The pool of the program's arenas.
     pool = POOL
     #: Adds to the program's errors: (file, nodes, error).
     explain = staticmethod(note_operator)
-    #: Whether every Value lies in C order.
+    #: Whether every Value is in C order.
     contiguous = False
 
     def __init__(self, plan: MemoryPlan, static_alloc: bool, watched: bool = False):
@@ -130,7 +129,7 @@ class Writer:
         return name
 
     def _size(self, item: Size) -> str:
-        """A name for a number or a shape that another batch changes: then its program is the same text."""
+        """A name for a number or a shape that differs in other batches: their programs then have the same text."""
         number = len(self._sizes)
         name = f"size_0_{number + 1}" if number else "size_0"
         self.bound[name] = self._sizes[name] = item
@@ -142,7 +141,7 @@ class Writer:
 
     @functools.cached_property
     def _scratch_start(self) -> str:
-        """The name of the place in the arena from which on kernels take temporary memory."""
+        """The name of the offset in the arena from which kernels take temporary memory."""
         return self._size(self.plan.arena_bytes)
 
     # -- the program ---------------------------------------------------------------------------------------
@@ -194,26 +193,28 @@ class Writer:
         self.bound["explain"] = functools.partial(self.explain, run.__code__.co_filename, nodes)
         return run, text
 
-    #: What the function takes.
+    #: The function's parameters.
     parameters = "inputs, rng"
 
     def _settings(self) -> tuple[list[str], list[str]]:
-        """The lines that change settings of libraries before the program, and those that restore them in any case."""
+        """The lines that change settings of libraries before the program, and the lines that restore them in any
+        case.
+        """
         if not self.static_alloc:
             return [], []
-        # NumPy's iterators set aside a buffer of this many elements per operand, whether they need it or not.
+        # NumPy's iterators set aside a buffer of this many elements per operand, even if they do not need it.
         self.bound["setbufsize"] = np.setbufsize
         return [f"before = setbufsize({_BUFFER_ELEMENTS})"], ["setbufsize(before)"]
 
     def _memory(self) -> tuple[list[str], list[str]]:
-        """The lines that take a frame before the steps, and those that give it back after them."""
+        """The lines that take a frame before the steps, and the lines that give it back after them."""
         if not (self.fixed or self.uses_scratch):
             return [], []
         frames = self._frames()
         self.bound["acquire"], self.bound["release"] = frames.take, frames.give
         take, give = ["arena = acquire()"], ["release(arena)"]
         if frames.keep:
-            # Spares two Python calls: there is nothing to decide when an arena comes back that was large enough.
+            # Saves two Python calls: an arena that was large enough is given back without a decision.
             self.bound["idle"] = frames.idle
             take = ["try:", "    arena = idle.pop()", "except IndexError:", "    arena = acquire()"]
             give = ["idle.append(arena)"]
@@ -226,7 +227,7 @@ class Writer:
         return Frames(self._layout, self.plan.arena_bytes, keep, self.pool)
 
     def _unpacked(self, frame: str) -> list[str]:
-        """The line that gives the arrays of a frame their names; none where there are no arrays."""
+        """The line that gives the arrays of a frame their names; empty without arrays."""
         names = "".join([f"{name}, " for name, _ in self.fixed])
         return [f"{names}= {frame}"] if names else []
 
@@ -240,7 +241,7 @@ class Writer:
         return tuple(arrays[name] for name, _ in self.fixed)
 
     def _emit(self, text: str, node: Node | None = None) -> None:
-        """A line; the one of `node`, for comments and errors."""
+        """Add a line; node : the operator that it computes, for comments and errors."""
         if node is not None:
             self.line_nodes[len(self.lines)] = node
         self.lines.append(text)
@@ -256,15 +257,15 @@ class Writer:
         return name
 
     def _constant(self, array: np.ndarray) -> object:
-        """A constant where the program reads it."""
+        """A constant in the form that the program reads."""
         return array
 
     def _dtype(self, dtype: np.dtype) -> object:
-        """A dtype as the program's memory has it."""
+        """A dtype in the form of the program's memory."""
         return dtype
 
     def _is_fixed(self, item: object) -> bool:
-        """Whether the array is known before a call: a constant, or at a fixed place of the arena."""
+        """Whether the array is known before a call: a constant, or at a fixed offset of the arena."""
         if not isinstance(item, Value):
             return True
         return isinstance(item.node.op, Constant) or item in self._fixed_values
@@ -306,7 +307,7 @@ class Writer:
             self._emit(f"{name} = {kernel}({', '.join(map(self._operand, node.inputs))})", node)
 
     def _target(self, value: Value) -> str | None:
-        """Where the kernel writes the value; None if it allocates itself or leaves it out."""
+        """The memory into which the kernel writes the value; None if it allocates itself or leaves it out."""
         kind = self.plan.storage[value]
         if kind == "arena":
             before = self.plan.inplace.get(value)
@@ -329,7 +330,7 @@ class Writer:
 
     @staticmethod
     def _piece(memory: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, offset: int) -> object:
-        """The array that lies `offset` bytes from the arena's beginning."""
+        """The array `offset` bytes from the arena's beginning."""
         return np.ndarray(shape, dtype, memory, offset)
 
     def _emit_output(self, name: str, position: int, value: Value) -> None:
@@ -392,7 +393,7 @@ class Writer:
         return name
 
     def _direct(self, node: Node) -> Callable[..., object] | None:
-        """The function behind a pointwise record, where the record's kernel does nothing else for these dtypes."""
+        """The function behind a pointwise record, if the record's kernel only calls it for these dtypes."""
         op = node.op
         dtype = node.outputs[0].dtype
         if not node.values_in or any(value.dtype != dtype for value in node.values_in) or is_bfloat16(dtype):
@@ -416,18 +417,18 @@ def function_of(
     """The function that a text defines.
 
     file : its name in tracebacks; bound : its globals
-    shown : gives the text as people are to see it, which has the same lines; by default it is the text itself
+    shown : gives the text for people, which has the same lines; by default the text itself
 
-    Tracebacks and debuggers ask `linecache` for lines, which asks the loader that a function's globals name. It skips
+    Tracebacks and debuggers ask `linecache` for lines, which asks the loader named in a function's globals. It skips
     names in angle brackets, so the file's name ends with ".py".
     """
     loader = SimpleNamespace(get_source=lambda name: source if shown is None else shown())
-    # Globals without `__builtins__` fail where C code imports in their name, as torch does under a dispatch mode.
+    # Globals without `__builtins__` fail if C code imports in their name, as torch does under a dispatch mode.
     bound |= {"__builtins__": builtins, "__name__": file, "__spec__": SimpleNamespace(name=file, loader=loader)}
     return FunctionType(_code(source).replace(co_filename=f"<{file}>.py"), bound)
 
 
 @functools.lru_cache(maxsize=64)
 def _code(source: str) -> CodeType:
-    """The code of the one function in a text. Programs of one structure have one text, whatever their sizes."""
+    """The code of the only function in a text. Programs of one structure have one text, whatever their sizes."""
     return next(item for item in compile(source, "<program>", "exec").co_consts if isinstance(item, CodeType))

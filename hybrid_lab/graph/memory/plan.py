@@ -28,24 +28,23 @@ Storage = Literal["input", "constant", "arena", "output", "view", "own", "none"]
 
 
 class MemoryPlan:
-    """Where every Value lies in one run of `graph`. `pack` gives the allocations of the arena their offsets.
+    """The storage of every Value in one run of `graph`. `pack` gives the allocations of the arena their offsets.
 
     start : the step number of the graph's first step; above 0 if several graphs share an arena (see joint_plan)
     saved : roots that stay in the arena after the run -> the last step that reads them
-    occupied : inputs that lie in the arena already, C-contiguous -> their allocations, which may be overwritten after
-        the last use
+    occupied : C-contiguous inputs already in the arena -> their allocations, which may be overwritten after the last
+        use
     contiguous : as for `plan`
 
     steps : the nodes to run, in order
-    storage : how every Value is stored
+    storage : kind of storage of every Value
     allocation_of : Value in the arena -> its allocation; for a view, the allocation of its input
     inplace : Value in the arena -> the input whose memory it takes over
     position : root -> its first index among the roots
     needs : node -> one bool per output: whether it is read
-    copies : indices in graph.roots of the roots that are copied into fresh memory at the end: inputs, views, repeated
-        roots
+    copies : indices in graph.roots of the roots copied into fresh memory at the end: inputs, views, repeated roots
     last_use : Value -> the last step that reads it (len(steps) for roots)
-    arena_bytes : size of the arena; ideal_bytes : the most bytes that are alive in it at one step
+    arena_bytes : size of the arena; ideal_bytes : the most bytes alive in the arena at one step
     unshared_bytes : size of an arena in which no two values share memory
     """
 
@@ -113,8 +112,8 @@ class MemoryPlan:
         return format_plan(self)
 
     def _is_delivered(self, index: int, value: Value) -> bool:
-        """Whether root `index` is returned without a copy: saved in the arena, or in memory of its own, by plan or by
-        promise of its kernel (`fresh`).
+        """Whether root `index` is returned without a copy: saved in the arena, or in its own memory, by plan or by its
+        kernel's promise (`fresh`).
         """
         if value in self.saved and value in self.allocation_of:
             return True
@@ -152,7 +151,7 @@ class MemoryPlan:
             return False
         if self.contiguous and not result.flags.c_contiguous:
             return False
-        # With negative strides NumPy runs other loops, which round differently; an eager slice is copied, too.
+        # For negative strides NumPy runs other loops, which round differently; an eager slice is copied, too.
         if any(stride < 0 for stride in result.strides):
             return False
         if value in self.saved and not (source in self.allocation_of and result.flags.c_contiguous):
@@ -167,7 +166,7 @@ class MemoryPlan:
         return True
 
     def _layout(self, value: Value) -> np.ndarray:
-        """An array with the strides that the Value will have. Its memory is never read or written."""
+        """An array with the future strides of the Value. Its memory is never read or written."""
         if value not in self.layouts:
             node = value.node
             self.layouts[value] = node.op.array if isinstance(node.op, Constant) else np.empty(value.shape, value.dtype)
@@ -188,7 +187,7 @@ class MemoryPlan:
         self.storage[value] = "arena"
 
     def _reusable(self, index: int, node: Node, value: Value) -> Value | None:
-        """An input whose allocation is free after this step and has the output's shape and dtype; None without one."""
+        """An input with the output's shape and dtype whose allocation is free after this step; None without one."""
         if not node.op.alias_safe or len(node.outputs) != 1:
             return None
         for item in node.values_in:
@@ -207,9 +206,9 @@ class MemoryPlan:
 
 
 def plan(graph: Graph, contiguous: bool = False) -> MemoryPlan:
-    """Plan an inferred graph. Outputs and new values of effects never lie in the arena.
+    """Plan an inferred graph. Outputs and new values of effects are never in the arena.
 
-    contiguous : a view that would not be in C order is copied, so that every Value lies in C order
+    contiguous : copy views that would not be in C order, so that every Value is in C order
     """
     result = MemoryPlan(graph, contiguous=contiguous)
     result.arena_bytes, result.ideal_bytes = pack(result.allocations), peak(result.allocations)
@@ -217,7 +216,7 @@ def plan(graph: Graph, contiguous: bool = False) -> MemoryPlan:
 
 
 def format_plan(plan: MemoryPlan) -> str:
-    """One line for each output of a step: the operator, the type, and where the output lies."""
+    """One line for each output of a step: the operator, the type, and the output's storage."""
     name = Names(plan.graph)
     rows = []
     for index, node in enumerate(plan.steps):

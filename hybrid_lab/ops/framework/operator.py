@@ -133,7 +133,7 @@ class Operator:
         if name is None:
             return  # an abstract base of a family
         if not cls.__module__.startswith(_PACKAGE):
-            load_all()  # so that a name which is taken is an error here
+            load_all()  # so that a name in use is an error here
         cls.name = name
         cls.family = cls.__module__.rsplit(".", 1)[-1]
         declared = dict(_read_fields(cls))
@@ -204,7 +204,7 @@ class Operator:
             object.__setattr__(found, "attributes", values)
             object.__setattr__(found, "inferred", {})
             if BFLOAT16 in values.values():
-                bfloat16()  # from here on NumPy knows the name, which records ask it about
+                bfloat16()  # from here on NumPy knows the name, for which records ask it
                 object.__setattr__(found, "asks_bfloat16", True)
             found.check()
             cls._interned[key] = found
@@ -213,7 +213,7 @@ class Operator:
     @classmethod
     def split_scalars(cls, inputs: Sequence[Any], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Inputs with the scalars that follow the tensors filled in - from the keywords, else their defaults - and the
-        remaining keywords. Raises AttributeSpecError for a scalar that is missing.
+        remaining keywords. Raises AttributeSpecError for a missing scalar.
         """
         names = cls.input_names
         given = list(inputs)
@@ -232,7 +232,7 @@ class Operator:
         return tuple(given), {key: value for key, value in keywords.items() if key not in taken}
 
     def variant(self, **changes: Any) -> Any:
-        """This operator with some attributes changed, hidden ones too. Values are not converted."""
+        """This operator with some attributes changed, also hidden attributes. Values are not converted."""
         return self._intern({**self.attributes, **changes})
 
     attributes: dict[str, Any]
@@ -254,7 +254,7 @@ class Operator:
 
     @cached_property
     def changed(self) -> dict[str, Any]:
-        """The attributes that differ from their defaults, hidden ones too."""
+        """The attributes that differ from their defaults, also hidden attributes."""
         return {
             name: self.attributes[name]
             for name, field in self.fields.items()
@@ -282,7 +282,7 @@ class Operator:
         if cls.infer_shape is not Operator.infer_shape:
             return named_parameters(cls.infer_shape)
         names, more = named_parameters(cls.numpy)
-        if more and cls.lower is not Operator.lower:  # the kernel takes what `lower` takes
+        if more and cls.lower is not Operator.lower:  # the kernel takes the inputs of `lower`
             names, more = named_parameters(cls.lower)
         return tuple(name for name in names if name != "F" and name not in RUN_KEYWORDS), more
 
@@ -312,20 +312,20 @@ class Operator:
         return self.reads_values(index)
 
     def complete(self, *shapes: PartialShape) -> PartialShapes:
-        """Fill unknown input shapes (None) and dimensions (None inside) from the known ones and the attributes."""
+        """Fill unknown input shapes (None) and dimensions (None inside) from the known shapes and the attributes."""
         return shapes
 
     def complete_from(self, output: PartialSizes, *shapes: PartialShape) -> PartialShapes:
-        """Fill unknown input shapes from the first output, of which some sizes are known, if they follow.
+        """Fill unknown input shapes from the first output, some of whose sizes are known, if they follow.
 
-        Sizes that `infer_shape` takes over from one input need no rule: see graph.partial.
+        Sizes that `infer_shape` copies from one input need no rule: see graph.partial.
         """
         return shapes
 
     def multiply_adds(self, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
-        """How many numbers the operator multiplies and adds up, for inputs and outputs of these shapes.
+        """The number of multiply-adds of the operator, for inputs and outputs of these shapes.
 
-        0 of operators that are no products: they take about one operation for each element. One multiply-add is two
+        0 for operators that are no products: they take about one operation for each element. One multiply-add is two
         FLOP.
         """
         return 0
@@ -343,8 +343,8 @@ class Operator:
     def first_shape(self, *shapes: Shape) -> Shape | None:
         """The shape that the first input must have, for records without `infer_shape`. None allows any shape.
 
-        For gradients, whose first input is the gradient of an output. shapes : of all inputs. Raises ShapeError if
-        other inputs do not fit.
+        For gradients, whose first input is the gradient of an output. shapes : of all inputs. Raises ShapeError if the
+        remaining inputs do not fit.
         """
         return None
 
@@ -371,12 +371,12 @@ class Operator:
         return self
 
     def channels_first(self, F: Functions, *inputs: Tensor) -> Tensor:
-        """The operator, which has `channels_last`, written with operators on data with channels first."""
+        """An operator with `channels_last`, written with operators on data with channels first."""
         raise NotImplementedError(f"{self.name} has no layout")
 
     def fix_mode(self, train: bool) -> Operator | None:
-        """The operator that runs in training or prediction whatever the mode of the call is; None if no attribute can
-        say that. Graphs and files hold it, so it is made of public attributes.
+        """The operator that runs in training or prediction independently of the call's mode; None if no attribute can
+        express that. Graphs and files hold it, so it must be expressed by public attributes.
         """
         if not self.mode_dependent:
             return self
@@ -411,7 +411,7 @@ class Operator:
         return None
 
     def scaled_weight(self, F: Functions, weight: Tensor, scale: Tensor) -> Tensor:
-        """The weight with which a layer's outputs are `scale` times as large; `scale` has one number per channel."""
+        """The weight for outputs `scale` times as large; `scale` has one number per channel."""
         return weight * F._channel_like(scale, weight, axis=0)
 
     def lower(self, F: Functions, *inputs: Any) -> Any:
@@ -432,7 +432,7 @@ def _is_rule(name: str) -> bool:
 
 
 def _read_fields(cls: type[Operator]) -> Iterator[tuple[str, Field]]:
-    """The annotated attributes of a record, bases first, ClassVars and our own bookkeeping left out."""
+    """The annotated attributes of a record, bases first, without ClassVars and our own bookkeeping."""
     seen: dict[str, tuple[Any, Any, bool]] = {}
     for base in reversed(cls.__mro__):
         if base is object or base is Operator or not issubclass(base, Operator):
@@ -461,12 +461,12 @@ def _read_fields(cls: type[Operator]) -> Iterator[tuple[str, Field]]:
 
 @cache
 def _evaluated(module: str, annotation: Any) -> Any:
-    """An annotation as an object; records postpone theirs, so that most are strings."""
+    """An annotation as an object; most are strings, because records postpone the evaluation."""
     return eval(annotation, vars(sys.modules[module])) if isinstance(annotation, str) else annotation
 
 
 def unknown_attribute(cls: type[Operator], key: str) -> str:
-    """The message for an attribute that the record does not have, with the nearest names."""
+    """The message for an attribute that the record lacks, with the nearest names."""
     import difflib
 
     known = [name for name in cls.declared if not name.startswith("_")]
@@ -505,7 +505,7 @@ def get(name: str) -> type[Operator]:
 
 
 def forward_shape(name: str, *shapes: Shape, **attributes: Any) -> Shape:
-    """The shape of an operator's first output, which the gradient that arrives there has. Raises ShapeError."""
+    """The shape of an operator's first output, and of the gradient that arrives there. Raises ShapeError."""
     op = get(name).bind(**attributes)
     return read_shapes(op, op.infer_shape(*shapes))[0]
 
