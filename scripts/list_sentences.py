@@ -195,7 +195,7 @@ def _docstring(path: Path, lines: list[str], first: int, last: int) -> Iterator[
         deeper = len(line) - len(line.lstrip()) >= len(indent) + 4
         example = (
             bool(line.strip())
-            and (example or line.lstrip().startswith((">>>", "..", "::")))
+            and (example or line.lstrip().startswith((">>>", ".. ", "::")))
             or (deeper and bool(line.strip()) and (not kept or not kept[-1].strip() or kept[-1] == "\0"))
         )
         kept.append("" if example else line)
