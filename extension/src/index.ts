@@ -1,35 +1,26 @@
-// The JupyterLab extension: side panel, cell diagnostics, commands. Also for Notebook 7, which has fewer tokens and no tabs.
+// The plugins of the JupyterLab extension. Their modules are loaded after the texts of the language.
 
 import { ILabShell, ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ICommandPalette } from '@jupyterlab/apputils';
 import { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
-import { PageConfig } from '@jupyterlab/coreutils';
-import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
-import { documents } from './documents/plugin';
-import { workerLayout } from './graph/worker';
-import { CellDiagnosticsService } from './lab/cell-diagnostics';
-import { COMMANDS, addCommands } from './lab/commands';
-import { registerErrorOutput } from './lab/error-output';
-import { FileDiagnosticsService } from './lab/file-diagnostics';
-import { graphvizText } from './lab/graphviz-text';
-import { labIcon } from './lab/icon';
-import { cellIdOf, jumpToCell } from './lab/jump';
-import { KernelLink, mentionsHybridLab } from './lab/link';
-import { SizeMemory, ViewMemory, browserStore } from './lab/memory';
-import { HybridPanel } from './lab/panel';
-import { serverLint } from './lab/server-lint';
-import { registerViewOutput } from './lab/view-output';
-import { KERNEL_PATIENCE, LintTarget } from './lint/lint-client';
+import { ITranslator } from '@jupyterlab/translation';
+import { setTexts } from './text';
 
-const PLUGIN_ID = 'hybrid-lab:plugin';
+function takeTexts(translator: ITranslator | null): void {
+  if (translator) {
+    setTexts(translator.load('hybrid_lab'));
+  }
+}
 
 const plugin: JupyterFrontEndPlugin<void> = {
-  id: PLUGIN_ID,
+  id: 'hybrid-lab:plugin',
   description: 'Block trees, cached graphs and lint findings beside your notebook.',
   autoStart: true,
   optional: [
+    ITranslator,
     INotebookTracker,
     IEditorExtensionRegistry,
     ICommandPalette,
@@ -38,8 +29,9 @@ const plugin: JupyterFrontEndPlugin<void> = {
     ISettingRegistry,
     IStateDB
   ],
-  activate: (
+  activate: async (
     app: JupyterFrontEnd,
+    translator: ITranslator | null,
     tracker: INotebookTracker | null,
     editors: IEditorExtensionRegistry | null,
     palette: ICommandPalette | null,
@@ -48,163 +40,28 @@ const plugin: JupyterFrontEndPlugin<void> = {
     settings: ISettingRegistry | null,
     state: IStateDB | null
   ) => {
-    if (!tracker) {
-      return; // an application without notebooks
-    }
-    const links = new WeakMap<NotebookPanel, KernelLink>();
-    const linkOf = (panel: NotebookPanel): KernelLink => {
-      let link = links.get(panel);
-      if (!link) {
-        link = new KernelLink(panel.sessionContext, {
-          mentions: () =>
-            [...(panel.content.model?.cells ?? [])].some(
-              cell => cell.type === 'code' && mentionsHybridLab(cell.sharedModel.getSource())
-            ),
-          path: () => panel.context.path
-        });
-        links.set(panel, link);
-        panel.disposed.connect(() => link?.dispose());
-      }
-      return link;
-    };
+    takeTexts(translator);
+    const { start } = await import('./lab/start');
+    start(app, tracker, editors, palette, restorer, labShell, settings, state);
+  }
+};
 
-    const askServer = serverLint(app.serviceManager.serverSettings);
-    const diagnostics = new CellDiagnosticsService(tracker, panel => {
-      const link = linkOf(panel);
-      const { channel } = link;
-      return {
-        kernel:
-          channel && link.answersNow
-            ? async (cells, target) =>
-                (await channel.request('lint', { cells, only: [], target }, { timeout: KERNEL_PATIENCE }))
-                  .cells
-            : null,
-        server: askServer
-      };
-    });
-    const files = new FileDiagnosticsService(askServer);
-    if (editors) {
-      diagnostics.register(editors);
-      files.register(editors);
-    }
-
-    const store = labShell ? state : browserStore(localStorage, PageConfig.getBaseUrl());
-    const parts = {
-      tracker,
-      diagnostics,
-      linkOf,
-      layout: workerLayout(
-        graphvizText(app.serviceManager.serverSettings, () => {
-          const link = tracker.currentWidget && linkOf(tracker.currentWidget);
-          return link?.answersNow ? link.channel : null;
-        })
-      ),
-      memory: new ViewMemory(store)
-    };
-    const tabs = new WidgetTracker<MainAreaWidget<HybridPanel>>({ namespace: 'hybrid-lab-tab' });
-    const addTab = (shell: ILabShell): void => {
-      let tab = tabs.currentWidget;
-      if (!tab || tab.isDisposed) {
-        tab = new MainAreaWidget({
-          content: new HybridPanel({ ...parts, sizes: new SizeMemory(store, 'tab'), isTab: true })
-        });
-        tab.id = 'hybrid-lab-main';
-        tab.toolbar.hide(); // it is empty, and takes a line of the graph
-        tab.title.label = 'Hybrid Lab';
-        tab.title.icon = labIcon;
-        tab.title.closable = true;
-        tab.content.refreshSeconds = panel.refreshSeconds;
-        shell.add(tab, 'main', { mode: 'split-right', type: 'Hybrid Lab' });
-        void tabs.add(tab);
-      }
-      shell.activateById(tab.id);
-    };
-    // A page of Notebook 7 shows one document: there are no tabs.
-    const openTab = labShell && ((): void => addTab(labShell));
-    const panel = new HybridPanel({
-      ...parts,
-      sizes: new SizeMemory(store, 'panel'),
-      isTab: false,
-      onTab: openTab ?? undefined
-    });
-    app.shell.add(panel, 'left', { rank: 850, type: 'Hybrid Lab' });
-    restorer?.add(panel, panel.id);
-    void restorer?.restore(tabs, { command: COMMANDS.openTab, name: () => 'hybrid-lab' });
-
-    const showViews = (notebook: NotebookPanel): void => {
-      const link = linkOf(notebook);
-      registerViewOutput({
-        rendermime: notebook.content.rendermime,
-        ask: async view => {
-          const { channel } = link;
-          return channel && link.answersNow ? (await channel.request('static', { view })).html : null;
-        },
-        revision: id => link.state.models?.models.find(model => model.id === id)?.revision,
-        onChange: listener => {
-          link.changed.connect(listener);
-          return () => link.changed.disconnect(listener);
-        }
-      });
-    };
-    const showErrors = (notebook: NotebookPanel): void => {
-      registerErrorOutput({
-        rendermime: notebook.content.rendermime,
-        onLocation: location => {
-          const cellId = cellIdOf(notebook, location);
-          if (cellId !== null) {
-            void jumpToCell(notebook, { cellId, line: location.line, col: location.col });
-          }
-        },
-        onBlock: (model, path, name) => {
-          const shown = tabs.currentWidget?.content.isVisible ? tabs.currentWidget.content : panel;
-          if (!shown.isVisible) {
-            app.shell.activateById(panel.id);
-          }
-          void shown.upToDate.then(() => shown.view.reveal(model, path, name));
-        }
-      });
-    };
-    tracker.forEach(showViews);
-    tracker.forEach(showErrors);
-    tracker.widgetAdded.connect((_, notebook) => {
-      showViews(notebook);
-      showErrors(notebook);
-      const link = linkOf(notebook);
-      let connected = false;
-      link.changed.connect(() => {
-        const now = link.channel !== null;
-        if (now !== connected) {
-          connected = now;
-          diagnostics.recheck(notebook);
-        }
-      });
-    });
-
-    addCommands(app, { panel, tracker, diagnostics, palette, openTab });
-
-    if (settings) {
-      const load = (registry: ISettingRegistry.ISettings): void => {
-        const value = <T>(key: string, fallback: T): T =>
-          (registry.get(key).composite as T | undefined) ?? fallback;
-        const lint = {
-          enabled: value('lint', true),
-          delay: value('lintDelay', 400),
-          target: value<LintTarget>('lintTarget', '')
-        };
-        diagnostics.configure(lint);
-        files.configure(lint);
-        panel.view.setTarget(lint.target);
-        panel.refreshSeconds = value('refreshSeconds', 2);
-      };
-      settings.load(PLUGIN_ID).then(
-        registry => {
-          load(registry);
-          panel.view.onTarget = target => void registry.set('lintTarget', target);
-          registry.changed.connect(load);
-        },
-        (error: unknown) => console.warn('Hybrid Lab runs with default settings.', error)
-      );
-    }
+const documents: JupyterFrontEndPlugin<void> = {
+  id: 'hybrid-lab:documents',
+  description: 'Model files (.hlab, -symbol.json, .params, .safetensors, .onnx) as read-only tabs.',
+  autoStart: true,
+  optional: [ITranslator, INotebookTracker, ILayoutRestorer, IStateDB, ILabShell],
+  activate: async (
+    app: JupyterFrontEnd,
+    translator: ITranslator | null,
+    notebooks: INotebookTracker | null,
+    restorer: ILayoutRestorer | null,
+    state: IStateDB | null,
+    labShell: ILabShell | null
+  ) => {
+    takeTexts(translator);
+    const { start } = await import('./documents/plugin');
+    start(app, notebooks, restorer, state, labShell);
   }
 };
 

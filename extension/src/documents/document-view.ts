@@ -6,9 +6,10 @@ import { button, h, replace, uniqueId } from '../view/dom';
 import type { SideBySide } from '../view/compare-view';
 import { ModelView } from '../view/model-view';
 import { Tabs } from '../view/tabs';
-import { bytesText, plural, shapeText } from '../view/words';
+import { bytesText, shapeText } from '../view/words';
 import type { FileRequester } from './file-requester';
 import { isName, loadingCode } from './python-code';
+import { __, _n } from '../text';
 
 type Part = ContentsReply['parts'][number];
 
@@ -49,24 +50,24 @@ export class DocumentView {
     this.filter = h('input', {
       type: 'search',
       class: 'hl-input',
-      placeholder: 'Filter by name',
-      'aria-label': 'Filter the tensors by name',
+      placeholder: __('Filter by name'),
+      'aria-label': __('Filter the tensors by name'),
       oninput: () => this.showParts()
     });
-    this.more = button('Show all', () => {
+    this.more = button(__('Show all'), () => {
       this.rows = Infinity;
       this.showParts();
     });
     this.differences = h('div', { class: 'hl-doc-differences' });
     this.tabs = new Tabs(
-      'About the file',
+      __('About the file'),
       [
         {
-          name: 'Model',
+          name: __('Model'),
           content: h('div', { class: 'hl-doc-model' }, options.model.headline, options.model.element)
         },
-        { name: 'Tensors and digests', content: this.contents() },
-        { name: 'Compare', content: h('div', {}, this.comparison(), this.differences) }
+        { name: __('Tensors and digests'), content: this.contents() },
+        { name: __('Compare'), content: h('div', {}, this.comparison(), this.differences) }
       ],
       index => this.onTab(index)
     );
@@ -84,7 +85,7 @@ export class DocumentView {
   async open(): Promise<void> {
     const generation = ++this.generation;
     const { requester, model } = this.options;
-    replace(this.head, h('span', { role: 'status' }, 'Reading the file …'));
+    replace(this.head, h('span', { role: 'status' }, __('Reading the file …')));
     this.parts = [];
     this.next = 0;
     this.rows = ROWS;
@@ -136,7 +137,11 @@ export class DocumentView {
     replace(
       this.head,
       h('strong', {}, reply.file),
-      h('span', { class: 'hl-summary' }, `${reply.title}, ${bytesText(reply.bytes)}, changed ${changed}`),
+      h(
+        'span',
+        { class: 'hl-summary' },
+        __('%1, %2, changed %3', reply.title, bytesText(reply.bytes), changed)
+      ),
       h(
         'dl',
         { class: 'hl-doc-facts' },
@@ -152,7 +157,7 @@ export class DocumentView {
     replace(
       this.head,
       h('strong', {}, name),
-      button('Read again', () => void this.open())
+      button(__('Read again'), () => void this.open())
     );
     this.complain(message, next);
     this.reply = null;
@@ -177,12 +182,12 @@ export class DocumentView {
     const targets = this.options.targets();
     const notebook = h(
       'select',
-      { class: 'hl-input', 'aria-label': 'Notebook' },
+      { class: 'hl-input', 'aria-label': __('Notebook') },
       ...targets.map(target => h('option', { value: target.id }, target.name))
     );
     const name = h('input', {
       class: 'hl-input hl-doc-name',
-      'aria-label': 'Name of the variable',
+      'aria-label': __('Name of the variable'),
       value: this.variable,
       oninput: () => {
         this.variable = name.value;
@@ -194,9 +199,9 @@ export class DocumentView {
       const target = targets.find(item => item.id === notebook.value);
       return loadingCode(reply, this.options.requester.path, target?.folder ?? null, this.variable);
     };
-    const run = button('Load into kernel', () => void this.run(notebook.value, text()), {
+    const run = button(__('Load into kernel'), () => void this.run(notebook.value, text()), {
       class: 'hl-button hl-primary',
-      title: 'Insert this code below the active cell of the notebook, and run it'
+      title: __('Insert this code below the active cell of the notebook, and run it')
     });
     const show = (): void => {
       code.textContent = text();
@@ -208,7 +213,7 @@ export class DocumentView {
       this.load,
       targets.length > 0 && run,
       name,
-      targets.length > 0 ? h('label', {}, 'in ', notebook) : h('span', {}, 'in a notebook:'),
+      targets.length > 0 ? h('label', {}, __('in '), notebook) : h('span', {}, __('in a notebook:')),
       code
     );
   }
@@ -224,7 +229,17 @@ export class DocumentView {
   // -- tensors and digests -----------------------------------------------------------------------------------------
 
   private contents(): HTMLElement {
-    const columns = ['Name', 'Shape', 'Type', 'Bytes', 'Min', 'Max', 'Mean', 'NaN, Inf', 'SHA-256'];
+    const columns = [
+      __('Name'),
+      __('Shape'),
+      __('Type'),
+      __('Bytes'),
+      __('Min'),
+      __('Max'),
+      __('Mean'),
+      __('NaN, Inf'),
+      'SHA-256'
+    ];
     return h(
       'div',
       { class: 'hl-doc-contents' },
@@ -232,7 +247,7 @@ export class DocumentView {
       this.filter,
       h(
         'div',
-        { class: 'hl-doc-scroll', tabindex: 0, role: 'region', 'aria-label': 'Tensors' },
+        { class: 'hl-doc-scroll', tabindex: 0, role: 'region', 'aria-label': __('Tensors') },
         h(
           'table',
           { class: 'hl-parameters' },
@@ -287,18 +302,24 @@ export class DocumentView {
     const verified = this.parts.filter(part => part.state === 'verified').length;
     const total = this.reply?.parts ?? 0;
     const progress =
-      this.parts.length < total ? `${this.parts.length} of ${plural(total, 'part')} read; ` : '';
+      this.parts.length < total
+        ? __('%1 of %2 read; ', this.parts.length, _n('%1 part', '%1 parts', total))
+        : '';
     const says =
       damaged > 0
-        ? `${damaged} damaged: ${damaged === 1 ? 'it does' : 'they do'} not match the SHA-256 in the file.`
+        ? _n(
+            '%1 damaged: it does not match the SHA-256 in the file.',
+            '%1 damaged: they do not match the SHA-256 in the file.',
+            damaged
+          )
         : verified === this.parts.length
-          ? `${plural(verified, 'part')} verified: each matches its SHA-256 in the file.`
-          : 'The file has no digests of its own to compare with; those shown here were computed now.';
+          ? __('%1 verified: each matches its SHA-256 in the file.', _n('%1 part', '%1 parts', verified))
+          : __('The file has no digests of its own to compare with; those shown here were computed now.');
     this.contentsStatus.textContent = progress + says;
     this.contentsStatus.classList.toggle('hl-bad-text', damaged > 0);
     replace(this.contentsBody, ...found.slice(0, this.rows).map(row));
     this.more.hidden = found.length <= this.rows;
-    this.more.textContent = `Show all ${found.length}`;
+    this.more.textContent = __('Show all %1', found.length);
   }
 
   // -- comparison --------------------------------------------------------------------------------------------------
@@ -310,7 +331,7 @@ export class DocumentView {
       class: 'hl-input hl-doc-other',
       list,
       placeholder: 'folder/other.hlab',
-      'aria-label': 'Path of another file on the server'
+      'aria-label': __('Path of another file on the server')
     });
     return h(
       'form',
@@ -321,10 +342,10 @@ export class DocumentView {
           void this.compare();
         }
       },
-      h('span', {}, 'Compare with'),
+      h('span', {}, __('Compare with')),
       this.other,
       this.proposals,
-      h('button', { type: 'submit', class: 'hl-button' }, 'Compare')
+      h('button', { type: 'submit', class: 'hl-button' }, __('Compare'))
     );
   }
 
@@ -347,15 +368,19 @@ export class DocumentView {
         this.differences,
         h('p', { class: isProblem ? 'hl-alert' : 'hl-summary', role: isProblem ? 'alert' : 'status' }, text)
       );
-    say('Comparing …');
+    say(__('Comparing …'));
     try {
       const { requester } = this.options;
       const { lines, count, summary, graphs, ...reply } = await requester.ask('difference', { other });
       if (count === 0) {
-        say('No differences: Blocks, graphs and tensors are equal.');
+        say(__('No differences: Blocks, graphs and tensors are equal.'));
         return;
       }
-      say(count > lines.length ? `${summary}; the first ${lines.length} lines of ${count}:` : `${summary}:`);
+      say(
+        count > lines.length
+          ? __('%1; the first %2 lines of %3:', summary, lines.length, count)
+          : `${summary}:`
+      );
       if (graphs) {
         const shown: SideBySide = {
           graphs,
@@ -364,9 +389,9 @@ export class DocumentView {
           values: (first, second) => requester.ask('differing_values', { other, first, second })
         };
         this.differences.append(
-          button('Show side by side', () => this.showSideBySide(shown), {
+          button(__('Show side by side'), () => this.showSideBySide(shown), {
             class: 'hl-button hl-primary',
-            title: 'Show both graphs, with what differs in colour'
+            title: __('Show both graphs, with what differs in colour')
           })
         );
       }
@@ -377,7 +402,11 @@ export class DocumentView {
           h(
             'thead',
             {},
-            h('tr', {}, ...['What', 'Name', 'Difference'].map(name => h('th', { scope: 'col' }, name)))
+            h(
+              'tr',
+              {},
+              ...[__('What'), __('Name'), __('Difference')].map(name => h('th', { scope: 'col' }, name))
+            )
           ),
           h(
             'tbody',
@@ -430,10 +459,10 @@ function row(part: Part): HTMLElement {
   const bad = [part.nan > 0 && `${part.nan} NaN`, part.inf > 0 && `${part.inf} Inf`].filter(text => text);
   const digest =
     part.state === 'damaged'
-      ? h('span', { class: 'hl-bad-text', title: part.problem }, 'damaged')
+      ? h('span', { class: 'hl-bad-text', title: part.problem }, __('damaged'))
       : h(
           'code',
-          { title: part.state === 'verified' ? `verified: ${part.digest}` : part.digest },
+          { title: part.state === 'verified' ? __('verified: %1', part.digest) : part.digest },
           `${part.state === 'verified' ? '✓ ' : ''}${part.digest.slice(0, 12)}`
         );
   return h(

@@ -12,12 +12,14 @@ import {
   Requests,
   errorBody
 } from '../protocol/messages';
+import { __ } from '../text';
 
 /** Posts JSON to the server; resolves to the answer's status and its JSON, which is null if the answer is not JSON. */
 export type Post = (body: unknown) => Promise<{ status: number; body: unknown }>;
 
-const NO_ENDPOINT =
-  'This Jupyter server cannot read model files: the package hybrid-lab is not installed in the environment that runs the server.';
+const NO_ENDPOINT = __(
+  'This Jupyter server cannot read model files: the package hybrid-lab is not installed in the environment that runs the server.'
+);
 
 export class FileRequester implements Requester {
   /** `path`: of the file, on the server. */
@@ -40,7 +42,7 @@ export class FileRequester implements Requester {
     try {
       answer = await this.post({ file: this.path, type, body });
     } catch (error) {
-      throw new RequestError('closed', `The server did not answer: ${asRequestError(error).message}`);
+      throw new RequestError('closed', __('The server did not answer: %1', asRequestError(error).message));
     }
     if (answer.status === 200) {
       return answer.body;
@@ -53,8 +55,8 @@ export class FileRequester implements Requester {
       const isMissing = answer.status === 404 || answer.status === 405;
       error = new RequestError(
         'failed',
-        isMissing ? NO_ENDPOINT : `The server answered ${answer.status}.`,
-        isMissing ? 'Run pip install hybrid-lab there, and start the server again.' : ''
+        isMissing ? NO_ENDPOINT : __('The server answered %1.', answer.status),
+        isMissing ? __('Run pip install hybrid-lab there, and start the server again.') : ''
       );
     }
     throw error;

@@ -1,6 +1,6 @@
 // The plugin that opens model files: a double click in the file browser, "Open With", or a drag to the main area.
 
-import { ILabShell, ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILabShell, ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { WidgetTracker } from '@jupyterlab/apputils';
 import { PageConfig, PathExt, URLExt } from '@jupyterlab/coreutils';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
@@ -14,75 +14,69 @@ import { splitPanes } from '../view/split-panes';
 import { DocumentView, Target } from './document-view';
 import { FACTORY, MODEL_FILES, ModelFileWidget, registerModelFiles } from './factory';
 import { FileRequester, Post } from './file-requester';
+import { __ } from '../text';
 
-export const documents: JupyterFrontEndPlugin<void> = {
-  id: 'hybrid-lab:documents',
-  description: 'Model files (.hlab, -symbol.json, .params, .safetensors, .onnx) as read-only tabs.',
-  autoStart: true,
-  optional: [INotebookTracker, ILayoutRestorer, IStateDB, ILabShell],
-  activate: (
-    app: JupyterFrontEnd,
-    notebooks: INotebookTracker | null,
-    restorer: ILayoutRestorer | null,
-    state: IStateDB | null,
-    labShell: ILabShell | null
-  ) => {
-    const store = labShell ? state : browserStore(localStorage, PageConfig.getBaseUrl());
-    const { contents, serverSettings } = app.serviceManager;
-    const post = poster(serverSettings);
-    const layout = workerLayout(graphvizText(serverSettings, () => null));
-    const tracker = new WidgetTracker<ModelFileWidget>({ namespace: 'hybrid-lab-document' });
-    const panels = (): NotebookPanel[] => {
-      const found: NotebookPanel[] = [];
-      notebooks?.forEach(panel => found.push(panel));
-      return found;
-    };
+/** Model files as tabs. Tokens that the application lacks are null. */
+export function start(
+  app: JupyterFrontEnd,
+  notebooks: INotebookTracker | null,
+  restorer: ILayoutRestorer | null,
+  state: IStateDB | null,
+  labShell: ILabShell | null
+): void {
+  const store = labShell ? state : browserStore(localStorage, PageConfig.getBaseUrl());
+  const { contents, serverSettings } = app.serviceManager;
+  const post = poster(serverSettings);
+  const layout = workerLayout(graphvizText(serverSettings, () => null));
+  const tracker = new WidgetTracker<ModelFileWidget>({ namespace: 'hybrid-lab-document' });
+  const panels = (): NotebookPanel[] => {
+    const found: NotebookPanel[] = [];
+    notebooks?.forEach(panel => found.push(panel));
+    return found;
+  };
 
-    const factory = registerModelFiles(app.docRegistry, context => {
-      const path = contents.localPath(context.path);
-      return new DocumentView({
-        requester: new FileRequester(path, post),
-        model: new ModelView({
-          layout,
-          panes: splitPanes,
-          sizes: new SizeMemory(store, 'file'),
-          isFile: true
-        }),
-        targets: () => panels().map(asTarget),
-        run: (target, code) =>
-          runIn(
-            app,
-            panels().find(panel => panel.id === target),
-            code
-          ),
-        others: async () => {
-          const folder = await contents.get(PathExt.dirname(context.path));
-          const items = (folder.content ?? []) as { name: string; path: string }[];
-          const models = items.filter(({ name }) =>
-            MODEL_FILES.some(end => name.toLowerCase().endsWith(end))
-          );
-          return models.map(item => contents.localPath(item.path)).filter(other => other !== path);
-        }
-      });
+  const factory = registerModelFiles(app.docRegistry, context => {
+    const path = contents.localPath(context.path);
+    return new DocumentView({
+      requester: new FileRequester(path, post),
+      model: new ModelView({
+        layout,
+        panes: splitPanes,
+        sizes: new SizeMemory(store, 'file'),
+        isFile: true
+      }),
+      targets: () => panels().map(asTarget),
+      run: (target, code) =>
+        runIn(
+          app,
+          panels().find(panel => panel.id === target),
+          code
+        ),
+      others: async () => {
+        const folder = await contents.get(PathExt.dirname(context.path));
+        const items = (folder.content ?? []) as { name: string; path: string }[];
+        const models = items.filter(({ name }) => MODEL_FILES.some(end => name.toLowerCase().endsWith(end)));
+        return models.map(item => contents.localPath(item.path)).filter(other => other !== path);
+      }
     });
-    factory.widgetCreated.connect((_, widget) => {
-      widget.context.pathChanged.connect(() => void tracker.save(widget));
-      void tracker.add(widget);
+  });
+  factory.widgetCreated.connect((_, widget) => {
+    widget.context.pathChanged.connect(() => void tracker.save(widget));
+    void tracker.add(widget);
+  });
+  notebooks?.widgetAdded.connect((_, panel) => {
+    const show = (): void => tracker.forEach(widget => widget.view.showLoad());
+    show();
+    panel.disposed.connect(show);
+  });
+  if (restorer) {
+    void restorer.restore(tracker, {
+      command: 'docmanager:open',
+      args: widget => ({ path: widget.context.path, factory: FACTORY }),
+      name: widget => widget.context.path
     });
-    notebooks?.widgetAdded.connect((_, panel) => {
-      const show = (): void => tracker.forEach(widget => widget.view.showLoad());
-      show();
-      panel.disposed.connect(show);
-    });
-    if (restorer) {
-      void restorer.restore(tracker, {
-        command: 'docmanager:open',
-        args: widget => ({ path: widget.context.path, factory: FACTORY }),
-        name: widget => widget.context.path
-      });
-    }
   }
-};
+}
 
 function asTarget(panel: NotebookPanel): Target {
   const { path, localPath } = panel.context;
@@ -92,7 +86,7 @@ function asTarget(panel: NotebookPanel): Target {
 /** Insert a cell below the active one of a notebook, and run it. */
 async function runIn(app: JupyterFrontEnd, panel: NotebookPanel | undefined, code: string): Promise<void> {
   if (!panel) {
-    throw new Error('This notebook was closed.');
+    throw new Error(__('This notebook was closed.'));
   }
   app.shell.activateById(panel.id);
   NotebookActions.insertBelow(panel.content);

@@ -6,6 +6,7 @@ import { Hit, HitList } from './hit-list';
 import { FIELDS } from './search';
 import { Popover } from '../view/popover';
 import { toolbar } from '../view/roving';
+import { __ } from '../text';
 
 export interface GraphBarEvents {
   onProgram(id: string): void;
@@ -27,9 +28,9 @@ export interface GraphBarEvents {
 const REST = 80;
 
 const HELP = [
-  'Words, all of which must be there; regular expressions too: conv|pool, stage[34]',
-  `In one field: ${FIELDS.map(field => `${field}:`).join(' ')} - op:conv shape:64`,
-  'Enter or ↓: next hit, Shift+Enter or ↑: the one before'
+  __('Words, all of which must be there; regular expressions too: conv|pool, stage[34]'),
+  __('In one field: %1 - op:conv shape:64', FIELDS.map(field => `${field}:`).join(' ')),
+  __('Enter or ↓: next hit, Shift+Enter or ↑: the one before')
 ].join('\n');
 const KEYS: Record<string, -1 | 1> = { ArrowDown: 1, ArrowUp: -1 };
 
@@ -45,14 +46,14 @@ export class GraphBar {
   constructor(private readonly events: GraphBarEvents) {
     this.programs = h('select', {
       class: 'hl-input hl-programs',
-      'aria-label': 'Program',
+      'aria-label': __('Program'),
       onchange: () => events.onProgram(this.programs.value)
     });
     this.searchField = h('input', {
       class: 'hl-input',
       type: 'search',
-      placeholder: 'Search the graph',
-      'aria-label': 'Search the graph: label, operator, Block or parameter',
+      placeholder: __('Search the graph'),
+      'aria-label': __('Search the graph: label, operator, Block or parameter'),
       title: HELP,
       'aria-controls': this.hitList.id,
       autocomplete: 'off',
@@ -64,19 +65,19 @@ export class GraphBar {
     this.steps = [
       button('↑', () => this.step(-1), {
         class: 'hl-button hl-hit-step',
-        'aria-label': 'Previous hit',
-        title: 'Previous hit (Shift+Enter)'
+        'aria-label': __('Previous hit'),
+        title: __('Previous hit (Shift+Enter)')
       }),
       button('↓', () => this.step(1), {
         class: 'hl-button hl-hit-step',
-        'aria-label': 'Next hit',
-        title: 'Next hit (Enter)'
+        'aria-label': __('Next hit'),
+        title: __('Next hit (Enter)')
       })
     ];
     this.depths = h('select', {
       class: 'hl-input hl-depths',
-      'aria-label': 'Open boxes to a depth',
-      title: 'Open boxes to a depth',
+      'aria-label': __('Open boxes to a depth'),
+      title: __('Open boxes to a depth'),
       onchange: () => {
         const { value } = this.depths;
         this.depths.value = '';
@@ -86,27 +87,27 @@ export class GraphBar {
       }
     });
     this.count = h('span', { class: 'hl-hits', role: 'status' });
-    this.textButton = button('Text', () => events.onText(), {
+    this.textButton = button(__('Text'), () => events.onText(), {
       'aria-pressed': 'false',
-      title: 'Show the graph as a program'
+      title: __('Show the graph as a program')
     });
-    this.pathsButton = button('Paths', () => events.onPaths(), {
+    this.pathsButton = button(__('Paths'), () => events.onPaths(), {
       'aria-pressed': 'false',
-      title: 'Show all that feeds the selected node, and all that reads it (T)'
+      title: __('Show all that feeds the selected node, and all that reads it (T)')
     });
     const zoom = [
-      button('−', () => events.onZoom(1 / 1.25), { 'aria-label': 'Zoom out', title: 'Zoom out (-)' }),
+      button('−', () => events.onZoom(1 / 1.25), { 'aria-label': __('Zoom out'), title: __('Zoom out (-)') }),
       button('+', () => events.onZoom(1.25), {
-        'aria-label': 'Zoom in',
-        title: 'Zoom in (+, or Ctrl + wheel)'
+        'aria-label': __('Zoom in'),
+        title: __('Zoom in (+, or Ctrl + wheel)')
       }),
-      button('Fit', () => events.onFit(), { title: 'Fit the graph into the pane (F)' })
+      button(__('Fit'), () => events.onFit(), { title: __('Fit the graph into the pane (F)') })
     ];
     const tools = [
-      button('Close all', () => events.onCloseAll(), { title: 'Close every box' }),
+      button(__('Close all'), () => events.onCloseAll(), { title: __('Close every box') }),
       this.pathsButton,
-      button('SVG', () => events.onSave('svg'), { title: 'Download the picture as SVG' }),
-      button('PNG', () => events.onSave('png'), { title: 'Download the picture as PNG' })
+      button('SVG', () => events.onSave('svg'), { title: __('Download the picture as SVG') }),
+      button('PNG', () => events.onSave('png'), { title: __('Download the picture as PNG') })
     ];
     this.pictureButtons = [...zoom, ...tools];
     this.summary = h('span', { class: 'hl-summary' });
@@ -114,7 +115,7 @@ export class GraphBar {
     this.caption = h('div', { class: 'hl-graph-caption' }, this.told, this.summary, this.reason);
     this.menu = new Popover(
       '⋯',
-      'More about the graph',
+      __('More about the graph'),
       h('div', { class: 'hl-buttons' }, this.depths, ...tools, this.textButton)
     );
     this.element = h(
@@ -130,9 +131,9 @@ export class GraphBar {
       ),
       this.menu.button
     );
-    toolbar(this.element, 'Graph');
+    toolbar(this.element, __('Graph'));
     this.zoom = h('div', { class: 'hl-zoom' }, ...zoom);
-    toolbar(this.zoom, 'Zoom');
+    toolbar(this.zoom, __('Zoom'));
     this.programs.hidden = true;
     this.setSteps(0);
   }
@@ -155,8 +156,8 @@ export class GraphBar {
     replace(this.programs, ...programs.map(program => h('option', { value: program.id }, program.label)));
     this.programs.value = graph.program;
     const program = programs.find(candidate => candidate.id === graph.program);
-    const compiled = program && program.seconds > 0 ? `compiled in ${secondsText(program.seconds)}` : '';
-    const variants = graph.variants > 1 ? `${graph.variants} variants` : '';
+    const compiled = program && program.seconds > 0 ? __('compiled in %1', secondsText(program.seconds)) : '';
+    const variants = graph.variants > 1 ? __('%1 variants', graph.variants) : '';
     this.summary.textContent = [graph.summary, variants, compiled].filter(part => part).join(' · ');
     this.reason.textContent = program && program.reason !== graph.summary ? whyText(program) : '';
     this.caption.title = [this.summary.textContent, this.reason.textContent].filter(part => part).join('\n');
@@ -222,12 +223,13 @@ export class GraphBar {
   /** How many boxes there are to each depth; `all`: at every depth. */
   setDepths(boxes: readonly number[], all: number): void {
     this.depths.hidden = all === 0;
-    const label = (count: number): string => `${count.toLocaleString('en')} box${count === 1 ? '' : 'es'}`;
+    const label = (count: number): string =>
+      count === 1 ? __('1 box') : __('%1 boxes', count.toLocaleString('en'));
     replace(
       this.depths,
-      h('option', { value: '' }, 'Open …'),
-      ...boxes.map((count, i) => h('option', { value: i + 1 }, `Depth ${i + 1}: ${label(count)}`)),
-      h('option', { value: 'Infinity' }, `All: ${label(all)}`)
+      h('option', { value: '' }, __('Open …')),
+      ...boxes.map((count, i) => h('option', { value: i + 1 }, __('Depth %1: %2', i + 1, label(count)))),
+      h('option', { value: 'Infinity' }, __('All: %1', label(all)))
     );
     this.depths.value = '';
   }

@@ -26,6 +26,7 @@ import { Measured, showMeasured } from './measured';
 import { Minimap } from './minimap';
 import type { Scene } from './scene';
 import { portKey } from './scene';
+import { __ } from '../text';
 
 export interface CanvasEvents {
   /** A click; null: on the ground. */
@@ -105,9 +106,10 @@ export class Canvas {
         class: 'hl-g',
         tabindex: 0,
         role: 'application',
-        'aria-roledescription': 'graph',
-        'aria-label':
+        'aria-roledescription': __('graph'),
+        'aria-label': __(
           'Graph. Arrow keys follow the edges, Enter opens a box, Escape closes it, T shows the paths, F fits all.'
+        )
       },
       this.world
     );

@@ -1,8 +1,8 @@
 // What is written on a node or a closed box, and how large that makes it.
 
 import type { GraphBox, GraphNode, Tensor } from '../protocol/messages';
-import { plural } from '../view/words';
 import type { Scene } from './scene';
+import { __, _n } from '../text';
 
 /** Width of one line of text in pixels. */
 export type Measure = (text: string, size: number, bold: boolean) => number;
@@ -116,8 +116,8 @@ export function boxTitle(box: GraphBox): { title: string; aside: string } {
 
 /** The second line of a closed box. */
 export function boxDetail(box: GraphBox): string {
-  const text = box.summary || plural(box.operators, 'operator');
-  return box.kind === 'prologue' ? `${text}, when parameters change` : text;
+  const text = box.summary || _n('%1 operator', '%1 operators', box.operators);
+  return box.kind === 'prologue' ? __('%1, when parameters change', text) : text;
 }
 
 export function boxCard(box: GraphBox, measure: Measure, stubs: readonly Stub[] = []): Card {

@@ -1,7 +1,6 @@
 // The picture of a scene with some boxes open: every opened layer is laid out by itself, the innermost first.
 
 import type { Tensor } from '../protocol/messages';
-import { plural } from '../view/words';
 import {
   Card,
   HEADER,
@@ -19,6 +18,7 @@ import { Item, LayerInput, LayerPlan, Point, Port, layerDot, readPlan, stackPlan
 import { LayerEdge, Scene, edgeKey } from './scene';
 import { Stubs, stubsOf } from './stubs';
 import { Aborted, Layout } from './worker';
+import { __, _n } from '../text';
 
 export interface Rect {
   x: number;
@@ -296,7 +296,11 @@ function stubOf(scene: Scene, value: string): Stub {
 
 /** Behind the type of a value whose readers have stubs. */
 function readersText(count: number | undefined): string {
-  return count === undefined ? '' : count === 0 ? '  → elsewhere' : `  → ${plural(count, 'stub')}`;
+  return count === undefined
+    ? ''
+    : count === 0
+      ? __('  → elsewhere')
+      : `  → ${_n('%1 stub', '%1 stubs', count)}`;
 }
 
 /** The type of a value, as its node declares it. */

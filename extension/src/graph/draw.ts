@@ -1,11 +1,21 @@
 // The SVG elements of a picture's nodes, boxes and edges. Colours are classes; export.ts turns them into attributes.
 
 import type { GraphBox, GraphNode } from '../protocol/messages';
-import { plural, tensorText } from '../view/words';
+import { tensorText } from '../view/words';
 import { CHIP, HEADER, SIZES, STRIP, TOGGLE, boxDetail, boxTitle, measuredX, typeText } from './card';
 import { DrawnEdge, DrawnItem, DrawnPort, tensorOf } from './compose';
 import type { Point } from './layer';
 import type { Scene } from './scene';
+import { __, _n } from '../text';
+
+/** What a node is. */
+const KINDS: Partial<Record<string, string>> = {
+  operator: __('operator'),
+  input: __('input'),
+  output: __('output'),
+  parameter: __('parameter'),
+  constant: __('constant')
+};
 
 const SVG = 'http://www.w3.org/2000/svg';
 const RADIUS = { node: 6, box: 8, pill: 13 } as const;
@@ -100,11 +110,11 @@ export const SIGNS: Record<ChangeKind, string> = {
   values: '≈'
 };
 export const CHANGES: Record<ChangeKind, string> = {
-  same: 'the same',
+  same: __('the same'),
   added: 'added',
   removed: 'removed',
   changed: 'changed',
-  values: 'in numbers only'
+  values: __('in numbers only')
 };
 
 const SIGN = { height: 15, pad: 5 } as const;
@@ -116,7 +126,8 @@ export function showChange(element: SVGElement, change: Change | undefined): voi
   element.querySelector(':scope > .hl-g-sign')?.remove();
   const name = element.dataset['plain'] ?? element.getAttribute('aria-label') ?? '';
   element.dataset['plain'] = name;
-  const inside = change && change.count > 0 ? `, ${plural(change.count, 'difference')} inside` : '';
+  const inside =
+    change && change.count > 0 ? __(', %1 inside', _n('%1 difference', '%1 differences', change.count)) : '';
   element.setAttribute('aria-label', kind === 'same' ? name : `${CHANGES[kind]}: ${name}${inside}`);
   const width = parseFloat(element.querySelector('.hl-g-shape')?.getAttribute('width') ?? '');
   if (kind === 'same' || Number.isNaN(width)) {
@@ -232,7 +243,7 @@ function chips(item: DrawnItem, badges: number): SVGElement[] {
             'data-badge': index < badges && chip.kind !== 'more' ? index : undefined,
             'data-stub': chip.to
           },
-          chip.to !== undefined && svg('title', {}, `${chip.text}: go to what computes it`),
+          chip.to !== undefined && svg('title', {}, __('%1: go to what computes it', chip.text)),
           svg('rect', { x: chip.x, y: chip.y, width: chip.width, height: CHIP.height, rx: CHIP.height / 2 }),
           svg(
             'text',
@@ -345,7 +356,8 @@ export function spoken(item: DrawnItem, scene: Scene): string {
   const box = scene.box(item.id);
   if (box) {
     const { title, aside } = boxTitle(box);
-    const kind = { block: 'Block', fold: 'alike Blocks', part: 'part' }[box.kind as string] ?? box.kind;
+    const kind =
+      { block: __('Block'), fold: __('alike Blocks'), part: 'part' }[box.kind as string] ?? box.kind;
     const name = title.startsWith(kind) ? title : `${kind} ${title}`;
     return [name, aside === kind ? '' : aside, boxDetail(box), item.isOpen ? 'open' : 'closed']
       .filter(part => part)
@@ -356,18 +368,25 @@ export function spoken(item: DrawnItem, scene: Scene): string {
     return item.id;
   }
   const outputs = node.outputs.map(tensorText).join(', ');
-  return [`${node.kind} ${node.label || node.op}`, outputs].filter(part => part).join(' — ');
+  return [`${KINDS[node.kind] ?? node.kind} ${node.label || node.op}`, outputs]
+    .filter(part => part)
+    .join(' — ');
 }
 
 function hoverText(item: DrawnItem, scene: Scene): string {
   const box = scene.box(item.id);
   if (box) {
-    const lines = [box.block ?? '', plural(box.operators, 'operator'), box.summary, ...box.notes];
+    const lines = [
+      box.block ?? '',
+      _n('%1 operator', '%1 operators', box.operators),
+      box.summary,
+      ...box.notes
+    ];
     return [...new Set([item.card.title, ...lines])].filter(line => line).join('\n');
   }
   const node = scene.nodes.get(item.id);
   const lines = [
-    [node?.label, node?.block && `in ${node.block}`].filter(part => part).join(' '),
+    [node?.label, node?.block && __('in %1', node.block)].filter(part => part).join(' '),
     (node?.outputs ?? []).map(typeText).join(', '),
     ...Object.entries(node?.attributes ?? {}).map(([name, value]) => `${name}=${value}`),
     ...(node?.badges ?? []).map(badge => `${badge.path || badge.name}: ${typeText(badge)}`)

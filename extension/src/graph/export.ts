@@ -5,6 +5,7 @@ import type { Picture } from './compose';
 import { edgeElement, itemElement, portElement, svg } from './draw';
 import { LEVELS, Measured, showMeasured } from './measured';
 import type { Scene } from './scene';
+import { __ } from '../text';
 
 /** Elements above which no static copy is made: it would be longer than a notebook should hold. */
 const MOST = 4000;
@@ -115,7 +116,7 @@ export function staticSvg(
   if (count > limit) {
     return null;
   }
-  const caption = [measured?.title, measured?.caution && `measured on ${measured.caution}`]
+  const caption = [measured?.title, measured?.caution && __('measured on %1', measured.caution)]
     .filter(text => text)
     .join(', ');
   const { width } = picture;
@@ -205,7 +206,9 @@ async function pngOf(root: SVGSVGElement, scale = 2): Promise<Blob> {
     canvas.height = Math.ceil(height * factor);
     canvas.getContext('2d')?.drawImage(image, 0, 0, canvas.width, canvas.height);
     return await new Promise((resolve, reject) =>
-      canvas.toBlob(blob => (blob ? resolve(blob) : reject(new Error('The picture is too large for PNG.'))))
+      canvas.toBlob(blob =>
+        blob ? resolve(blob) : reject(new Error(__('The picture is too large for PNG.')))
+      )
     );
   } finally {
     URL.revokeObjectURL(url);

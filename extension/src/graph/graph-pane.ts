@@ -3,7 +3,7 @@
 import type { GraphBox, GraphNode, GraphReply, Location } from '../protocol/messages';
 import { button, h, replace } from '../view/dom';
 import { safeSvg } from '../view/safe-svg';
-import { plural, tensorText } from '../view/words';
+import { tensorText } from '../view/words';
 import { GraphBar } from './bar';
 import { anchored } from './camera';
 import { Canvas, Marks, NO_MARKS } from './canvas';
@@ -21,6 +21,7 @@ import { Scene, edgeKey } from './scene';
 import { search } from './search';
 import { Step, step, trace } from './walk';
 import { Aborted, Layout } from './worker';
+import { __, _n } from '../text';
 
 export interface GraphPaneEvents {
   onNode(node: GraphNode): void;
@@ -114,7 +115,7 @@ export class GraphPane {
     );
     this.canvas.over.push(this.failed, this.bar.caption, this.bar.zoom);
     this.element = h('div', { class: 'hl-graph-part' }, this.bar.element, this.bar.menu.panel, this.area);
-    this.message('Select a Block to see its graph.');
+    this.message(__('Select a Block to see its graph.'));
   }
 
   /** The hits of the search, which a view may show elsewhere. */
@@ -156,7 +157,7 @@ export class GraphPane {
       this.showText(false);
     }
     if (graph.nodes.length === 0) {
-      this.message(graph.missing || 'This Block has no graph yet. Call it once on data.');
+      this.message(graph.missing || __('This Block has no graph yet. Call it once on data.'));
       return;
     }
     if (this.picture && picture !== '' && picture === this.drawn && view === this.view) {
@@ -206,7 +207,7 @@ export class GraphPane {
     try {
       const svg = safeSvg(svgSource);
       svg.setAttribute('role', 'img');
-      svg.setAttribute('aria-label', 'The graph as it was last drawn');
+      svg.setAttribute('aria-label', __('The graph as it was last drawn'));
       this.forget();
       this.message('');
       this.saved?.remove();
@@ -214,7 +215,7 @@ export class GraphPane {
         class: 'hl-canvas hl-saved',
         tabindex: 0,
         role: 'group',
-        'aria-label': 'Graph'
+        'aria-label': __('Graph')
       });
       this.saved.append(svg);
       this.canvas.element.hidden = true;
@@ -361,7 +362,7 @@ export class GraphPane {
     this.running = running;
     this.open = open;
     if (!old) {
-      replace(this.note, 'Drawing the graph …');
+      replace(this.note, __('Drawing the graph …'));
       this.note.className = 'hl-graph-note hl-empty';
       this.note.hidden = false;
     }
@@ -462,8 +463,15 @@ export class GraphPane {
     const count = (number: number): string => number.toLocaleString('en');
     this.bar.tell(
       open.size < boxes
-        ? `${count(open.size)} of ${count(boxes)} boxes are open: more than ${count(DRAWN)} nodes would be drawn`
-        : `${count(boxes)} box${boxes === 1 ? ' is' : 'es are'} open`
+        ? __(
+            '%1 of %2 boxes are open: more than %3 nodes would be drawn',
+            count(open.size),
+            count(boxes),
+            count(DRAWN)
+          )
+        : boxes === 1
+          ? __('1 box is open')
+          : __('%1 boxes are open', count(boxes))
     );
     await this.reopen(open, this.selected);
   }
@@ -489,7 +497,7 @@ export class GraphPane {
     this.isTracing = isTracing;
     this.bar.press({ paths: isTracing });
     if (isTracing && this.selected === null) {
-      this.say('Select a node to see what feeds it and what reads it.');
+      this.say(__('Select a node to see what feeds it and what reads it.'));
     }
     this.mark();
   }
@@ -515,7 +523,9 @@ export class GraphPane {
     this.found = hits;
     this.hit = -1;
     const count = this.found.length;
-    this.bar.found(text.trim() === '' ? '' : count === 0 ? 'nothing found' : plural(count, 'hit'));
+    this.bar.found(
+      text.trim() === '' ? '' : count === 0 ? __('nothing found') : _n('%1 hit', '%1 hits', count)
+    );
     this.bar.list(
       HitList.listed(hits).map(id => this.hitOf(scene, id)),
       count,
@@ -675,9 +685,12 @@ export class GraphPane {
     const canJump = onLocation && (location.cell_id !== '' || location.cell !== null);
     replace(
       this.failed,
-      'The trace ended at ',
+      __('The trace ended at '),
       canJump
-        ? button(location.label, () => onLocation(location), { class: 'hl-link', title: 'Go to this line' })
+        ? button(location.label, () => onLocation(location), {
+            class: 'hl-link',
+            title: __('Go to this line')
+          })
         : location.label,
       '. What was traced before that line is drawn.'
     );
@@ -689,7 +702,7 @@ export class GraphPane {
       return;
     }
     try {
-      this.say(`${await saveAs(copy, kind, this.scenePath ?? '')} is saved among the downloads.`);
+      this.say(__('%1 is saved among the downloads.', await saveAs(copy, kind, this.scenePath ?? '')));
     } catch (error) {
       this.bar.found(error instanceof Error ? error.message : String(error));
     }

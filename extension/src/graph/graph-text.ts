@@ -2,6 +2,7 @@
 
 import type { GraphReply } from '../protocol/messages';
 import { h, replace } from '../view/dom';
+import { __ } from '../text';
 
 /** A statement of the program itself; those of graphs inside an operator are indented further. */
 const STATEMENT = /^ {2}%\S+: .* = (\w+)\(/;
@@ -33,8 +34,9 @@ export class GraphText {
       class: 'hl-graph-text',
       tabindex: 0,
       role: 'listbox',
-      'aria-label':
-        'The graph as text. Arrow keys go from line to line, Enter shows the operator in the picture.',
+      'aria-label': __(
+        'The graph as text. Arrow keys go from line to line, Enter shows the operator in the picture.'
+      ),
       onclick: event => this.onClick(event),
       onkeydown: event => this.onKey(event as KeyboardEvent)
     });

@@ -1,7 +1,7 @@
 // The hits of a search as a list over the picture: it moves nothing, and goes with the focus.
 
 import { h, replace, uniqueId } from '../view/dom';
-import { plural } from '../view/words';
+import { __, _n } from '../text';
 
 export interface Hit {
   id: string;
@@ -18,7 +18,7 @@ export class HitList {
   readonly id = uniqueId('hits');
 
   constructor(private readonly onChoose: (index: number) => void) {
-    this.list = h('div', { class: 'hl-hit-rows', role: 'listbox', id: this.id, 'aria-label': 'Hits' });
+    this.list = h('div', { class: 'hl-hit-rows', role: 'listbox', id: this.id, 'aria-label': __('Hits') });
     this.problem = h('p', { class: 'hl-hit-problem', role: 'status' });
     this.more = h('p', { class: 'hl-hit-more' });
     this.element = h('div', { class: 'hl-hit-list' }, this.problem, this.list, this.more);
@@ -57,7 +57,9 @@ export class HitList {
     );
     this.list.hidden = hits.length === 0;
     this.more.textContent =
-      count > hits.length ? `and ${plural(count - hits.length, 'more hit')}: the arrow keys reach them` : '';
+      count > hits.length
+        ? __('and %1: the arrow keys reach them', _n('%1 more hit', '%1 more hits', count - hits.length))
+        : '';
     this.more.hidden = this.more.textContent === '';
     this.isEmpty = hits.length === 0 && problem === '';
     this.element.hidden ||= this.isEmpty;

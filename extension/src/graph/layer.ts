@@ -1,5 +1,6 @@
 // The layout of one layer: sizes and edges in, DOT text for Graphviz, positions out.
 
+import { __ } from '../text';
 /** A connection point on a border: which value, and how far from the left end. */
 export interface Port {
   value: string;
@@ -185,7 +186,7 @@ export function readPlan(layer: LayerInput, plain: string): LayerPlan {
   for (const list of [plan.places, plan.curves]) {
     for (let i = 0; i < list.length; i++) {
       if (!list[i]) {
-        throw new Error('Graphviz left out a part of the graph.');
+        throw new Error(__('Graphviz left out a part of the graph.'));
       }
     }
   }

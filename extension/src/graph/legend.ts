@@ -3,6 +3,7 @@
 
 import { button, h, replace, uniqueId } from '../view/dom';
 import { LEVELS, Measured, Scale } from './measured';
+import { __ } from '../text';
 
 export class Legend {
   readonly element: HTMLElement;
@@ -16,7 +17,7 @@ export class Legend {
     });
     this.element = h(
       'div',
-      { class: 'hl-g-legend', role: 'note', 'aria-label': 'Legend' },
+      { class: 'hl-g-legend', role: 'note', 'aria-label': __('Legend') },
       this.line,
       this.whole
     );
@@ -34,12 +35,12 @@ export class Legend {
       first && h('span', {}, first.low),
       first && steps(),
       first && h('span', {}, first.high),
-      caution !== '' && h('span', { class: 'hl-g-legend-caution' }, 'random')
+      caution !== '' && h('span', { class: 'hl-g-legend-caution' }, __('random'))
     );
     this.line.title = [
       title,
-      ...scales.map(({ name, low, high }) => `${name}: ${low} to ${high}`),
-      caution && `Measured on ${caution}`
+      ...scales.map(({ name, low, high }) => __('%1: %2 to %3', name, low, high)),
+      caution && __('Measured on %1', caution)
     ]
       .filter(text => text !== '')
       .join('\n');
@@ -47,8 +48,8 @@ export class Legend {
       this.whole,
       h('div', { class: 'hl-g-legend-title' }, title),
       scales.length > 0 && h('div', { class: 'hl-g-legend-scales' }, ...scales.flatMap(row)),
-      scales.length > 0 && h('div', { class: 'hl-g-legend-bar' }, 'bar: part of the largest'),
-      caution !== '' && h('div', { class: 'hl-g-legend-caution' }, `Measured on ${caution}`)
+      scales.length > 0 && h('div', { class: 'hl-g-legend-bar' }, __('bar: part of the largest')),
+      caution !== '' && h('div', { class: 'hl-g-legend-caution' }, __('Measured on %1', caution))
     );
   }
 

@@ -2,6 +2,7 @@
 
 import type { OverlayItem, OverlayReply } from '../protocol/messages';
 import { svg } from './draw';
+import { __ } from '../text';
 
 /** Steps of colour. */
 export const LEVELS = 5;
@@ -41,11 +42,11 @@ export interface Measured {
 }
 
 const TITLES: Record<OverlayReply['kind'], string> = {
-  time: 'Time',
-  memory: 'Memory of the values',
-  values: 'Largest absolute value',
-  gradients: 'Norm of the gradient',
-  engine: 'Engines'
+  time: __('Time'),
+  memory: __('Memory of the values'),
+  values: __('Largest absolute value'),
+  gradients: __('Norm of the gradient'),
+  engine: __('Engines')
 };
 
 /** An overlay on scales of its own, one for operators and one for the boxes around them. */
@@ -101,8 +102,8 @@ function caution(reply: OverlayReply): string {
   if (reply.measured_on !== 'random') {
     return '';
   }
-  const also = reply.kind === 'values' ? '; NaN may come from them' : '';
-  return `random numbers of the call's shapes${also}`;
+  const also = reply.kind === 'values' ? __('; NaN may come from them') : '';
+  return __("random numbers of the call's shapes%1", also);
 }
 
 /** `1.2 ms`, `3.1 MB`, `0.024`: a value with its unit. */
@@ -112,7 +113,7 @@ function quantity(value: number, unit: string): string {
     return value >= 1
       ? `${digits(value)} s`
       : value >= 1e-3
-        ? `${digits(value * 1e3)} ms`
+        ? __('%1 ms', digits(value * 1e3))
         : `${digits(value * 1e6)} µs`;
   }
   if (unit === 'B') {

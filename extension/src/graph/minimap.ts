@@ -5,6 +5,7 @@ import { Camera, Size, visible } from './camera';
 import type { Picture } from './compose';
 import { svg } from './draw';
 import type { Point } from './layer';
+import { __ } from '../text';
 
 /** At most so many pixels, and such a part of the pane. */
 const MOST = { width: 120, height: 150, part: 0.3, shapes: 500 } as const;
@@ -19,7 +20,7 @@ export class Minimap {
     this.root = svg('svg', { 'aria-hidden': 'true' });
     this.element = h('div', {
       class: 'hl-g-map',
-      title: 'The whole graph: click to go there',
+      title: __('The whole graph: click to go there'),
       onpointerdown: event => this.onDown(event as PointerEvent)
     });
     this.element.append(this.root);

@@ -1,6 +1,8 @@
 // Regular expressions that are matched in linear time: one that somebody types must not freeze the page, as the browser's
 // own matcher does for (a+)+$. All states of the expression advance together, one character at a time (Thompson 1968).
 
+import { __ } from '../text';
+
 /** Why an expression is none. */
 export class PatternError extends Error {}
 
@@ -31,7 +33,7 @@ type Step =
 /** Throws PatternError. */
 export function pattern(source: string): Pattern {
   if (source.length > LIMITS.characters) {
-    throw new PatternError(`longer than ${LIMITS.characters} characters`);
+    throw new PatternError(__('longer than %1 characters', LIMITS.characters));
   }
   const steps: Step[] = [];
   const lower = source.toLowerCase();
@@ -52,7 +54,7 @@ class Parser {
   parse(): Tree {
     const tree = this.choice();
     if (this.at < this.source.length) {
-      throw new PatternError('a ) without its (');
+      throw new PatternError(__('a ) without its ('));
     }
     return tree;
   }
@@ -80,7 +82,7 @@ class Parser {
     }
     this.take('?'); // lazy: the same where only the whole counts
     if (this.at < this.source.length && '*+?'.includes(this.peek())) {
-      throw new PatternError(`nothing to repeat before ${this.peek()}`);
+      throw new PatternError(__('nothing to repeat before %1', this.peek()));
     }
     return { kind: 'repeat', part, least, most };
   }
@@ -103,10 +105,10 @@ class Parser {
     const least = Number(found[1]);
     const most = found[2] === undefined ? least : found[3] === '' ? Infinity : Number(found[3]);
     if (most < least) {
-      throw new PatternError(`{${least},${most}} counts down`);
+      throw new PatternError(__('{%1,%2} counts down', least, most));
     }
     if (Math.max(least, most === Infinity ? 0 : most) > LIMITS.repeat) {
-      throw new PatternError(`more than ${LIMITS.repeat} times`);
+      throw new PatternError(__('more than %1 times', LIMITS.repeat));
     }
     return [least, most];
   }
@@ -129,7 +131,7 @@ class Parser {
       case '*':
       case '+':
       case '?':
-        throw new PatternError(`nothing to repeat before ${character}`);
+        throw new PatternError(__('nothing to repeat before %1', character));
       default:
         return { kind: 'character', test: is(character) };
     }
@@ -137,11 +139,11 @@ class Parser {
 
   private group(): Tree {
     if (this.take('?') && !this.take(':')) {
-      throw new PatternError('look-around and named groups are not supported');
+      throw new PatternError(__('look-around and named groups are not supported'));
     }
     const tree = this.choice();
     if (!this.take(')')) {
-      throw new PatternError('a ( without its )');
+      throw new PatternError(__('a ( without its )'));
     }
     return tree;
   }
@@ -159,7 +161,7 @@ class Parser {
   private escaped(): Test {
     const letter = this.written[this.at];
     if (letter === undefined) {
-      throw new PatternError('it ends with a backslash');
+      throw new PatternError(__('it ends with a backslash'));
     }
     this.at++;
     const test = CLASSES[letter.toLowerCase()];
@@ -167,7 +169,7 @@ class Parser {
       return letter === letter.toLowerCase() ? test : code => !test(code);
     }
     if (/[1-9]/.test(letter)) {
-      throw new PatternError('back-references are not supported');
+      throw new PatternError(__('back-references are not supported'));
     }
     return is(letter.toLowerCase());
   }
@@ -177,7 +179,7 @@ class Parser {
     const tests: Test[] = [];
     for (let isFirst = true; isFirst || this.peek() !== ']'; isFirst = false) {
       if (this.at >= this.source.length) {
-        throw new PatternError('a [ without its ]');
+        throw new PatternError(__('a [ without its ]'));
       }
       const from = this.next();
       if (from === '\\') {
@@ -186,7 +188,7 @@ class Parser {
         this.at++;
         const [low, high] = [from.charCodeAt(0), this.next().charCodeAt(0)];
         if (high < low) {
-          throw new PatternError('a range that goes backwards');
+          throw new PatternError(__('a range that goes backwards'));
         }
         tests.push(code => code >= low && code <= high);
       } else {
@@ -224,7 +226,7 @@ const CLASSES: Record<string, Test> = { d: isDigit, w: isWord, s: isSpace };
 
 function emit(tree: Tree, steps: Step[]): void {
   if (steps.length > LIMITS.steps) {
-    throw new PatternError('too many repetitions');
+    throw new PatternError(__('too many repetitions'));
   }
   switch (tree.kind) {
     case 'character':

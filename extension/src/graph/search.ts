@@ -3,6 +3,7 @@
 import type { GraphBox, GraphNode, Tensor } from '../protocol/messages';
 import { Pattern, PatternError, pattern } from './pattern';
 import type { Scene } from './scene';
+import { __ } from '../text';
 
 /** What a word may be asked of: `op:conv`. */
 export const FIELDS = ['name', 'op', 'shape', 'dtype', 'state', 'class', 'block', 'param', 'kind'] as const;
@@ -48,7 +49,7 @@ export function query(text: string): Query {
         if (!(error instanceof PatternError)) {
           throw error;
         }
-        problems.push(`${word} is no expression (${error.message}): looked for as text`);
+        problems.push(__('%1 is no expression (%2): looked for as text', word, error.message));
       }
     }
     terms.push(termOf(field, word, expression));

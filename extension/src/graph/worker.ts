@@ -1,5 +1,7 @@
 // DOT text to positions, in a worker: Graphviz compiled to WebAssembly, fetched when the first graph is drawn.
 
+import { __ } from '../text';
+
 /** Lays out DOT text. Rejects with an Aborted if `signal` is aborted before it ran, else with a sentence for the user. */
 export interface Layout {
   (dot: string, signal?: AbortSignal): Promise<string>;
@@ -63,7 +65,7 @@ export function workerLayout(loadText: () => Promise<string>): Layout {
           reject(error);
         }
       };
-      const timer = setTimeout(() => stop(new Error('The layout took too long.')), PATIENCE);
+      const timer = setTimeout(() => stop(new Error(__('The layout took too long.'))), PATIENCE);
       job.signal?.addEventListener('abort', () => setTimeout(() => stop(new Aborted()), IDLE_PATIENCE));
       current.onerror = () => {
         done();
@@ -81,7 +83,9 @@ export function workerLayout(loadText: () => Promise<string>): Layout {
           resolve(event.data.plain);
         } else {
           reject(
-            new Error(`Graphviz could not lay out this graph: ${event.data.error ?? 'no reason given'}`)
+            new Error(
+              __('Graphviz could not lay out this graph: %1', event.data.error ?? __('no reason given'))
+            )
           );
         }
       };

@@ -15,6 +15,7 @@ import { MarkedEditor, callMarks, marksExtension } from './editor-marks';
 import { Lines, lineMarks, markLines, showLine } from './line-marks';
 import { mentionsHybridLab } from './link';
 import { jumpToCell, scrolledTo } from './jump';
+import { __ } from '../text';
 
 export interface CellDiagnosticsSettings {
   enabled: boolean;
@@ -274,7 +275,7 @@ function placesIn(panel: NotebookPanel): (cellId: string, at: { line: number; co
   const cells = [...(panel.content.model?.cells ?? [])];
   const names = new Map(cells.map((cell, index) => [cell.id, cellName(cell, index)]));
   return (cellId, { line, col }) => ({
-    place: `${names.get(cellId) ?? 'a cell'}, line ${line}`,
+    place: __('%1, line %2', names.get(cellId) ?? __('a cell'), line),
     jump: () => void jumpToCell(panel, { cellId, line, col })
   });
 }
@@ -315,11 +316,11 @@ function executionCount(cell: ICellModel): number | null {
 /** `cell 3` by its execution number; a cell that did not run yet goes by its position. */
 function cellName(cell: ICellModel, index: number): string {
   const count = executionCount(cell);
-  return count === null ? `cell at position ${index + 1}` : `cell ${count}`;
+  return count === null ? __('cell at position %1', index + 1) : __('cell %1', count);
 }
 
 function placeIn(cell: ICellModel, index: number, diagnostic: Diagnostic): Diagnostic['location'] {
   const { line, col, end_line, end_col } = diagnostic;
-  const label = `${cellName(cell, index)}, line ${line}`;
+  const label = __('%1, line %2', cellName(cell, index), line);
   return { file: '', label, cell: executionCount(cell), cell_id: cell.id, line, col, end_line, end_col };
 }

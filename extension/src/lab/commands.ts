@@ -4,11 +4,11 @@ import { EditorView } from '@codemirror/view';
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
-import { plural } from '../view/words';
 import type { CellDiagnosticsService } from './cell-diagnostics';
 import { applyFixAt, goToNextFinding } from './editor-marks';
 import { labIcon } from './icon';
 import type { HybridPanel } from './panel';
+import { __, _n } from '../text';
 
 export const COMMANDS = {
   showPanel: 'hybrid-lab:show-panel',
@@ -48,60 +48,63 @@ export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void
   const hasNotebook = (): boolean => tracker.currentWidget !== null;
 
   app.commands.addCommand(COMMANDS.showPanel, {
-    label: 'Show the Hybrid Lab Panel',
+    label: __('Show the Hybrid Lab Panel'),
     icon: labIcon,
     execute: () => app.shell.activateById(panel.id)
   });
   if (openTab) {
     app.commands.addCommand(COMMANDS.openTab, {
-      label: 'Open the Hybrid Lab Panel as a Tab',
-      caption: 'Tree, graph and details side by side, as wide as wanted',
+      label: __('Open the Hybrid Lab Panel as a Tab'),
+      caption: __('Tree, graph and details side by side, as wide as wanted'),
       icon: labIcon,
       execute: openTab
     });
   }
   app.commands.addCommand(COMMANDS.saveAll, {
-    label: 'Save Every Model',
-    caption: 'Save all graphs and parameters of each model of this kernel to its own file',
+    label: __('Save Every Model'),
+    caption: __('Save all graphs and parameters of each model of this kernel to its own file'),
     icon: labIcon,
     isEnabled: hasNotebook,
     execute: inPanel(() => actions.saveEvery())
   });
   app.commands.addCommand(COMMANDS.reloadAll, {
-    label: 'Reload All Models',
-    caption: 'Load the saved graphs and parameters into the models of this kernel',
+    label: __('Reload All Models'),
+    caption: __('Load the saved graphs and parameters into the models of this kernel'),
     isEnabled: hasNotebook,
     execute: inPanel(() => actions.reloadEvery())
   });
   app.commands.addCommand(COMMANDS.undo, {
-    label: 'Undo the Last Save or Reload',
+    label: __('Undo the Last Save or Reload'),
     isEnabled: hasNotebook,
     execute: inPanel(() => actions.undo())
   });
   app.commands.addCommand(COMMANDS.open, {
-    label: 'Open an Archive Without Its Code',
+    label: __('Open an Archive Without Its Code'),
     isEnabled: hasNotebook,
     execute: inPanel(() => actions.showOpenForm())
   });
   app.commands.addCommand(COMMANDS.lint, {
-    label: 'Check This Notebook for Code That Cannot Be Hybridized',
+    label: __('Check This Notebook for Code That Cannot Be Hybridized'),
     isEnabled: hasNotebook,
     execute: async () => {
       const notebook = tracker.currentWidget;
       const count = notebook && (await diagnostics.check(notebook));
       if (count === null) {
-        Notification.warning('Hybrid Lab: neither the kernel nor the server could check this notebook.');
+        Notification.warning(__('Hybrid Lab: neither the kernel nor the server could check this notebook.'));
       } else if (count === 0) {
-        Notification.success('Hybrid Lab: no findings.', { autoClose: 3000 });
+        Notification.success(__('Hybrid Lab: no findings.'), { autoClose: 3000 });
       } else {
-        Notification.info(`Hybrid Lab: ${plural(count, 'finding')}, marked in the cells.`, {
-          autoClose: 5000
-        });
+        Notification.info(
+          __('Hybrid Lab: %1, marked in the cells.', _n('%1 finding', '%1 findings', count)),
+          {
+            autoClose: 5000
+          }
+        );
       }
     }
   });
   app.commands.addCommand(COMMANDS.applyFix, {
-    label: 'Apply the Fix at the Cursor',
+    label: __('Apply the Fix at the Cursor'),
     isEnabled: () => editorOf(document.activeElement) !== null,
     execute: () => {
       const view = editorOf(document.activeElement);
@@ -109,7 +112,7 @@ export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void
     }
   });
   app.commands.addCommand(COMMANDS.nextFinding, {
-    label: 'Go to the Next Finding',
+    label: __('Go to the Next Finding'),
     execute: () => {
       const view = editorOf(document.activeElement);
       const notebook = tracker.currentWidget;

@@ -16,6 +16,7 @@ import type { Diagnostic, Fix } from '../protocol/messages';
 import { button, h } from '../view/dom';
 import { ListedPlace, fixLabel, fixTitle } from '../view/findings-list';
 import { inline, renderMarkdown } from '../view/markdown';
+import { __ } from '../text';
 
 /** A mark in an editor. `finding`: of a call that leads to a finding in the function called, where that finding is. */
 export interface Mark {
@@ -164,9 +165,9 @@ function hoverText({ diagnostic, finding }: Mark): HTMLElement {
       h(
         'p',
         {},
-        button(`Go to ${finding.place}`, () => finding.jump?.(), { class: 'hl-link' })
+        button(__('Go to %1', finding.place), () => finding.jump?.(), { class: 'hl-link' })
       ),
-    diagnostic.rewrite !== '' && h('p', {}, 'Instead: ', h('code', {}, diagnostic.rewrite)),
+    diagnostic.rewrite !== '' && h('p', {}, __('Instead: '), h('code', {}, diagnostic.rewrite)),
     diagnostic.help !== '' && renderMarkdown(diagnostic.help)
   );
 }

@@ -4,6 +4,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { Widget } from '@lumino/widgets';
 import { CellError, Location, cellError } from '../protocol/messages';
 import { Child, button, h, replace } from '../view/dom';
+import { __ } from '../text';
 
 /** The type of the output, see hybrid_lab/lab/messages/errors.py; and of the HTML beside it. */
 const ERROR = 'application/vnd.hybrid-lab.error+json';
@@ -61,16 +62,16 @@ export class ErrorOutput extends Widget {
       .map(place =>
         button(place.label, () => this.options.onLocation(place), {
           class: 'hl-link',
-          title: 'Go to this line'
+          title: __('Go to this line')
         })
       );
     if (block !== null) {
-      const title = 'Show the Block in the Hybrid Lab panel';
+      const title = __('Show the Block in the Hybrid Lab panel');
       items.unshift(
         h(
           'span',
           {},
-          'Block ',
+          __('Block '),
           button(name, () => this.options.onBlock(model, block, name), { class: 'hl-link', title })
         )
       );

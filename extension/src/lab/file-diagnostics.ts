@@ -5,6 +5,7 @@ import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/c
 import { LintClient, LintSources, LintTarget } from '../lint/lint-client';
 import { MarkedEditor, callMarks, marksExtension } from './editor-marks';
 import { mentionsHybridLab } from './link';
+import { __ } from '../text';
 
 export interface FileDiagnosticsSettings {
   enabled: boolean;
@@ -86,7 +87,7 @@ class CheckedFile {
     if (found && source === this.model.sharedModel.getSource()) {
       const findings = (found.file ?? []).map(diagnostic => ({ diagnostic }));
       const calls = callMarks(found, (_, { line, col }) => ({
-        place: `line ${line}`,
+        place: __('line %1', line),
         jump: () => this.editor?.goTo(line, col)
       }));
       this.editor?.show([...findings, ...(calls.file ?? [])], true, source);

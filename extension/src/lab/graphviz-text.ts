@@ -4,6 +4,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { Requester } from '../protocol/channel';
+import { __ } from '../text';
 
 /** A function that asks the server, then a kernel. `kernel`: the one in front, null where none answers now. */
 export function graphvizText(
@@ -20,9 +21,9 @@ export function graphvizText(
     if (requester) {
       return (await requester.request('asset', { name: 'graphviz' })).text;
     }
-    const why = response ? `answered ${response.status}` : 'did not answer';
+    const why = response ? __('The server answered %1.', response.status) : __('The server did not answer.');
     throw new Error(
-      `The picture needs Graphviz, which comes with the Python package: this Jupyter server ${why}. Run pip install hybrid-lab in its environment, and start it again.`
+      `${__('The picture needs Graphviz, which comes with the Python package.')} ${why} ${__('Run pip install hybrid-lab there, and start the server again.')}`
     );
   };
 }

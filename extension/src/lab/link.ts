@@ -19,6 +19,7 @@ import {
 import { NOT_IMPORTED, mismatch, newerKernel } from '../protocol/versions';
 import { VERSION } from '../version';
 import type { KernelState } from '../view/panel-view';
+import { __ } from '../text';
 
 /** Seconds after which a busy kernel is asked again whether it imported hybrid_lab meanwhile. */
 const WHILE_BUSY = [2, 5, 10, 20];
@@ -79,22 +80,22 @@ export class KernelLink implements IDisposable {
     };
     const off = (text: string): KernelState => ({ ...base, text, kind: 'off', requester: null });
     if (!this.kernel) {
-      return off('This notebook has no running kernel.');
+      return off(__('This notebook has no running kernel.'));
     }
     if (this.problem) {
       return { ...base, text: this.problem, kind: 'problem', requester: null };
     }
     if (!this.isPython) {
-      return off('Hybrid Lab works with Python kernels.');
+      return off(__('Hybrid Lab works with Python kernels.'));
     }
     if (!this.hello) {
-      return off(this.opening ? 'Asking the kernel …' : NOT_IMPORTED);
+      return off(this.opening ? __('Asking the kernel …') : NOT_IMPORTED);
     }
     const { kernel, python, subshells, engine } = this.hello;
-    const who = [`hybrid_lab ${kernel}`, engine && `engine ${engine}`, `Python ${python}`]
+    const who = [`hybrid_lab ${kernel}`, engine && __('engine %1', engine), __('Python %1', python)]
       .filter(text => text !== '')
       .join(', ');
-    const busy = subshells ? 'a cell is running' : 'busy: requests wait for the running cell';
+    const busy = subshells ? __('a cell is running') : __('busy: requests wait for the running cell');
     return {
       ...base,
       text: this.busy ? `${busy} — ${who}` : who,
@@ -127,7 +128,7 @@ export class KernelLink implements IDisposable {
       comm = kernel.createComm(TARGET);
       await subshellOf(comm, kernel.supportsSubshells);
       if (generation !== this.generation) {
-        throw new RequestError('closed', 'The kernel was restarted.');
+        throw new RequestError('closed', __('The kernel was restarted.'));
       }
       const channel = this.talk(comm);
       const hello = await channel.request('hello', {
@@ -233,14 +234,14 @@ export class KernelLink implements IDisposable {
     if (this.comm && !this.comm.isDisposed && this.kernel) {
       this.comm.close(); // so that the kernel stops sending to nobody
     }
-    this.reset('The notebook was closed.');
+    this.reset(__('The notebook was closed.'));
     Signal.clearData(this);
   }
 
   private talk(comm: Kernel.IComm): Channel {
     const channel = new Channel(message => {
       if (comm.isDisposed) {
-        throw new Error('The connection to the kernel is closed.');
+        throw new Error(__('The connection to the kernel is closed.'));
       }
       comm.send(message as unknown as JSONObject);
     });
@@ -283,7 +284,7 @@ export class KernelLink implements IDisposable {
         this.work = null;
         this.workers = null;
       }
-      channel.close('The kernel closed the connection.');
+      channel.close(__('The kernel closed the connection.'));
       this._changed.emit();
     };
     this.open = channel;
@@ -293,7 +294,7 @@ export class KernelLink implements IDisposable {
   }
 
   private onKernelChanged(): void {
-    this.reset('The kernel was changed.');
+    this.reset(__('The kernel was changed.'));
     if (this.kernel) {
       this.connectUnbidden();
     }
@@ -306,7 +307,7 @@ export class KernelLink implements IDisposable {
       status === 'dead' ||
       status === 'terminating'
     ) {
-      this.reset('The kernel was restarted.');
+      this.reset(__('The kernel was restarted.'));
     } else if (status === 'idle' && this.executed) {
       this.executed = false;
       this.connectUnbidden();

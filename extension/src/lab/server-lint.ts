@@ -4,6 +4,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { CellDiagnostics, LintTarget } from '../lint/lint-client';
 import { CellSource, lintReply } from '../protocol/messages';
+import { __ } from '../text';
 
 /** A function that asks the server. It rejects where the server cannot answer; a missing endpoint is asked once only. */
 export function serverLint(
@@ -12,7 +13,7 @@ export function serverLint(
   let isMissing = false;
   return async (cells, target) => {
     if (isMissing) {
-      throw new Error('The server has no lint endpoint.');
+      throw new Error(__('The server has no lint endpoint.'));
     }
     const response = await ServerConnection.makeRequest(
       URLExt.join(settings.baseUrl, 'hybrid-lab', 'lint'),
@@ -21,7 +22,7 @@ export function serverLint(
     );
     if (!response.ok) {
       isMissing = response.status === 404 || response.status === 405;
-      throw new Error(`The server answered ${response.status}.`);
+      throw new Error(__('The server answered %1.', response.status));
     }
     return lintReply(await response.json(), 'lint').cells;
   };

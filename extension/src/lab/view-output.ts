@@ -4,6 +4,7 @@
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import { Widget } from '@lumino/widgets';
 import { h } from '../view/dom';
+import { __ } from '../text';
 
 /** The type of the view's output, see hybrid_lab/lab/views/widget.py; and the widget's and the HTML's beside it. */
 export const OUTPUT = 'application/vnd.hybrid-lab.view+json';
@@ -48,7 +49,7 @@ export class ViewOutput extends Widget {
     this.note = h(
       'div',
       { class: 'hl-view-note', role: 'status' },
-      'Shown as it was when the notebook was saved. Run the cell again to open it.'
+      __('Shown as it was when the notebook was saved. Run the cell again to open it.')
     );
     this.saved = h('div', { class: 'hl-view-saved' });
     this.live = h('div', { class: 'hl-view-live' });

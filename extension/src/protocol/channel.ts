@@ -20,6 +20,7 @@ import {
   progress,
   workersReply
 } from './messages';
+import { __ } from '../text';
 
 /** Codes of errors: the kernel's, and three that arise on this side. */
 export type FailureCode = ErrorBody['code'] | 'closed' | 'timeout' | 'malformed';
@@ -126,7 +127,9 @@ export class Channel implements Requester {
       if (options.timeout !== undefined) {
         timer = setTimeout(
           () =>
-            this.pending.get(id)?.reject(new RequestError('timeout', 'The kernel did not answer in time.')),
+            this.pending
+              .get(id)
+              ?.reject(new RequestError('timeout', __('The kernel did not answer in time.'))),
           options.timeout
         );
       }
@@ -218,7 +221,7 @@ function malformed(error: unknown): RequestError {
   const reason = error instanceof ProtocolError ? error.message : asRequestError(error).message;
   return new RequestError(
     'malformed',
-    `The kernel sent something this front end does not understand (${reason}).`,
-    'Upgrade hybrid-lab in the kernel and in JupyterLab to the same version.'
+    __('The kernel sent something this front end does not understand (%1).', reason),
+    __('Upgrade hybrid-lab in the kernel and in JupyterLab to the same version.')
   );
 }

@@ -1,6 +1,7 @@
 // The message for a front end and a kernel of different versions.
 
 import { HelloReply, PROTOCOL } from './messages';
+import { __ } from '../text';
 
 /** A sentence that names the older side and how to upgrade it, or null if the versions match. */
 export function mismatch(frontEnd: string, hello: Pick<HelloReply, 'kernel' | 'protocol'>): string | null {
@@ -9,13 +10,13 @@ export function mismatch(frontEnd: string, hello: Pick<HelloReply, 'kernel' | 'p
   }
   if (hello.protocol < PROTOCOL) {
     return (
-      `The kernel has hybrid_lab ${hello.kernel}, which is older than this extension (${frontEnd}). ` +
-      `In the kernel's environment: pip install -U hybrid-lab, then restart the kernel.`
+      __('The kernel has hybrid_lab %1, which is older than this extension (%2). ', hello.kernel, frontEnd) +
+      __("In the kernel's environment: pip install -U hybrid-lab, then restart the kernel.")
     );
   }
   return (
-    `This extension (${frontEnd}) is older than the kernel's hybrid_lab ${hello.kernel}. ` +
-    `In the environment that runs Jupyter: pip install -U "hybrid-lab[lab]", then reload this page.`
+    __("This extension (%1) is older than the kernel's hybrid_lab %2. ", frontEnd, hello.kernel) +
+    __('In the environment that runs Jupyter: pip install -U "hybrid-lab[lab]", then reload this page.')
   );
 }
 
@@ -23,10 +24,17 @@ export function mismatch(frontEnd: string, hello: Pick<HelloReply, 'kernel' | 'p
 export function newerKernel(frontEnd: string, kernel: string): string {
   const which = kernel === '' ? '' : ` ${kernel}`;
   return (
-    `The kernel's hybrid_lab${which} tells more than this extension (${frontEnd}) can show; the rest works. ` +
-    `To see all: in the environment that runs Jupyter, pip install -U "hybrid-lab[lab]", then reload this page.`
+    __(
+      "The kernel's hybrid_lab%1 tells more than this extension (%2) can show; the rest works. ",
+      which,
+      frontEnd
+    ) +
+    __(
+      'To see all: in the environment that runs Jupyter, pip install -U "hybrid-lab[lab]", then reload this page.'
+    )
   );
 }
 
-export const NOT_IMPORTED =
-  'hybrid_lab is not imported in this kernel yet. Run a cell with: import hybrid_lab as mx';
+export const NOT_IMPORTED = __(
+  'hybrid_lab is not imported in this kernel yet. Run a cell with: import hybrid_lab as mx'
+);

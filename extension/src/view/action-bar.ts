@@ -16,6 +16,7 @@ import type { SideBySide } from './compare-view';
 import { SideBySideHost, compare, reload, reloaded } from './reload-part';
 import { SaveTarget, Undoable, nameOf, save, saveEvery, saved } from './save-part';
 import { SHARE, share } from './share-part';
+import { __ } from '../text';
 
 export interface ActionBarOptions {
   /** Without it there is no "Open without code" (the widget belongs to one model). */
@@ -44,26 +45,26 @@ export class ActionBar {
 
   constructor(private readonly options: ActionBarOptions) {
     this.diffOptions = options.onShowInGraph ? { onShow: options.onShowInGraph } : {};
-    this.saveButton = button('Save', () => void this.save(), {
+    this.saveButton = button(__('Save'), () => void this.save(), {
       class: 'hl-button hl-primary hl-icon hl-icon-save',
-      title: 'Save every graph and all parameters of this model to one file'
+      title: __('Save every graph and all parameters of this model to one file')
     });
-    this.saveAllButton = button('Save every model', () => void this.saveEvery(), {
-      title: 'Save each model of this kernel to its own file'
+    this.saveAllButton = button(__('Save every model'), () => void this.saveEvery(), {
+      title: __('Save each model of this kernel to its own file')
     });
-    this.reloadAllButton = button('Reload all', () => void this.reloadEvery(), {
-      title: 'Load each model of this kernel from its own file; Undo reverts it'
+    this.reloadAllButton = button(__('Reload all'), () => void this.reloadEvery(), {
+      title: __('Load each model of this kernel from its own file; Undo reverts it')
     });
-    this.reloadButton = button('Reload', () => void this.reload(), {
+    this.reloadButton = button(__('Reload'), () => void this.reload(), {
       class: 'hl-button hl-icon hl-icon-reload',
-      title: 'Load graphs and parameters from the file into this model; Undo reverts it'
+      title: __('Load graphs and parameters from the file into this model; Undo reverts it')
     });
-    this.compareButton = button('Compare…', () => void this.compare(), {
+    this.compareButton = button(__('Compare…'), () => void this.compare(), {
       class: 'hl-button hl-icon hl-icon-compare',
-      title: 'Show what differs between the file and this model; nothing is changed'
+      title: __('Show what differs between the file and this model; nothing is changed')
     });
-    this.undoButton = button('Undo', () => void this.undo(), { class: 'hl-button hl-icon hl-icon-undo' });
-    this.shareButton = button('Share as a page', () => void this.share(), { title: SHARE });
+    this.undoButton = button(__('Undo'), () => void this.undo(), { class: 'hl-button hl-icon hl-icon-undo' });
+    this.shareButton = button(__('Share as a page'), () => void this.share(), { title: SHARE });
     this.file = new FilePart(name => {
       if (this.model && this.scope) {
         this.scope.files.set(this.model.id, name);
@@ -84,7 +85,7 @@ export class ActionBar {
     this.blockButtons = h('div', { class: 'hl-buttons hl-block-buttons' });
     this.buttons = h(
       'div',
-      { class: 'hl-buttons', role: 'group', 'aria-label': 'Save and reload' },
+      { class: 'hl-buttons', role: 'group', 'aria-label': __('Save and reload') },
       this.saveButton,
       this.reloadButton,
       this.compareButton,
@@ -107,8 +108,8 @@ export class ActionBar {
         h(
           'div',
           { class: 'hl-buttons' },
-          button('Earlier saves', () => options.onSaves?.(), {
-            title: 'Compare earlier saves of the file, reload or restore one'
+          button(__('Earlier saves'), () => options.onSaves?.(), {
+            title: __('Compare earlier saves of the file, reload or restore one')
           })
         ),
       this.autosave.element
@@ -168,11 +169,11 @@ export class ActionBar {
 
   /** Save the model, or a Block of it, to its file. */
   async save(file = '', path = ''): Promise<void> {
-    await this.run('Saving', file, path, async (requester, target, results, onProgress) => {
+    await this.run(__('Saving'), file, path, async (requester, target, results, onProgress) => {
       const { model } = target;
       const reply = await save(requester, target, results, onProgress);
       if (!reply) {
-        return [h('p', {}, `${nameOf(model, path)} was not saved.`)];
+        return [h('p', {}, __('%1 was not saved.', nameOf(model, path)))];
       }
       return [saved(model, path, reply, token => void this.undoAll(requester, model.id, [{ model, token }]))];
     });
@@ -181,15 +182,18 @@ export class ActionBar {
   /** Save each model to its own file; what needs an answer is asked at the end. */
   async saveEvery(): Promise<void> {
     const targets = this.models.map(model => ({ model, path: '', file: this.fileOf(model) }));
-    await this.runEvery('Saving every model', async (requester, results, onProgress) => {
+    await this.runEvery(__('Saving every model'), async (requester, results, onProgress) => {
       const { lines, undoable } = await saveEvery(requester, targets, this.saving, results, onProgress);
-      return [...lines, undoable.length > 0 && this.undoAllButton(requester, 'Undo these saves', undoable)];
+      return [
+        ...lines,
+        undoable.length > 0 && this.undoAllButton(requester, __('Undo these saves'), undoable)
+      ];
     });
   }
 
   /** Load the model's file, or the one that is given, into it. */
   async reload(file = '', path = ''): Promise<void> {
-    await this.run('Loading', file, path, (requester, target, results, onProgress) =>
+    await this.run(__('Loading'), file, path, (requester, target, results, onProgress) =>
       this.reloadOne(requester, target, results, onProgress, [])
     );
   }
@@ -199,7 +203,7 @@ export class ActionBar {
     const targets = this.models
       .filter(model => !this.saving[model.id]?.left_out || this.scope?.files.has(model.id))
       .map(model => ({ model, path: '', file: this.fileOf(model) }));
-    await this.runEvery('Reloading all', async (requester, results, onProgress) => {
+    await this.runEvery(__('Reloading all'), async (requester, results, onProgress) => {
       const lines: Child[] = [];
       const undoable: Undoable[] = [];
       for (const target of targets) {
@@ -213,7 +217,10 @@ export class ActionBar {
           );
         }
       }
-      return [...lines, undoable.length > 1 && this.undoAllButton(requester, 'Undo these reloads', undoable)];
+      return [
+        ...lines,
+        undoable.length > 1 && this.undoAllButton(requester, __('Undo these reloads'), undoable)
+      ];
     });
   }
 
@@ -228,7 +235,7 @@ export class ActionBar {
     const options: DiffOptions = { ...this.diffOptions };
     const reply = await reload(requester, target, results, options, onProgress);
     if (!reply) {
-      return [h('p', {}, `${nameOf(model, path)} was not changed.`)];
+      return [h('p', {}, __('%1 was not changed.', nameOf(model, path)))];
     }
     if (reply.undo) {
       undoable.push({ model, token: reply.undo });
@@ -239,7 +246,7 @@ export class ActionBar {
 
   /** Show what differs between a file and the model, the selected Block, or another file. */
   async compare(file = '', path = '', other: string | null = null): Promise<void> {
-    await this.run('Comparing', file, path, (requester, target, _, onProgress) => {
+    await this.run(__('Comparing'), file, path, (requester, target, _, onProgress) => {
       const { sideBySide } = this.options;
       const isInFront = (): boolean => requester === this.requester && target.model.id === this.model?.id;
       const host = sideBySide && {
@@ -252,14 +259,14 @@ export class ActionBar {
 
   /** Write the page of the model. */
   async share(): Promise<void> {
-    await this.run('Sharing', '', '', (requester, { model }, _, onProgress) =>
+    await this.run(__('Sharing'), '', '', (requester, { model }, _, onProgress) =>
       share(requester, model, onProgress)
     );
   }
 
   /** Make an earlier save the model's file again. */
   private async restore(file: string): Promise<void> {
-    await this.run('Restoring', file, '', async (requester, { model }) => {
+    await this.run(__('Restoring'), file, '', async (requester, { model }) => {
       const reply = await requester.request('restore', { model: model.id, file });
       const undo = (): void => void this.undoAll(requester, model.id, [{ model, token: reply.undo }]);
       return [
@@ -267,8 +274,8 @@ export class ActionBar {
           'div',
           { class: 'hl-result' },
           h('p', {}, `${reply.summary}.`),
-          h('p', { class: 'hl-path' }, h('code', {}, reply.path), ` on ${reply.host}`),
-          reply.undo !== '' && button('Undo', undo)
+          h('p', { class: 'hl-path' }, h('code', {}, reply.path), __(' on %1', reply.host)),
+          reply.undo !== '' && button(__('Undo'), undo)
         )
       ];
     });
@@ -278,7 +285,7 @@ export class ActionBar {
   async undo(): Promise<void> {
     const { model, requester } = this;
     if (!model || !requester || model.undo === '') {
-      const reason = requester ? 'There is no save or reload to undo.' : this.reason;
+      const reason = requester ? __('There is no save or reload to undo.') : this.reason;
       this.tell(new RequestError(requester ? 'nothing-to-undo' : 'closed', reason));
       return;
     }
@@ -287,11 +294,11 @@ export class ActionBar {
 
   /** Undo saves or reloads; what comes of it is shown where their own outcome was. */
   private async undoAll(requester: Requester, place: string, undoable: readonly Undoable[]): Promise<void> {
-    await this.act(requester, place, 'Undoing', async () => {
+    await this.act(requester, place, __('Undoing'), async () => {
       const lines: Child[] = [];
       for (const { model, token } of undoable) {
         const reply = await requester.request('undo', { model: model.id, undo: token });
-        lines.push(h('p', {}, reply.summary || `${model.name} is as it was.`));
+        lines.push(h('p', {}, reply.summary || __('%1 is as it was.', model.name)));
       }
       return lines;
     });
@@ -336,7 +343,9 @@ export class ActionBar {
   ): Promise<void> {
     const { requester, model } = this;
     if (!requester || !model) {
-      this.tell(new RequestError('closed', requester ? 'There is no model in this kernel.' : this.reason));
+      this.tell(
+        new RequestError('closed', requester ? __('There is no model in this kernel.') : this.reason)
+      );
       return;
     }
     const target = { model, path, file: file || (path ? '' : this.fileOf(model)) };
@@ -356,7 +365,9 @@ export class ActionBar {
   ): Promise<void> {
     const { requester } = this;
     if (!requester || this.models.length === 0) {
-      this.tell(new RequestError('closed', requester ? 'There is no model in this kernel.' : this.reason));
+      this.tell(
+        new RequestError('closed', requester ? __('There is no model in this kernel.') : this.reason)
+      );
       return;
     }
     await this.act(requester, EVERY, `${doing} …`, (results, onProgress) =>
@@ -465,9 +476,9 @@ export class ActionBar {
     const onModel = can && model !== null && !scope?.isBusy(model.id);
     const onEvery = can && !scope?.isBusy(EVERY);
     const wanted = this.models.filter(each => !this.saving[each.id]?.left_out).length;
-    this.saveButton.textContent = model ? `Save ${model.name}` : 'Save';
-    this.reloadButton.textContent = model ? `Reload ${model.name}` : 'Reload';
-    this.saveAllButton.textContent = `Save every model (${wanted})`;
+    this.saveButton.textContent = model ? __('Save %1', model.name) : __('Save');
+    this.reloadButton.textContent = model ? __('Reload %1', model.name) : __('Reload');
+    this.saveAllButton.textContent = __('Save every model (%1)', wanted);
     for (const each of [this.saveAllButton, this.reloadAllButton]) {
       each.hidden = this.models.length < 2;
       each.disabled = !onEvery;
@@ -476,7 +487,7 @@ export class ActionBar {
     this.reloadButton.disabled = !onModel;
     this.compareButton.disabled = !onModel;
     this.undoButton.disabled = !onModel || !model?.undo;
-    this.undoButton.title = model?.undoes ? `Undo ${model.undoes}` : 'Nothing to undo';
+    this.undoButton.title = model?.undoes ? __('Undo %1', model.undoes) : __('Nothing to undo');
     this.opening.button.disabled = !onEvery;
     this.shareButton.disabled = !onModel;
     this.file.enable(this.requester, can && model !== null);
@@ -499,15 +510,15 @@ export class ActionBar {
     const file = `${this.model.name}.${path}`.replace(/[^\p{L}\p{N}_.-]+/gu, '_') + '.hlab';
     replace(
       this.blockButtons,
-      h('span', { class: 'hl-summary' }, `Block ${path}:`),
-      button('Save Block', () => void this.save(file, path), {
-        title: `Save this Block alone, as ${file}`
+      h('span', { class: 'hl-summary' }, __('Block %1:', path)),
+      button(__('Save Block'), () => void this.save(file, path), {
+        title: __('Save this Block alone, as %1', file)
       }),
-      button('Reload Block', () => void this.reload(file, path), {
-        title: `Load ${file} into this Block; Undo reverts it`
+      button(__('Reload Block'), () => void this.reload(file, path), {
+        title: __('Load %1 into this Block; Undo reverts it', file)
       }),
-      button('Compare Block…', () => void this.compare(file, path), {
-        title: `Show what differs between ${file} and this Block`
+      button(__('Compare Block…'), () => void this.compare(file, path), {
+        title: __('Show what differs between %1 and this Block', file)
       })
     );
   }
@@ -529,7 +540,7 @@ export class ActionBar {
   private readonly blockButtons: HTMLElement;
   private requester: Requester | null = null;
   private scope: ActionScope | null = null;
-  private reason = 'There is no running kernel.';
+  private reason = __('There is no running kernel.');
   private model: Model | null = null;
   private models: readonly Model[] = [];
   private saving: Readonly<Record<string, Saving>> = {};

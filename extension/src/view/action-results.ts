@@ -3,6 +3,7 @@
 import { RequestError } from '../protocol/channel';
 import type { Progress } from '../protocol/messages';
 import { Child, append, button, h, replace } from './dom';
+import { __ } from '../text';
 
 export class ActionResults {
   readonly element: HTMLElement;
@@ -60,7 +61,8 @@ export class ActionResults {
     // A kernel without subshells, or one that waits for a step boundary: say so instead of seeming dead.
     clearTimeout(this.patience);
     this.patience = setTimeout(
-      () => append(this.results, [h('p', { class: 'hl-empty' }, 'The kernel is busy; the request waits.')]),
+      () =>
+        append(this.results, [h('p', { class: 'hl-empty' }, __('The kernel is busy; the request waits.'))]),
       3000
     );
   }
@@ -68,7 +70,7 @@ export class ActionResults {
   finish(lines: Child[]): void {
     clearTimeout(this.patience);
     this.isBusy = false;
-    const dismiss = button('Dismiss', () => this.clear(), { class: 'hl-link hl-dismiss' });
+    const dismiss = button(__('Dismiss'), () => this.clear(), { class: 'hl-link hl-dismiss' });
     replace(this.results, ...lines, lines.length > 0 && dismiss);
     this.onBusy();
   }
@@ -107,13 +109,13 @@ export class ActionResults {
         this.results,
         h(
           'div',
-          { class: 'hl-confirm', role: 'group', 'aria-label': 'Please confirm' },
+          { class: 'hl-confirm', role: 'group', 'aria-label': __('Please confirm') },
           ...children,
           h(
             'div',
             { class: 'hl-buttons' },
             go,
-            button('Cancel', () => this.answer?.(false))
+            button(__('Cancel'), () => this.answer?.(false))
           )
         )
       );
@@ -152,7 +154,7 @@ export function shortList(lines: readonly string[]): Child[] {
     h(
       'details',
       { class: 'hl-more' },
-      h('summary', {}, `and ${more.length} more`),
+      h('summary', {}, __('and %1 more', more.length)),
       h('ul', {}, ...items(more))
     )
   ];

@@ -4,7 +4,8 @@ import { Requester, RequestError, asRequestError } from '../protocol/channel';
 import type { AutosaveState, Model } from '../protocol/messages';
 import { failure } from './action-results';
 import { button, h, replace, uniqueId } from './dom';
-import { agoText, plural } from './words';
+import { agoText } from './words';
+import { __, _n } from '../text';
 
 const DEFAULT_STEPS = 100;
 
@@ -18,16 +19,16 @@ export class AutosavePart {
     this.unit = h(
       'select',
       { class: 'hl-input', id: unitId, onchange: () => void this.set() },
-      h('option', { value: 'off' }, 'off'),
-      h('option', { value: 'step' }, 'every … steps'),
-      h('option', { value: 'epoch' }, 'each epoch')
+      h('option', { value: 'off' }, __('off')),
+      h('option', { value: 'step' }, __('every … steps')),
+      h('option', { value: 'epoch' }, __('each epoch'))
     );
     this.every = h('input', {
       class: 'hl-input',
       type: 'number',
       min: 1,
       value: DEFAULT_STEPS,
-      'aria-label': 'Steps between two saves',
+      'aria-label': __('Steps between two saves'),
       onchange: () => void this.set()
     });
     this.status = h('p', { class: 'hl-summary', role: 'status' });
@@ -37,8 +38,8 @@ export class AutosavePart {
     this.element = h(
       'details',
       { class: 'hl-more' },
-      h('summary', {}, 'Autosave while training'),
-      h('div', { class: 'hl-autosave' }, h('label', { for: unitId }, 'Save'), this.unit, this.every),
+      h('summary', {}, __('Autosave while training')),
+      h('div', { class: 'hl-autosave' }, h('label', { for: unitId }, __('Save')), this.unit, this.every),
       this.status,
       this.question
     );
@@ -81,7 +82,7 @@ export class AutosavePart {
       const body = { model: model.id, file: '', unit, every, ...(overwrite && { overwrite }) } as const;
       const { autosave } = await requester.request('autosave', body);
       if (model.id === this.model?.id) {
-        this.status.textContent = autosave ? words(autosave) : 'Not saved by itself.';
+        this.status.textContent = autosave ? words(autosave) : __('Not saved by itself.');
       }
       this.onChanged(requester, model);
     } catch (caught) {
@@ -106,13 +107,13 @@ export class AutosavePart {
       this.question,
       h(
         'div',
-        { class: 'hl-confirm', role: 'group', 'aria-label': 'Please confirm' },
+        { class: 'hl-confirm', role: 'group', 'aria-label': __('Please confirm') },
         ...failure(error),
         h(
           'div',
           { class: 'hl-buttons' },
-          button('Replace it', () => void this.set(true), { class: 'hl-button hl-primary' }),
-          button('Cancel', stop)
+          button(__('Replace it'), () => void this.set(true), { class: 'hl-button hl-primary' }),
+          button(__('Cancel'), stop)
         )
       )
     );
@@ -128,14 +129,20 @@ export class AutosavePart {
 
 function words(state: AutosaveState): string {
   if (state.saves === 0) {
-    return `Goes to ${state.file}; nothing was saved yet.`;
+    return __('Goes to %1; nothing was saved yet.', state.file);
   }
   const ago = agoText(state.last, Date.now() / 1000);
-  return `${plural(state.saves, 'save')} to ${state.file}, the last ${ago}; it took ${state.seconds.toFixed(2)} s.`;
+  return __(
+    '%1 to %2, the last %3; it took %4 s.',
+    _n('%1 save', '%1 saves', state.saves),
+    state.file,
+    ago,
+    state.seconds.toFixed(2)
+  );
 }
 
 function alertText(model: Model | null, problem: string): string {
   return problem === ''
     ? ''
-    : `The autosave of ${model?.name ?? 'the model'} failed: ${problem}. The training goes on.`;
+    : __('The autosave of %1 failed: %2. The training goes on.', model?.name ?? __('the model'), problem);
 }

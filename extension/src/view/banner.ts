@@ -13,7 +13,8 @@ import type {
 } from '../protocol/messages';
 import { first } from './block-index';
 import { button, h, keepFocus, replace } from './dom';
-import { accessPath, plural, timeText } from './words';
+import { accessPath, timeText } from './words';
+import { __, _n } from '../text';
 
 /** The slowest operator that was measured. */
 export interface Slowest {
@@ -83,7 +84,7 @@ export class Banner {
     private readonly events: BannerEvents,
     private readonly isSeen: () => boolean = () => this.element.getClientRects().length > 0
   ) {
-    this.list = h('ul', { class: 'hl-answers', 'aria-label': 'State of the model' });
+    this.list = h('ul', { class: 'hl-answers', 'aria-label': __('State of the model') });
     this.spoken = h('span', { class: 'hl-visually-hidden', role: 'status' });
     this.element = h('div', { class: 'hl-answers-part' }, this.list, this.spoken);
     this.element.hidden = true;
@@ -151,7 +152,7 @@ export class Banner {
     if (reply.kind !== 'time' || node === undefined || !item || !found) {
       return;
     }
-    const name = `${found.op || found.label}${found.block === '' ? '' : ` in ${this.nameOf(found.block)}`}`;
+    const name = `${found.op || found.label}${found.block === '' ? '' : __(' in %1', this.nameOf(found.block))}`;
     const { path } = graph;
     this.slowest.set(model, {
       path,
@@ -228,7 +229,12 @@ export class Banner {
       {
         key: 'failed',
         tone: 'bad',
-        text: `${plural(failed.length, 'Block')} failed: ${name}${reason === '' ? '' : ` – ${reason}`}`,
+        text: __(
+          '%1 failed: %2%3',
+          _n('%1 Block', '%1 Blocks', failed.length),
+          name,
+          reason === '' ? '' : ` – ${reason}`
+        ),
         title: failed.map(({ path, why }) => `${this.nameOf(path)}: ${why}`).join('\n'),
         act: () => this.events.onBlock(culprit.path)
       }
@@ -244,8 +250,8 @@ export class Banner {
       const { path, why, count } = failed;
       const text =
         path === '' && count === 1
-          ? `${name} failed`
-          : `${plural(count, 'Block')} of ${name} failed: ${accessPath(name, path)}`;
+          ? __('%1 failed', name)
+          : __('%1 of %2 failed: %3', _n('%1 Block', '%1 Blocks', count), name, accessPath(name, path));
       const act = (): void => this.events.onModel?.(id, path);
       return [{ key: `failed ${id}`, tone: 'bad', text, title: `${text}: ${why}`, act }];
     });
@@ -257,7 +263,7 @@ export class Banner {
           {
             key: 'failed more',
             tone: 'bad',
-            text: `${plural(more.length, 'more model')} failed`,
+            text: __('%1 failed', _n('%1 more model', '%1 more models', more.length)),
             title: more.map(({ name }) => name).join(', '),
             act: () => this.events.onModel?.(next.id, next.failed?.path ?? '')
           }
@@ -280,13 +286,13 @@ export class Banner {
         items.push({
           key,
           tone: 'note',
-          text: `${plural(nodes.length, 'Block')} ${word}`,
-          title: [...names, nodes.length > 10 ? `and ${nodes.length - 10} more` : ''].join('\n').trim(),
+          text: `${_n('%1 Block', '%1 Blocks', nodes.length)} ${word}`,
+          title: [...names, nodes.length > 10 ? __('and %1 more', nodes.length - 10) : ''].join('\n').trim(),
           act: () => this.events.onBlock(one.path)
         });
       }
     };
-    listed('eager', eager, 'not hybridized');
+    listed('eager', eager, __('not hybridized'));
     listed('plain', plain, 'plain');
     if (failed.length === 0 && items.length === 0) {
       const isWaiting = waiting === blocks;
@@ -294,11 +300,11 @@ export class Banner {
         key: 'hybrid',
         tone: 'calm',
         text: isWaiting
-          ? `${plural(blocks, 'Block')} hybridized, not called yet`
+          ? __('%1 hybridized, not called yet', _n('%1 Block', '%1 Blocks', blocks))
           : blocks === 1
-            ? 'The Block is hybrid'
-            : `All ${blocks} Blocks hybrid`,
-        title: 'Every Block runs as a graph, its own or that of a Block around it',
+            ? __('The Block is hybrid')
+            : __('All %1 Blocks hybrid', blocks),
+        title: __('Every Block runs as a graph, its own or that of a Block around it'),
         act: null
       });
     }
@@ -308,17 +314,17 @@ export class Banner {
   private nanItem(nan: NanAnswer): Item {
     const base = { key: 'nan', tone: 'bad' as const, title: nan.text };
     if (nan.source === 'logged') {
-      const text = `${nan.name} not finite at step ${nan.step ?? '?'}`;
+      const text = __('%1 not finite at step %2', nan.name, nan.step ?? '?');
       return this.isWatching === this.model
-        ? { ...base, text: `${text}: run the cell again, it stops there`, act: null }
-        : { ...base, text, end: ': find where', act: () => void this.watch(nan) };
+        ? { ...base, text: __('%1: run the cell again, it stops there', text), act: null }
+        : { ...base, text, end: __(': find where'), act: () => void this.watch(nan) };
     }
-    const what = nan.part === 'backward' ? 'NaN first in the backward of' : 'NaN first in';
+    const what = nan.part === 'backward' ? __('NaN first in the backward of') : __('NaN first in');
     const where = nan.path === null ? nan.name : this.nameOf(nan.path);
     const text =
       nan.source === 'watched'
         ? `${what} ${where}${nan.operator === '' ? '' : ` (${nan.operator})`}`
-        : `${plural(nan.count, 'parameter')} with NaN: ${this.nameOf(nan.name)}`;
+        : __('%1 with NaN: %2', _n('%1 parameter', '%1 parameters', nan.count), this.nameOf(nan.name));
     return { ...base, text, act: () => this.events.onNan(nan) };
   }
 
@@ -329,7 +335,7 @@ export class Banner {
       await requester?.request('watch_nan', { model, on: true });
       this.isWatching = model;
       this.render();
-      this.say('Stop at NaN is on. Run the cell again: it stops at the operator.');
+      this.say(__('Stop at NaN is on. Run the cell again: it stops at the operator.'));
     } catch (error) {
       this.say(asRequestError(error).message);
     }
@@ -345,7 +351,7 @@ export class Banner {
         {
           key: 'slow',
           tone: 'calm',
-          text: `slowest: ${slowest.name} ${share}%`,
+          text: __('slowest: %1 %2%%', slowest.name, share),
           title: slowest.text,
           act: () => this.events.onSlowest(slowest)
         }
@@ -359,8 +365,8 @@ export class Banner {
       {
         key: 'slow',
         tone: 'calm',
-        text: 'find the slowest operator',
-        title: 'Measure the operators of the graph, on random numbers of the shapes of the last call',
+        text: __('find the slowest operator'),
+        title: __('Measure the operators of the graph, on random numbers of the shapes of the last call'),
         act: () => this.events.onSlowest(null)
       }
     ];
@@ -369,30 +375,38 @@ export class Banner {
   private changeItem(change: ChangeAnswer | null): Item {
     const key = 'change';
     if (change === null) {
-      const title = 'This kernel has neither saved nor loaded the model';
-      return { key, tone: 'calm', text: 'not saved yet', title, act: null };
+      const title = __('This kernel has neither saved nor loaded the model');
+      return { key, tone: 'calm', text: __('not saved yet'), title, act: null };
     }
     const when = timeText(change.when, new Date());
     const title = `${change.path}, ${change.how === 'loaded' ? 'loaded' : 'saved'} ${when}`;
     const compare = change.reachable ? (): void => this.events.onCompare(change.file) : null;
     if (change.how === 'unknown') {
       const text = `${change.file} ${when}`;
-      const end = ': compare';
-      return { key, tone: 'calm', text, end, title: `${title}; not by this kernel`, act: compare };
+      const end = __(': compare');
+      return { key, tone: 'calm', text, end, title: __('%1; not by this kernel', title), act: compare };
     }
-    const since = change.how === 'saved' ? 'since the save' : 'since it was loaded';
+    const since = change.how === 'saved' ? __('since the save') : __('since it was loaded');
     const parts = [
-      change.structure ? 'Blocks or parameters' : '',
-      change.changed > 0 ? plural(change.changed, 'tensor') : ''
+      change.structure ? __('Blocks or parameters') : '',
+      change.changed > 0 ? _n('%1 tensor', '%1 tensors', change.changed) : ''
     ].filter(text => text !== '');
     if (parts.length > 0) {
-      const text = `${parts.join(' and ')} changed ${since}`;
-      return { key, tone: 'note', text, title: `${title}. Written values count as changed`, act: compare };
+      const text = __('%1 changed %2', parts.join(' and '), since);
+      return {
+        key,
+        tone: 'note',
+        text,
+        title: __('%1. Written values count as changed', title),
+        act: compare
+      };
     }
     const unsure =
-      change.unsure > 0 ? `. ${plural(change.unsure, 'tensor')} other programs may have written to` : '';
+      change.unsure > 0
+        ? `. ${_n('%1 tensor', '%1 tensors', change.unsure)} other programs may have written to`
+        : '';
     const text = `${change.how} ${when}`;
-    return { key, tone: 'calm', text, title: `${title}: nothing changed since${unsure}`, act: compare };
+    return { key, tone: 'calm', text, title: __('%1: nothing changed since%2', title, unsure), act: compare };
   }
 
   // -- on the page ----------------------------------------------------------------------------------------------------
@@ -408,7 +422,7 @@ export class Banner {
     if (bad !== this.badBefore) {
       // What is bad from the start is read where it stands; what comes later is said.
       if (this.badBefore !== null && this.modelSaid === this.model) {
-        this.say(bad === '' ? 'All is well again.' : bad);
+        this.say(bad === '' ? __('All is well again.') : bad);
       }
       this.badBefore = bad;
     }

@@ -1,6 +1,7 @@
 // A tree of Blocks for quick look-ups: by path, upwards, and by what a user types into the filter.
 
 import { type BlockNode, type ChangesReply, STATES } from '../protocol/messages';
+import { __ } from '../text';
 
 interface Entry {
   node: BlockNode;
@@ -12,7 +13,7 @@ interface Entry {
 export class BlockIndex {
   constructor(readonly root: BlockNode) {
     const add = (node: BlockNode, parent: string | null): void => {
-      const texts = [node.attr, node.name, node.class, node.path, STATES[node.state].word];
+      const texts = [node.attr, node.name, node.class, node.path, __(STATES[node.state].word)];
       this.entries.set(node.path, { node, parent, text: texts.join('\n').toLowerCase() });
       node.children.forEach(child => add(child, node.path));
     };

@@ -6,7 +6,8 @@ import { BlockIndex } from './block-index';
 import { append, h, replace } from './dom';
 import { RowWindow } from './row-window';
 import type { ColumnId, TreeColumns } from './tree-columns';
-import { countText, plural, shapeText } from './words';
+import { countText, shapeText } from './words';
+import { __, _n } from '../text';
 
 /** One visible line of the tree. */
 interface Row {
@@ -37,8 +38,8 @@ export class BlockTree {
     this.search = h('input', {
       type: 'search',
       class: 'hl-input hl-tree-search',
-      placeholder: 'Filter by name, class or state',
-      'aria-label': 'Filter the Blocks by name, class or state',
+      placeholder: __('Filter by name, class or state'),
+      'aria-label': __('Filter the Blocks by name, class or state'),
       oninput: () => {
         this.query = this.search.value.trim().toLowerCase();
         this.render();
@@ -54,7 +55,7 @@ export class BlockTree {
     this.list = h('div', {
       class: 'hl-tree',
       role: 'tree',
-      'aria-label': 'Blocks',
+      'aria-label': __('Blocks'),
       onkeydown: event => this.onKey(event as KeyboardEvent),
       onclick: event => this.onClick(event as MouseEvent),
       ondblclick: event => {
@@ -64,7 +65,7 @@ export class BlockTree {
         }
       }
     });
-    this.empty = h('div', { class: 'hl-empty' }, 'No Block matches.');
+    this.empty = h('div', { class: 'hl-empty' }, __('No Block matches.'));
     this.body = h('div', { class: 'hl-tree-rows', role: 'none' });
     this.head = h('div', { class: 'hl-tree-head', role: 'row' });
     this.list.append(this.head, this.body);
@@ -92,7 +93,7 @@ export class BlockTree {
     this.head.hidden = shown.length === 0;
     replace(
       this.head,
-      h('span', { class: 'hl-row-block', role: 'columnheader' }, 'Block'),
+      h('span', { class: 'hl-row-block', role: 'columnheader' }, __('Block')),
       ...shown.map(column =>
         h(
           'span',
@@ -193,7 +194,9 @@ export class BlockTree {
     this.tabStop = stop;
     this.window.show(this.rows.length, stop === null ? -1 : (this.places.get(stop) ?? -1));
     this.empty.hidden = this.rows.length > 0;
-    this.count.textContent = this.hits ? plural(this.hits.size, 'match').replace('matchs', 'matches') : '';
+    this.count.textContent = this.hits
+      ? _n('%1 match', '%1 matches', this.hits.size).replace('matchs', 'matches')
+      : '';
     if (hadFocus && stop !== null) {
       this.focusRow(stop);
     }
@@ -202,14 +205,14 @@ export class BlockTree {
   private rowFor(place: number): HTMLElement {
     const row = this.rows[place];
     if (!row) {
-      throw new RangeError(`the tree has no row ${place}`);
+      throw new RangeError(__('the tree has no row %1', place));
     }
     const { node } = row;
     const { hits } = this;
     const folder = node.children.length > 0;
     const open = folder && (hits !== null || this.expanded.has(node.path));
     const state = STATES[node.state];
-    const why = node.why || state.meaning;
+    const why = node.why || __(state.meaning);
     const measured = this.measured.get(node.path);
     const columns = this.columns?.shown ?? [];
     const hasColumns = columns.length > 0;
@@ -217,12 +220,12 @@ export class BlockTree {
     const details = h(
       'span',
       { class: 'hl-row-details' },
-      output && h('span', { class: 'hl-row-output', title: 'Output shape of the last call' }, output),
+      output && h('span', { class: 'hl-row-output', title: __('Output shape of the last call') }, output),
       node.parameter_count !== 0 &&
         !hasColumns &&
         h(
           'span',
-          { class: 'hl-row-count', title: 'Size of all parameters, nested Blocks included' },
+          { class: 'hl-row-count', title: __('Size of all parameters, nested Blocks included') },
           countText(node.parameter_count)
         ),
       measured &&
@@ -254,12 +257,12 @@ export class BlockTree {
       h('span', { class: 'hl-row-name' }, node.attr || node.name),
       h('span', { class: 'hl-row-class' }, node.class),
       node.shared_with !== null &&
-        h('span', { class: 'hl-chip', title: `The same Block as ${node.shared_with}` }, 'shared'),
-      h('span', { class: `hl-chip hl-state-${node.state}`, title: why }, state.word),
+        h('span', { class: 'hl-chip', title: __('The same Block as %1', node.shared_with) }, __('shared')),
+      h('span', { class: `hl-chip hl-state-${node.state}`, title: why }, __(state.word)),
       node.findings > 0 &&
         h(
           'span',
-          { class: 'hl-chip hl-chip-findings', title: plural(node.findings, 'finding') },
+          { class: 'hl-chip hl-chip-findings', title: _n('%1 finding', '%1 findings', node.findings) },
           `${node.findings} !`
         ),
       details

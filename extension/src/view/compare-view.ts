@@ -11,7 +11,8 @@ import type { ComparedGraphs, ComparedValuesReply, GraphNode } from '../protocol
 import { Child, button, h, replace } from './dom';
 import { numbersOf } from './numbers';
 import { toolbar } from './roving';
-import { plural, tensorText } from './words';
+import { tensorText } from './words';
+import { __, _n } from '../text';
 
 /** What is compared. */
 export interface SideBySide {
@@ -46,13 +47,16 @@ export class CompareView {
     this.camera = new SharedCamera([this.panes[0].canvas, this.panes[1].canvas], (side, id) =>
       this.drawnPartner(side, id)
     );
-    this.legend = h('span', { class: 'hl-compare-legend', role: 'group', 'aria-label': 'Differences' });
+    this.legend = h('span', { class: 'hl-compare-legend', role: 'group', 'aria-label': __('Differences') });
     this.steps = [
       button('↑', () => void this.step(-1), {
-        'aria-label': 'Previous difference',
-        title: 'Previous difference (P)'
+        'aria-label': __('Previous difference'),
+        title: __('Previous difference (P)')
       }),
-      button('↓', () => void this.step(1), { 'aria-label': 'Next difference', title: 'Next difference (N)' })
+      button('↓', () => void this.step(1), {
+        'aria-label': __('Next difference'),
+        title: __('Next difference (N)')
+      })
     ];
     this.count = h('span', { class: 'hl-compare-count', role: 'status' });
     this.bar = h(
@@ -61,25 +65,26 @@ export class CompareView {
       this.legend,
       h('span', { class: 'hl-compare-steps' }, ...this.steps, this.count),
       h('span', { class: 'hl-compare-space' }),
-      options.onList && button('List', () => options.onList?.(), { title: 'All differences as a list' }),
+      options.onList &&
+        button(__('List'), () => options.onList?.(), { title: __('All differences as a list') }),
       options.onClose &&
         button('×', () => this.close(), {
           class: 'hl-button hl-compare-close',
-          'aria-label': 'Close the comparison',
-          title: 'Close (Escape)'
+          'aria-label': __('Close the comparison'),
+          title: __('Close (Escape)')
         })
     );
-    toolbar(this.bar, 'Comparison');
+    toolbar(this.bar, __('Comparison'));
     this.details = h('div', {
       class: 'hl-compare-details',
       role: 'region',
       tabindex: 0,
-      'aria-label': 'What differs',
+      'aria-label': __('What differs'),
       'aria-live': 'polite'
     });
     this.element = h(
       'section',
-      { class: 'hl-compare', 'aria-label': 'Graphs side by side' },
+      { class: 'hl-compare', 'aria-label': __('Graphs side by side') },
       this.bar,
       h('div', { class: 'hl-compare-panes' }, this.sides[0].element, this.sides[1].element),
       this.details
@@ -103,12 +108,12 @@ export class CompareView {
       this.before = document.activeElement;
       this.element.hidden = false;
     }
-    this.element.setAttribute('aria-label', `${names[0]} and ${names[1]} side by side`);
+    this.element.setAttribute('aria-label', __('%1 and %2 side by side', names[0], names[1]));
     for (const side of SIDES) {
       replace(
         this.sides[side].name,
         h('strong', {}, names[side]),
-        h('span', { class: 'hl-summary' }, side === 0 ? 'before' : 'after')
+        h('span', { class: 'hl-summary' }, side === 0 ? __('before') : __('after'))
       );
       this.sides[side].name.title = names[side];
     }
@@ -268,7 +273,7 @@ export class CompareView {
           disabled: numbers[i] === 0,
           'data-none': numbers[i] === 0,
           'data-sign': SIGNS[kind],
-          title: `${label}: go to the next`
+          title: __('%1: go to the next', label)
         });
         choose.append(h('span', { class: 'hl-compare-word' }, ` ${CHANGES[kind]}`));
         return choose;
@@ -283,12 +288,12 @@ export class CompareView {
     const { graphs } = this.shown ?? {};
     this.count.textContent =
       graphs?.first.missing || graphs?.second.missing
-        ? 'not compared'
+        ? __('not compared')
         : total === 0
-          ? 'the graphs are equal'
+          ? __('the graphs are equal')
           : this.at < 0
-            ? plural(total, 'difference')
-            : `${this.at + 1} of ${total}`;
+            ? _n('%1 difference', '%1 differences', total)
+            : __('%1 of %2', this.at + 1, total);
   }
 
   // -- details --------------------------------------------------------------------------------------------------------
@@ -303,7 +308,7 @@ export class CompareView {
         h(
           'p',
           { class: 'hl-empty' },
-          'Select an operator or a Block to see both sides. N and P go through the differences.'
+          __('Select an operator or a Block to see both sides. N and P go through the differences.')
         )
       );
       return;
@@ -352,7 +357,7 @@ export class CompareView {
     return h(
       'tr',
       differs ? { class: 'hl-compare-differs' } : {},
-      h('th', { scope: 'row' }, name, differs && h('span', { class: 'hl-visually-hidden' }, ' differs')),
+      h('th', { scope: 'row' }, name, differs && h('span', { class: 'hl-visually-hidden' }, __(' differs'))),
       ...texts.map(text => h('td', {}, text))
     );
   }
@@ -364,19 +369,19 @@ export class CompareView {
     const facts = new Map<string, string>();
     if (node) {
       const only = scene?.only(node.id);
-      facts.set('Operator', node.op || node.kind);
-      facts.set('Block', node.block || 'the model itself');
+      facts.set(__('Operator'), node.op || node.kind);
+      facts.set(__('Block'), node.block || __('the model itself'));
       if (only) {
-        facts.set('Class', only.class);
+        facts.set(__('Class'), only.class);
       }
       Object.entries(node.attributes).forEach(([name, text]) => facts.set(name, text));
       node.badges.forEach(badge => facts.set(badge.name, tensorText(badge)));
-      facts.set('Outputs', node.outputs.map(tensorText).join(', '));
+      facts.set(__('Outputs'), node.outputs.map(tensorText).join(', '));
     } else if (box) {
-      facts.set('Class', box.class);
-      facts.set('Block', box.block ?? '');
-      facts.set('Operators', String(box.operators));
-      facts.set('Outputs', box.outputs.map(tensorText).join(', '));
+      facts.set(__('Class'), box.class);
+      facts.set(__('Block'), box.block ?? '');
+      facts.set(__('Operators'), String(box.operators));
+      facts.set(__('Outputs'), box.outputs.map(tensorText).join(', '));
     }
     return facts;
   }

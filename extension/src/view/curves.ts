@@ -3,6 +3,7 @@
 import type { Curve, Loop, TrainingRun } from '../protocol/messages';
 import { h, replace } from './dom';
 import { LineChart, grouped, shortNumber } from './line-chart';
+import { __ } from '../text';
 
 /** As many runs as the kernel keeps. */
 const KEPT = 6;
@@ -19,7 +20,7 @@ export class CurvesView {
     this.values = h(
       'details',
       { class: 'hl-curve-values' },
-      h('summary', {}, 'Values'),
+      h('summary', {}, __('Values')),
       h(
         'table',
         {},
@@ -29,9 +30,15 @@ export class CurvesView {
           h(
             'tr',
             {},
-            ...['Curve', 'last', 'at step', 'smallest', 'largest', 'values', 'not finite'].map(name =>
-              h('th', { scope: 'col' }, name)
-            )
+            ...[
+              __('Curve'),
+              __('last'),
+              __('at step'),
+              __('smallest'),
+              __('largest'),
+              __('values'),
+              __('not finite')
+            ].map(name => h('th', { scope: 'col' }, name))
           )
         ),
         this.table
@@ -74,11 +81,11 @@ export class CurvesView {
   }
 
   private show(run: TrainingRun, earlier: readonly TrainingRun[]): void {
-    const place = run.label === '' ? 'Training' : `Training in ${run.label}`;
+    const place = run.label === '' ? __('Training') : __('Training in %1', run.label);
     this.headline.textContent = `${place}: ${run.ended || run.state}`;
     replace(
       this.loops,
-      run.earlier_loops > 0 && h('div', {}, `${run.earlier_loops} earlier loops`),
+      run.earlier_loops > 0 && h('div', {}, __('%1 earlier loops', run.earlier_loops)),
       ...run.loops.map(bar),
       run.note !== '' && h('div', {}, run.note)
     );
@@ -126,7 +133,11 @@ function bar(loop: Loop): HTMLElement {
     { class: `hl-loop hl-loop-${loop.state}`, style: `--hl-level: ${loop.depth}` },
     loop.title !== '' && h('span', { class: 'hl-loop-title' }, loop.title),
     loop.total !== null &&
-      h('progress', { max: Math.max(loop.total, 1), value: loop.done, 'aria-label': `Progress of ${name}` }),
+      h('progress', {
+        max: Math.max(loop.total, 1),
+        value: loop.done,
+        'aria-label': __('Progress of %1', name)
+      }),
     h('span', { class: 'hl-loop-text' }, loop.text)
   );
 }

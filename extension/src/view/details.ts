@@ -4,7 +4,8 @@ import { boxTitle } from '../graph/card';
 import { STATES } from '../protocol/messages';
 import type { BlockNode, GraphBox, GraphNode, Location, Parameter } from '../protocol/messages';
 import { Child, button, h, replace } from './dom';
-import { accessPath, countText, plural, shapeText, tensorText } from './words';
+import { accessPath, countText, shapeText, tensorText } from './words';
+import { __, _n } from '../text';
 
 export interface DetailsEvents {
   /** Go to a place in the user's code; absent where nothing can be jumped to. */
@@ -21,7 +22,7 @@ export class Details {
   readonly element = h('div', {
     class: 'hl-details',
     role: 'region',
-    'aria-label': 'Details',
+    'aria-label': __('Details'),
     'aria-live': 'polite'
   });
 
@@ -61,7 +62,9 @@ export class Details {
     if (text !== '') {
       this.element
         .querySelector('.hl-facts tbody')
-        ?.append(h('tr', { class: 'hl-measured' }, h('th', { scope: 'row' }, 'Measured'), h('td', {}, text)));
+        ?.append(
+          h('tr', { class: 'hl-measured' }, h('th', { scope: 'row' }, __('Measured')), h('td', {}, text))
+        );
     }
   }
 
@@ -78,20 +81,23 @@ export class Details {
       this.element,
       h('p', { class: 'hl-title' }, h('code', {}, accessPath(modelName, block.path))),
       this.table([
-        ['Class', block.class],
-        ['Is', block.repr !== `${block.class}(...)` && block.repr && h('code', {}, block.repr)],
-        ['State', h('span', {}, h('b', {}, state.word), ` — ${block.why || state.meaning}`)],
-        ['Engine', block.engine],
-        ['Graphs', block.hybrid ? String(block.graphs) : ''],
-        ['Output', block.output.length > 0 ? block.output.map(tensorText).join(', ') : 'not called yet'],
+        [__('Class'), block.class],
+        [__('Is'), block.repr !== `${block.class}(...)` && block.repr && h('code', {}, block.repr)],
+        [__('State'), h('span', {}, h('b', {}, __(state.word)), ` — ${block.why || __(state.meaning)}`)],
+        [__('Engine'), block.engine],
+        [__('Graphs'), block.hybrid ? String(block.graphs) : ''],
         [
-          'Parameters',
-          block.parameter_count === null
-            ? 'not known before the first call'
-            : `${countText(block.parameter_count)} numbers, nested Blocks included`
+          __('Output'),
+          block.output.length > 0 ? block.output.map(tensorText).join(', ') : __('not called yet')
         ],
-        ['Shared with', block.shared_with !== null && this.blockLink(block.shared_with, modelName)],
-        ['Source', this.place(block.location)]
+        [
+          __('Parameters'),
+          block.parameter_count === null
+            ? __('not known before the first call')
+            : __('%1 numbers, nested Blocks included', countText(block.parameter_count))
+        ],
+        [__('Shared with'), block.shared_with !== null && this.blockLink(block.shared_with, modelName)],
+        [__('Source'), this.place(block.location)]
       ]),
       block.parameters.length > 0 &&
         h(
@@ -103,7 +109,9 @@ export class Details {
             h(
               'tr',
               {},
-              ...['Parameter', 'Shape', 'Type', 'Gradient'].map(name => h('th', { scope: 'col' }, name))
+              ...[__('Parameter'), __('Shape'), __('Type'), __('Gradient')].map(name =>
+                h('th', { scope: 'col' }, name)
+              )
             )
           ),
           h(
@@ -117,7 +125,7 @@ export class Details {
                   'td',
                   {},
                   this.parameterName(block.path, parameter),
-                  parameter.shared && h('span', { class: 'hl-chip' }, 'shared')
+                  parameter.shared && h('span', { class: 'hl-chip' }, __('shared'))
                 ),
                 h('td', {}, shapeText(parameter.shape)),
                 h('td', {}, parameter.dtype),
@@ -138,13 +146,13 @@ export class Details {
       this.element,
       h('p', { class: 'hl-title' }, h('code', {}, node.label || node.op)),
       this.table([
-        ['Kind', node.kind],
-        ['Operator', node.op && h('code', {}, node.op)],
-        ['Outputs', node.outputs.map(tensorText).join(', ')],
-        ['Block', this.blockLink(node.block, modelName)],
+        [__('Kind'), node.kind],
+        [__('Operator'), node.op && h('code', {}, node.op)],
+        [__('Outputs'), node.outputs.map(tensorText).join(', ')],
+        [__('Block'), this.blockLink(node.block, modelName)],
         ...this.runsIn(frames),
-        ['Engine', node.engine],
-        ['Source', this.placeAt(node.location)],
+        [__('Engine'), node.engine],
+        [__('Source'), this.placeAt(node.location)],
         ...attributes.map(([name, value]): [string, Child] => [name, h('code', {}, value)]),
         ...node.badges.map((badge): [string, Child] => [
           badge.name,
@@ -161,20 +169,25 @@ export class Details {
       this.element,
       h('p', { class: 'hl-title' }, h('code', {}, boxTitle(box).title)),
       this.table([
-        ['Kind', BOX_KINDS[box.kind]],
-        ['Class', box.class],
-        ['Holds', box.summary || plural(box.operators, 'operator')],
-        ['Outputs', box.outputs.map(tensorText).join(', ')],
-        ['Block', box.block !== null && this.blockLink(box.block, modelName)],
+        [__('Kind'), BOX_KINDS[box.kind]],
+        [__('Class'), box.class],
+        [__('Holds'), box.summary || _n('%1 operator', '%1 operators', box.operators)],
+        [__('Outputs'), box.outputs.map(tensorText).join(', ')],
+        [__('Block'), box.block !== null && this.blockLink(box.block, modelName)],
         ...this.runsIn(frames),
-        ['Source', this.placeAt(box.location)],
-        ...box.notes.map((note, index): [string, Child] => [index > 0 ? '' : 'Runs', note]),
-        ['Operators', counted(operators)]
+        [__('Source'), this.placeAt(box.location)],
+        ...box.notes.map((note, index): [string, Child] => [index > 0 ? '' : __('Runs'), note]),
+        [__('Operators'), counted(operators)]
       ]),
       box.text !== '' &&
         h(
           'pre',
-          { class: 'hl-source', tabindex: 0, 'aria-label': `Source of ${box.label}`, 'aria-live': 'off' },
+          {
+            class: 'hl-source',
+            tabindex: 0,
+            'aria-label': __('Source of %1', box.label),
+            'aria-live': 'off'
+          },
           box.text
         )
     );
@@ -188,17 +201,17 @@ export class Details {
     return onNumbers
       ? button(parameter.name, () => onNumbers(path, parameter), {
           class: 'hl-link',
-          title: 'Show its numbers, a histogram, and its gradient'
+          title: __('Show its numbers, a histogram, and its gradient')
         })
       : parameter.name;
   }
 
   private runsIn(frames: readonly GraphBox[]): [string, Child][] {
     return frames.map((frame, index): [string, Child] => [
-      index > 0 ? '' : 'Runs in',
+      index > 0 ? '' : __('Runs in'),
       button(frame.label, () => this.events.onBox(frame.id), {
         class: 'hl-link',
-        title: `Show this ${frame.kind}`
+        title: __('Show this %1', frame.kind)
       })
     ]);
   }
@@ -228,25 +241,25 @@ export class Details {
     const { onLocation } = this.events;
     const canJump = onLocation && (location.cell_id !== '' || location.cell !== null);
     return canJump
-      ? button(location.label, () => onLocation(location), { class: 'hl-link', title: 'Go to this line' })
+      ? button(location.label, () => onLocation(location), { class: 'hl-link', title: __('Go to this line') })
       : h('span', {}, location.label);
   }
 
   private blockLink(path: string, modelName: string): HTMLElement {
     return button(accessPath(modelName, path), () => this.events.onBlock(path), {
       class: 'hl-link',
-      title: 'Select this Block'
+      title: __('Select this Block')
     });
   }
 }
 
 const BOX_KINDS: Record<GraphBox['kind'], string> = {
-  block: 'Block',
-  fold: 'alike Blocks in a row',
-  part: 'part of a long graph',
+  block: __('Block'),
+  fold: __('alike Blocks in a row'),
+  part: __('part of a long graph'),
   kernel: 'kernel',
   session: 'session',
-  prologue: 'prologue: runs when a parameter changes'
+  prologue: __('prologue: runs when a parameter changes')
 };
 
 /** `2 Convolution, 1 relu`, the most frequent first. */

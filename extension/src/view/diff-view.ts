@@ -9,7 +9,7 @@ import type {
   TensorChange
 } from '../protocol/messages';
 import { Child, button, h, replace } from './dom';
-import { plural } from './words';
+import { __, _n } from '../text';
 
 /** An operator that differs, as a picture finds its node: the `place`-th one of the Block in the graph of `graph`. */
 export interface GraphMark {
@@ -73,18 +73,18 @@ export function diffView(difference: Difference, options: DiffOptions = {}): HTM
   const shown = blocks.slice(0, LIMIT);
   return h(
     'div',
-    { class: 'hl-diff', role: 'group', 'aria-label': `Differences of ${first} and ${second}` },
+    { class: 'hl-diff', role: 'group', 'aria-label': __('Differences of %1 and %2', first, second) },
     h(
       'p',
       { class: 'hl-diff-summary' },
-      difference.equal ? 'Nothing differs.' : sentence(difference.summary)
+      difference.equal ? __('Nothing differs.') : sentence(difference.summary)
     ),
     h('p', { class: 'hl-summary' }, h('span', {}, first), ' → ', h('span', {}, second)),
     ...shown.map((block, i) => blockView(block, difference, options, i < OPENED)),
-    blocks.length > LIMIT && h('p', { class: 'hl-empty' }, `and ${blocks.length - LIMIT} more Blocks`),
+    blocks.length > LIMIT && h('p', { class: 'hl-empty' }, __('and %1 more Blocks', blocks.length - LIMIT)),
     tensorList(difference.blocks.flatMap(block => block.tensors)),
     lines(difference.others),
-    lines(difference.notes.map(note => `Note: ${note}`))
+    lines(difference.notes.map(note => __('Note: %1', note)))
   );
 }
 
@@ -95,7 +95,7 @@ function blockView(
   open: boolean
 ): HTMLElement {
   const operators = block.operators.filter(row => row.kind !== 'same').length;
-  const place = block.path || 'the model itself';
+  const place = block.path || __('the model itself');
   return h(
     'details',
     { class: 'hl-diff-block', open },
@@ -104,7 +104,7 @@ function blockView(
       {},
       mark(block.kind),
       h('span', { class: 'hl-diff-path' }, place),
-      ` ${block.class_name}${operators > 0 ? `: ${plural(operators, 'operator')}` : ''}`
+      ` ${block.class_name}${operators > 0 ? `: ${_n('%1 operator', '%1 operators', operators)}` : ''}`
     ),
     lines(block.changes),
     operators > 0 && operatorTable(block, difference),
@@ -116,7 +116,11 @@ function operatorTable(block: BlockChange, { first, second }: Difference): HTMLE
   return h(
     'table',
     { class: 'hl-diff-operators' },
-    h('caption', { class: 'hl-visually-hidden' }, `Operators of ${block.path || 'the model itself'}`),
+    h(
+      'caption',
+      { class: 'hl-visually-hidden' },
+      __('Operators of %1', block.path || __('the model itself'))
+    ),
     h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, first), h('th', { scope: 'col' }, second))),
     h('tbody', {}, ...block.operators.map(operatorRow))
   );
@@ -145,9 +149,9 @@ function cell(text: string, kind: OperatorChange['kind'] = 'same', ...more: Chil
 type Order = 'size' | 'part' | 'tree';
 
 const ORDERS: Record<Order, string> = {
-  size: 'largest change first',
-  part: 'largest relative change first',
-  tree: 'as in the tree'
+  size: __('largest change first'),
+  part: __('largest relative change first'),
+  tree: __('as in the tree')
 };
 
 /** The tensors, those that changed most first unless another order is chosen. */
@@ -158,7 +162,7 @@ function tensorList(tensors: readonly TensorChange[]): Child {
   const list = h('ul', { class: 'hl-diff-tensors' });
   const order = h(
     'select',
-    { class: 'hl-input', 'aria-label': 'Order of the tensors', onchange: () => fill() },
+    { class: 'hl-input', 'aria-label': __('Order of the tensors'), onchange: () => fill() },
     ...Object.entries(ORDERS).map(([value, label]) => h('option', { value }, label))
   );
   const fill = (): void => {
@@ -167,11 +171,11 @@ function tensorList(tensors: readonly TensorChange[]): Child {
     replace(
       list,
       ...sorted.slice(0, LIMIT).map(tensorRow),
-      more > 0 && h('li', { class: 'hl-empty' }, `and ${plural(more, 'more tensor')}`)
+      more > 0 && h('li', { class: 'hl-empty' }, __('and %1', _n('%1 more tensor', '%1 more tensors', more)))
     );
   };
   fill();
-  const title = h('span', { class: 'hl-diff-path' }, plural(tensors.length, 'tensor'));
+  const title = h('span', { class: 'hl-diff-path' }, _n('%1 tensor', '%1 tensors', tensors.length));
   return h(
     'div',
     { class: 'hl-diff-block' },
@@ -230,8 +234,8 @@ function showButton(block: BlockChange, { onShow, side = 'second' }: DiffOptions
   if (!onShow || marks.length === 0) {
     return null;
   }
-  return button('Show in graph', () => onShow(block.path, marks), {
-    title: `Show ${block.path || 'the model itself'} in the graph`
+  return button(__('Show in graph'), () => onShow(block.path, marks), {
+    title: __('Show %1 in the graph', block.path || __('the model itself'))
   });
 }
 

@@ -3,6 +3,7 @@
 import type { Covered } from '../graph/canvas';
 import { button, h, replace, uniqueId } from './dom';
 import type { PaneMemory } from './panes';
+import { __ } from '../text';
 
 export interface DrawerEvents {
   /** A tab was opened; null: the drawer was closed. */
@@ -57,8 +58,8 @@ export class Drawer {
     this.list.addEventListener('keydown', event => this.onKey(event));
     this.more = h('select', {
       class: 'hl-input hl-more-tabs',
-      'aria-label': 'More tabs',
-      title: 'More tabs',
+      'aria-label': __('More tabs'),
+      title: __('More tabs'),
       onchange: () => {
         this.isDismissed = false;
         this.open(this.more.value);
@@ -73,7 +74,7 @@ export class Drawer {
       class: 'hl-drawer-edge',
       role: 'separator',
       tabindex: 0,
-      'aria-label': 'Size of the drawer',
+      'aria-label': __('Size of the drawer'),
       'aria-valuemin': 0,
       'aria-valuemax': 100,
       onpointerdown: event => this.onDrag(event as PointerEvent),
@@ -82,8 +83,8 @@ export class Drawer {
     this.body = h('div', { class: 'hl-drawer-body', tabindex: 0, role: 'region', 'aria-label': label });
     const close = button('×', () => this.dismiss(), {
       class: 'hl-link hl-drawer-close',
-      title: 'Close (Escape)',
-      'aria-label': 'Close the drawer'
+      title: __('Close (Escape)'),
+      'aria-label': __('Close the drawer')
     });
     this.element = h('div', { class: 'hl-drawer' }, this.edge, close, this.body);
     this.element.hidden = true;

@@ -4,6 +4,7 @@
 import type { Requester } from '../protocol/channel';
 import type { FolderReply } from '../protocol/messages';
 import { h, replace, uniqueId } from './dom';
+import { __ } from '../text';
 
 export class FilePart {
   readonly element: HTMLElement;
@@ -16,8 +17,8 @@ export class FilePart {
       type: 'text',
       list: listId,
       spellcheck: 'false',
-      'aria-label': 'File of this model',
-      title: 'A name such as net.hlab, or with folders such as runs/a/net.hlab, which are created',
+      'aria-label': __('File of this model'),
+      title: __('A name such as net.hlab, or with folders such as runs/a/net.hlab, which are created'),
       oninput: () => {
         onName(this.input.value.trim());
         void this.complete();
@@ -28,7 +29,7 @@ export class FilePart {
     this.element = h(
       'div',
       { class: 'hl-file-part' },
-      h('label', { class: 'hl-file' }, h('span', {}, 'File'), this.input, this.names),
+      h('label', { class: 'hl-file' }, h('span', {}, __('File')), this.input, this.names),
       this.where
     );
   }
@@ -52,7 +53,7 @@ export class FilePart {
     this.where.classList.toggle('hl-problem', place !== null && !place.beside);
     replace(
       this.where,
-      place !== null && h('span', {}, 'in ', h('code', {}, place.folder), ` on ${place.host}`),
+      place !== null && h('span', {}, __('in '), h('code', {}, place.folder), __(' on %1', place.host)),
       place !== null &&
         !place.beside &&
         '. The notebook is not in this folder: the kernel keeps its folder until it is shut down.'

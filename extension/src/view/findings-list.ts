@@ -3,6 +3,7 @@
 import type { Diagnostic, Fix, Location } from '../protocol/messages';
 import { button, h, replace } from './dom';
 import { inline, renderMarkdown } from './markdown';
+import { __ } from '../text';
 
 export interface ListedPlace {
   /** `cell 3, line 12` */
@@ -35,7 +36,7 @@ export interface ListedFix {
   apply(focus: boolean): void;
 }
 
-const SEVERITY = { error: 'Error', warning: 'Warning', note: 'Note' } as const;
+const SEVERITY = { error: __('Error'), warning: __('Warning'), note: __('Note') } as const;
 const ORDER = { error: 0, warning: 1, note: 2 } as const;
 
 export class FindingsList {
@@ -77,13 +78,13 @@ export class FindingsList {
     replace(
       this.element,
       safe > 1 &&
-        button(`Apply all ${safe} safe fixes`, () => this.fixAll(), {
+        button(__('Apply all %1 safe fixes', safe), () => this.fixAll(), {
           class: 'hl-button hl-fix-all',
-          title: 'Ctrl+Z in a cell undoes the changes of that cell'
+          title: __('Ctrl+Z in a cell undoes the changes of that cell')
         }),
       h(
         'ul',
-        { class: 'hl-findings', 'aria-label': 'Findings' },
+        { class: 'hl-findings', 'aria-label': __('Findings') },
         ...this.sorted.map((item, index) => this.item(item, index, open))
       )
     );
@@ -122,7 +123,7 @@ export class FindingsList {
         block &&
           button(block.name, () => this.blockOf(this.sorted[index]?.diagnostic ?? diagnostic)?.show(), {
             class: 'hl-link hl-finding-block',
-            title: `Show this Block in the tree\n${block.name}`
+            title: __('Show this Block in the tree\n%1', block.name)
           })
       ),
       h('div', { class: 'hl-finding-message' }, ...inline(diagnostic.message)),
@@ -130,24 +131,24 @@ export class FindingsList {
         h(
           'div',
           { class: 'hl-finding-calls' },
-          'Called at ',
+          __('Called at '),
           ...calls.flatMap((call, i) => [
             i > 0 && '; ',
             placeLink(call.place, call.jump && (() => this.sorted[index]?.calls?.[i]?.jump?.()))
           ])
         ),
       diagnostic.rewrite !== '' &&
-        h('div', { class: 'hl-finding-rewrite' }, 'Instead: ', h('code', {}, diagnostic.rewrite)),
+        h('div', { class: 'hl-finding-rewrite' }, __('Instead: '), h('code', {}, diagnostic.rewrite)),
       fix &&
         button(fixLabel(fix), () => this.sorted[index]?.fix?.apply(true), {
           class: 'hl-button hl-fix',
-          title: 'Changes the cell; Ctrl+Z there undoes it'
+          title: __('Changes the cell; Ctrl+Z there undoes it')
         }),
       diagnostic.help !== '' &&
         h(
           'details',
           { 'data-key': key, open: open.has(key) },
-          h('summary', {}, `About ${diagnostic.code} ${diagnostic.name}`),
+          h('summary', {}, __('About %1 %2', diagnostic.code, diagnostic.name)),
           renderMarkdown(diagnostic.help)
         )
     );
@@ -156,7 +157,7 @@ export class FindingsList {
 
 function placeLink(place: string, jump: (() => void) | null): HTMLElement {
   return jump
-    ? button(place, jump, { class: 'hl-link hl-finding-place', title: 'Go to this line' })
+    ? button(place, jump, { class: 'hl-link hl-finding-place', title: __('Go to this line') })
     : h('span', { class: 'hl-finding-place' }, place);
 }
 
@@ -167,12 +168,12 @@ export function fixTitle(fix: Fix): string {
   if (texts.length !== 1 || text === undefined || text.length > 60 || text.includes('\n')) {
     return fix.title;
   }
-  return text === '' ? `Remove it: ${fix.title}` : `Write ${text}: ${fix.title}`;
+  return text === '' ? __('Remove it: %1', fix.title) : __('Write %1: %2', text, fix.title);
 }
 
 /** The label of a fix's button. */
 export function fixLabel(fix: { title: string; safe: boolean }): string {
-  return fix.safe ? fix.title : `${fix.title} (check the result)`;
+  return fix.safe ? fix.title : __('%1 (check the result)', fix.title);
 }
 
 /** Findings of a model as list items; `onLocation` makes those in cells reachable. */
@@ -189,7 +190,7 @@ export function listed(
     diagnostic,
     ...(diagnostic.location
       ? placeOf(diagnostic.location)
-      : { place: `line ${diagnostic.line}`, jump: null }),
+      : { place: __('line %1', diagnostic.line), jump: null }),
     calls: diagnostic.calls.map(({ location }) => placeOf(location))
   }));
 }

@@ -6,6 +6,7 @@ import type { KeptSave, Model } from '../protocol/messages';
 import { button, h, replace } from './dom';
 import { facts } from './save-part';
 import { agoText, bytesText } from './words';
+import { __ } from '../text';
 
 export interface HistoryOptions {
   /** Compare a save with the model, or with another save. */
@@ -82,7 +83,7 @@ export class HistoryPart {
     }
     this.drawn = key;
     this.strip.hidden = saves.length === 0;
-    this.strip.setAttribute('aria-label', `Saves of ${this.file}`);
+    this.strip.setAttribute('aria-label', __('Saves of %1', this.file));
     if (!saves.some(save => save.file === this.selected)) {
       this.selected = null;
     }
@@ -96,9 +97,10 @@ export class HistoryPart {
     if (save) {
       this.describe(save);
     } else {
-      const hint = this.file === '' ? 'No model.' : `No saves of ${this.file} yet.`;
-      const choose =
-        'Choose a save to compare it with the model or with another save, to reload it, or to restore it.';
+      const hint = this.file === '' ? __('No model.') : __('No saves of %1 yet.', this.file);
+      const choose = __(
+        'Choose a save to compare it with the model or with another save, to reload it, or to restore it.'
+      );
       replace(this.chosen, h('p', { class: 'hl-empty' }, problem || (saves.length > 0 ? choose : hint)));
     }
   }
@@ -118,7 +120,7 @@ export class HistoryPart {
       h(
         'span',
         { class: 'hl-save-when' },
-        isCurrent ? 'the file now' : agoText(save.modified, Date.now() / 1000)
+        isCurrent ? __('the file now') : agoText(save.modified, Date.now() / 1000)
       ),
       ...(save.problem ? ['damaged'] : trainingTexts(save)).map(text =>
         h('span', { class: 'hl-save-loss' }, text)
@@ -155,19 +157,21 @@ export class HistoryPart {
 
   /** What can be done with a save. */
   private describe(save: KeptSave): void {
-    const name = this.model?.name ?? 'the model';
-    const label = `the save of ${whenText(save)}`;
+    const name = this.model?.name ?? __('the model');
+    const label = __('the save of %1', whenText(save));
     const disabled = save.problem !== '';
     const others = this.saves.filter(each => each !== save && each.problem === '');
     const other = h(
       'select',
-      { class: 'hl-input', 'aria-label': 'Compare with', disabled },
-      h('option', { value: '' }, `${name} now`),
+      { class: 'hl-input', 'aria-label': __('Compare with'), disabled },
+      h('option', { value: '' }, __('%1 now', name)),
       ...others.map(each =>
         h(
           'option',
           { value: each.file },
-          each.file === this.current ? 'the file now' : [whenText(each), ...trainingTexts(each)].join(', ')
+          each.file === this.current
+            ? __('the file now')
+            : [whenText(each), ...trainingTexts(each)].join(', ')
         )
       )
     );
@@ -176,8 +180,8 @@ export class HistoryPart {
       type: 'text',
       maxlength: 200,
       value: save.note,
-      placeholder: 'Note',
-      'aria-label': `Note on ${label}`,
+      placeholder: __('Note'),
+      'aria-label': __('Note on %1', label),
       onchange: () => void this.setNote(save, note.value)
     });
     replace(
@@ -191,25 +195,25 @@ export class HistoryPart {
       h(
         'div',
         { class: 'hl-buttons' },
-        button('Compare', () => this.options.onCompare(save.file, other.value || null), {
+        button(__('Compare'), () => this.options.onCompare(save.file, other.value || null), {
           disabled,
-          'aria-label': `Compare ${label}`
+          'aria-label': __('Compare %1', label)
         }),
-        h('label', { class: 'hl-save-other' }, 'with ', other)
+        h('label', { class: 'hl-save-other' }, __('with '), other)
       ),
       h(
         'div',
         { class: 'hl-buttons' },
-        button('Reload', () => this.options.onReload(save.file), {
+        button(__('Reload'), () => this.options.onReload(save.file), {
           disabled,
-          title: `Load this save into ${name}`,
-          'aria-label': `Reload ${label}`
+          title: __('Load this save into %1', name),
+          'aria-label': __('Reload %1', label)
         }),
         save.file !== this.current &&
-          button('Restore', () => this.options.onRestore(save.file), {
+          button(__('Restore'), () => this.options.onRestore(save.file), {
             disabled,
-            title: `Make this save ${this.file} again; what is there now stays among the earlier saves`,
-            'aria-label': `Restore ${label}`
+            title: __('Make this save %1 again; what is there now stays among the earlier saves', this.file),
+            'aria-label': __('Restore %1', label)
           })
       )
     );
@@ -249,7 +253,7 @@ export function trainingTexts({
   loss_name: name
 }: Pick<KeptSave, 'step' | 'loss' | 'loss_name'>): string[] {
   return [
-    ...(step !== null ? [`step ${step.toLocaleString('en')}`] : []),
+    ...(step !== null ? [__('step %1', step.toLocaleString('en'))] : []),
     ...(loss !== null ? [`${name || 'loss'} ${Number(loss.toPrecision(4))}`] : [])
   ];
 }

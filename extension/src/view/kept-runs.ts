@@ -4,6 +4,7 @@ import { Requester, asRequestError } from '../protocol/channel';
 import type { Curve, KeptRunRow, RunsReply } from '../protocol/messages';
 import { h, keepFocus, replace } from './dom';
 import { LineChart } from './line-chart';
+import { __ } from '../text';
 
 /** Most runs that are drawn at once. */
 const MOST = 8;
@@ -17,10 +18,10 @@ export class KeptRuns {
     this.problem = h('div', { class: 'hl-kept-problem', role: 'status' });
     this.rows = h('tbody', {});
     this.charts = h('div', { class: 'hl-charts' });
-    const titles = ['Run', 'Last', 'State', 'Started', 'Steps', 'Time', 'From'];
+    const titles = [__('Run'), __('Last'), __('State'), __('Started'), __('Steps'), __('Time'), __('From')];
     this.table = h(
       'div',
-      { class: 'hl-kept-scroll', tabindex: 0, role: 'region', 'aria-label': 'Kept runs' },
+      { class: 'hl-kept-scroll', tabindex: 0, role: 'region', 'aria-label': __('Kept runs') },
       h(
         'table',
         { class: 'hl-kept' },
@@ -73,7 +74,7 @@ export class KeptRuns {
   private draw(reply: RunsReply): void {
     const { runs } = reply;
     const isHidden = runs.length === 0 && reply.problem === '';
-    this.headline.textContent = runs.length === 1 ? '1 kept run' : `${runs.length} kept runs`;
+    this.headline.textContent = runs.length === 1 ? __('1 kept run') : __('%1 kept runs', runs.length);
     this.problem.textContent = reply.problem;
     this.table.hidden = runs.length === 0;
     this.listed = runs;

@@ -2,6 +2,7 @@
 
 import type { Curve, NotFinite } from '../protocol/messages';
 import { h, replace } from './dom';
+import { __ } from '../text';
 
 const WIDTH = 300;
 const HEIGHT = 150;
@@ -70,7 +71,12 @@ export class LineChart {
     );
     this.drawing.setAttribute(
       'aria-label',
-      `${this.heading === '' ? '' : `${this.heading}: `}${curves.map(curve => curve.text).join('; ')}. Arrow keys read values${curves.length > FEW ? ', up and down of another curve' : ''}.`
+      __(
+        '%1%2. Arrow keys read values%3.',
+        this.heading === '' ? '' : `${this.heading}: `,
+        curves.map(curve => curve.text).join('; '),
+        curves.length > FEW ? __(', up and down of another curve') : ''
+      )
     );
     const inner = s('svg', {
       x: LEFT,
@@ -148,7 +154,7 @@ export class LineChart {
       }),
       s('path', { d: `M${LEFT} ${TOP}V${bottom}H${WIDTH - RIGHT}` }),
       ...marks.map(tick => label(LEFT - 4, this.y(tick) + 3.5, shortNumber(tick), 'end')),
-      label(LEFT, bottom + 13, `step ${first}`, 'start'),
+      label(LEFT, bottom + 13, __('step %1', first), 'start'),
       label(WIDTH - RIGHT, bottom + 13, String(last), 'end')
     );
   }
@@ -208,8 +214,8 @@ export class LineChart {
       }
       this.cursor?.setAttribute('d', `M${this.x(at)} ${TOP}V${HEIGHT - BOTTOM}`);
       const start = curve.starts[i] ?? at;
-      const spread = low === high ? '' : ` (${shortNumber(low)} to ${shortNumber(high)})`;
-      const place = start === at ? `step ${at}` : `steps ${start} to ${at}`;
+      const spread = low === high ? '' : __(' (%1 to %2)', shortNumber(low), shortNumber(high));
+      const place = start === at ? __('step %1', at) : __('steps %1 to %2', start, at);
       return [`${place}: ${curve.name} ${shortNumber(mean)} ${curve.unit}`.trimEnd() + spread, ...bad];
     });
     this.readout.textContent = texts.join(', ');
@@ -324,8 +330,14 @@ function bounded(value: number): number {
 
 /** `NaN at step 57 to 59 (3 values)`. */
 function spanText(span: NotFinite): string {
-  const place = span.first === span.last ? '' : ` to ${span.last}`;
-  return `${span.what} at step ${span.first}${place}${span.count > 1 ? ` (${span.count} values)` : ''}`;
+  const place = span.first === span.last ? '' : __(' to %1', span.last);
+  return __(
+    '%1 at step %2%3%4',
+    span.what,
+    span.first,
+    place,
+    span.count > 1 ? __(' (%1 values)', span.count) : ''
+  );
 }
 
 /** `NaN at step 57 to 59`, or `5 not finite, first at step 57`; "" where all values are finite. */
@@ -333,7 +345,7 @@ function badInShort(curve: Curve): string {
   const [first, second] = curve.bad;
   return second === undefined || first === undefined
     ? curve.bad_text
-    : `${curve.bad_count} not finite, first at step ${first.first}`;
+    : __('%1 not finite, first at step %2', curve.bad_count, first.first);
 }
 
 function nearest(steps: readonly number[], step: number): number {

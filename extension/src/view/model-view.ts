@@ -30,7 +30,8 @@ import { MakePanes, PaneMemory, Panes, fleetingMemory } from './panes';
 import { SavedValuesPart, SavesOptions } from './saved-values';
 import { TreeColumns } from './tree-columns';
 import { WorkRows } from './work-rows';
-import { accessPath, parametersText, plural, tensorText } from './words';
+import { accessPath, parametersText, tensorText } from './words';
+import { __, _n } from '../text';
 
 export interface ModelViewOptions {
   layout: Layout;
@@ -203,7 +204,7 @@ export class ModelView {
     };
     this.graph.stateOf = path => {
       const node = this.tree.node(path);
-      return node ? STATES[node.state].word : '';
+      return node ? __(STATES[node.state].word) : '';
     };
     this.findings = new FindingsList();
     this.others = new FindingsList();
@@ -211,12 +212,12 @@ export class ModelView {
     this.othersSection = h(
       'section',
       { class: 'hl-others' },
-      h('p', { class: 'hl-title' }, 'Also in the cells of this notebook'),
+      h('p', { class: 'hl-title' }, __('Also in the cells of this notebook')),
       this.others.element
     );
     this.findingsPart.append(this.findings.element, this.othersSection);
-    this.report = h('pre', { class: 'hl-report', tabindex: 0, 'aria-label': 'Report' });
-    this.drawer = new Drawer('About the model', sizes, {
+    this.report = h('pre', { class: 'hl-report', tabindex: 0, 'aria-label': __('Report') });
+    this.drawer = new Drawer(__('About the model'), sizes, {
       onShow: id => {
         this.onTab(id);
         this.showPeek();
@@ -227,14 +228,14 @@ export class ModelView {
       }
     });
     this.saved = options.saves ? new SavedValuesPart(options.saves) : null;
-    this.drawer.add('details', 'Details', h('div', {}, this.details.element, this.saved?.element));
-    this.drawer.add('findings', 'Findings', this.findingsPart);
+    this.drawer.add('details', __('Details'), h('div', {}, this.details.element, this.saved?.element));
+    this.drawer.add('findings', __('Findings'), this.findingsPart);
     options.tabs?.forEach(tab => this.drawer.add(tab.id, tab.name, tab.content));
-    this.drawer.add('report', 'Report', this.report);
+    this.drawer.add('report', __('Report'), this.report);
     this.headline = h('div', { class: 'hl-headline' });
     this.peek = button('', () => this.drawer.open('details'), {
       class: 'hl-peek',
-      title: 'Show its details'
+      title: __('Show its details')
     });
     this.peek.hidden = true;
     this.graph.area.append(this.overlays.element, this.peek);
@@ -243,9 +244,9 @@ export class ModelView {
     const treePane = h('div', { class: 'hl-tree-pane' }, this.tree.element);
     tellWhatIsCut(treePane);
     this.panes = options.panes(treePane, graphPane, sizes, options.isTab ?? false);
-    this.treeButton = button('Tree', () => (this.panes.isTreeShown = !this.panes.isTreeShown), {
+    this.treeButton = button(__('Tree'), () => (this.panes.isTreeShown = !this.panes.isTreeShown), {
       class: 'hl-button hl-icon hl-icon-tree',
-      title: 'Show or hide the tree of Blocks',
+      title: __('Show or hide the tree of Blocks'),
       'aria-pressed': String(this.panes.isTreeShown)
     });
     this.panes.onTreeShown = () =>
@@ -305,7 +306,7 @@ export class ModelView {
         canvas.setCard(width > 0 ? { x: left - ground.left, y: top - ground.top, width, height } : null);
       }).observe(card);
     }
-    this.findings.show([], 'No findings.');
+    this.findings.show([], __('No findings.'));
     this.othersSection.hidden = true;
   }
 
@@ -433,7 +434,11 @@ export class ModelView {
       h(
         'span',
         { class: 'hl-summary' },
-        [model.summary || model.engine, plural(model.blocks, 'Block'), parametersText(model.parameters)]
+        [
+          model.summary || model.engine,
+          _n('%1 Block', '%1 Blocks', model.blocks),
+          parametersText(model.parameters)
+        ]
           .filter(text => text !== '')
           .join(' · ')
       )
@@ -493,10 +498,13 @@ export class ModelView {
 
   /** The tab counts the model's own `findings`, as the tree does; `others` are listed below them. */
   showFindings(findings: readonly ListedFinding[], others: readonly ListedFinding[] = []): void {
-    this.findings.show(findings, 'No findings: all of this code can become part of a graph.');
-    this.others.show(others, 'None.');
+    this.findings.show(findings, __('No findings: all of this code can become part of a graph.'));
+    this.others.show(others, __('None.'));
     this.othersSection.hidden = others.length === 0;
-    this.drawer.rename('findings', findings.length > 0 ? `Findings (${findings.length})` : 'Findings');
+    this.drawer.rename(
+      'findings',
+      findings.length > 0 ? __('Findings (%1)', findings.length) : __('Findings')
+    );
   }
 
   /** The Block that a finding names: `net.stages.0` in the model `net`. */
@@ -779,7 +787,7 @@ export class ModelView {
   private async loadReport(): Promise<void> {
     const { requester, current } = this;
     if (!requester || !current) {
-      this.report.textContent = 'The report needs a running kernel.';
+      this.report.textContent = __('The report needs a running kernel.');
       return;
     }
     try {

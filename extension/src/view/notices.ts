@@ -1,6 +1,7 @@
 // Sentences about what happened, over the view for some seconds; the newest stay in a list.
 
 import { button, h, replace } from './dom';
+import { __ } from '../text';
 
 /** Milliseconds that a sentence stays over the view. */
 const STAY = 10_000;
@@ -20,10 +21,15 @@ export class Notices {
       'div',
       { class: 'hl-notes', role: 'status' },
       this.texts,
-      button('×', () => this.dismiss(), { class: 'hl-link', 'aria-label': 'Dismiss the notes' })
+      button('×', () => this.dismiss(), { class: 'hl-link', 'aria-label': __('Dismiss the notes') })
     );
     this.items = h('ul', {});
-    this.list = h('section', { class: 'hl-kept-notes' }, h('p', { class: 'hl-title' }, 'Notes'), this.items);
+    this.list = h(
+      'section',
+      { class: 'hl-kept-notes' },
+      h('p', { class: 'hl-title' }, __('Notes')),
+      this.items
+    );
     this.clear();
   }
 

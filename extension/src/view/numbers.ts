@@ -2,6 +2,7 @@
 
 import type { ValuesReply } from '../protocol/messages';
 import { h } from './dom';
+import { __ } from '../text';
 
 const HEIGHT = 44;
 
@@ -11,7 +12,7 @@ export function numbersOf(reply: ValuesReply): HTMLElement {
   }
   return h(
     'section',
-    { class: 'hl-numbers', 'aria-label': `Numbers of ${reply.title}` },
+    { class: 'hl-numbers', 'aria-label': __('Numbers of %1', reply.title) },
     h(
       'p',
       { class: 'hl-title' },
@@ -37,7 +38,7 @@ export function numbersOf(reply: ValuesReply): HTMLElement {
         h(
           'figure',
           {},
-          h('img', { src: reply.picture, alt: `heat map of the values: ${reply.caption}` }),
+          h('img', { src: reply.picture, alt: __('heat map of the values: %1', reply.caption) }),
           h('figcaption', {}, reply.caption)
         )
     ),
@@ -45,8 +46,8 @@ export function numbersOf(reply: ValuesReply): HTMLElement {
       h(
         'details',
         {},
-        h('summary', {}, 'values'),
-        h('pre', { tabindex: 0, 'aria-label': `Values of ${reply.title}` }, reply.text)
+        h('summary', {}, __('values')),
+        h('pre', { tabindex: 0, 'aria-label': __('Values of %1', reply.title) }, reply.text)
       )
   );
 }
@@ -62,7 +63,7 @@ function histogram({ bars, low, high }: ValuesReply): HTMLElement {
       {
         class: 'hl-histogram',
         role: 'img',
-        'aria-label': `histogram of the values from ${low} to ${high}`
+        'aria-label': __('histogram of the values from %1 to %2', low, high)
       },
       ...heights.map(height => h('span', { style: `height:${height}px` }))
     ),

@@ -5,6 +5,7 @@ import type { Archive, ArchivesReply, Model } from '../protocol/messages';
 import { ActionResults } from './action-results';
 import { button, h, replace, uniqueId } from './dom';
 import { facts } from './save-part';
+import { __ } from '../text';
 
 export interface OpenPartOptions {
   onOpened(requester: Requester, model: Model): void;
@@ -21,8 +22,8 @@ export class OpenPart {
     private readonly outcome: () => ActionResults | null,
     private readonly options: OpenPartOptions
   ) {
-    this.button = button('Open without code', () => void this.show(), {
-      title: 'Load an archive as a new model; its Python code is not needed',
+    this.button = button(__('Open without code'), () => void this.show(), {
+      title: __('Load an archive as a new model; its Python code is not needed'),
       'aria-expanded': 'false'
     });
     this.element = h('div', { class: 'hl-open-form' });
@@ -51,7 +52,7 @@ export class OpenPart {
     this.button.setAttribute('aria-expanded', 'true');
     this.element.hidden = false;
     this.options.onShown?.();
-    replace(this.element, h('p', { role: 'status' }, 'Looking for archives …'));
+    replace(this.element, h('p', { role: 'status' }, __('Looking for archives …')));
     try {
       const reply = await requester.request('archives', {});
       if (requester === this.requester && !this.element.hidden) {
@@ -80,15 +81,15 @@ export class OpenPart {
       type: 'text',
       list: listId,
       spellcheck: 'false',
-      placeholder: 'the folder of the notebook',
-      'aria-label': 'Folder',
-      title: `A folder in ${start.folder}, such as runs/a`,
+      placeholder: __('the folder of the notebook'),
+      'aria-label': __('Folder'),
+      title: __('A folder in %1, such as runs/a', start.folder),
       oninput: () => void look()
     });
     const none = h('p', { class: 'hl-empty', role: 'status' });
     const file = h('select', {
       class: 'hl-input',
-      'aria-label': 'Archive',
+      'aria-label': __('Archive'),
       onchange: () => proposeName()
     });
     const list = (reply: ArchivesReply, path: string, wanted: string): void => {
@@ -108,7 +109,7 @@ export class OpenPart {
       const first = archives.find(archive => archive.problem === '');
       file.value = archives.some(archive => archive.file === wanted) ? wanted : (first?.file ?? '');
       none.textContent =
-        archives.length === 0 ? `There is no archive (.hlab) in ${path || reply.folder}.` : '';
+        archives.length === 0 ? __('There is no archive (.hlab) in %1.', path || reply.folder) : '';
       none.hidden = archives.length > 0;
       file.disabled = archives.length === 0;
       openButton.disabled = first === undefined;
@@ -132,7 +133,7 @@ export class OpenPart {
       class: 'hl-input',
       type: 'text',
       spellcheck: 'false',
-      'aria-label': 'Variable'
+      'aria-label': __('Variable')
     });
     const proposeName = (): void => {
       const chosen = archives.find(archive => archive.file === file.value);
@@ -141,19 +142,19 @@ export class OpenPart {
       name.value = chosen?.variable || (/^[A-Za-z_]/.test(stem) ? stem : `net_${stem}`);
     };
     const open = (): void => void this.open(file.value, name.value.trim());
-    const openButton = button('Open', open, { class: 'hl-button hl-primary' });
+    const openButton = button(__('Open'), open, { class: 'hl-button hl-primary' });
     list(start, '', '');
     replace(
       this.element,
-      h('label', {}, h('span', {}, 'Folder'), folder, folders),
-      h('label', {}, h('span', {}, 'Archive'), file),
+      h('label', {}, h('span', {}, __('Folder')), folder, folders),
+      h('label', {}, h('span', {}, __('Archive')), file),
       none,
-      h('label', {}, h('span', {}, 'Variable'), name),
+      h('label', {}, h('span', {}, __('Variable')), name),
       h(
         'div',
         { class: 'hl-buttons' },
         openButton,
-        button('Cancel', () => this.close())
+        button(__('Cancel'), () => this.close())
       )
     );
     (start.archives.length > 0 ? file : folder).focus();
@@ -165,7 +166,7 @@ export class OpenPart {
     if (!requester || !results || results.busy) {
       return;
     }
-    results.begin(`Opening ${file} …`);
+    results.begin(__('Opening %1 …', file));
     try {
       let reply;
       try {
@@ -174,7 +175,7 @@ export class OpenPart {
         if (asRequestError(error).code !== 'name-taken') {
           throw error;
         }
-        if (!(await results.confirm(`The variable ${name} exists already.`, 'Replace it'))) {
+        if (!(await results.confirm(__('The variable %1 exists already.', name), __('Replace it')))) {
           results.finish([]);
           return;
         }
@@ -184,7 +185,7 @@ export class OpenPart {
         this.close();
       }
       results.finish([
-        h('p', {}, `Opened as `, h('code', {}, reply.model.name), `. ${reply.summary}`),
+        h('p', {}, __('Opened as '), h('code', {}, reply.model.name), `. ${reply.summary}`),
         h('p', { class: 'hl-path' }, reply.path)
       ]);
       this.options.onOpened(requester, reply.model);

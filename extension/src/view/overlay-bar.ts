@@ -3,7 +3,8 @@
 import { svg } from '../graph/draw';
 import type { KeepInputsReply, OverlayReply, StepMoment } from '../protocol/messages';
 import { button, h, replace } from './dom';
-import { bytesText, plural } from './words';
+import { bytesText } from './words';
+import { __, _n } from '../text';
 
 export type OverlayKind = OverlayReply['kind'];
 
@@ -19,20 +20,20 @@ export interface OverlayBarEvents {
 }
 
 const KINDS: readonly [OverlayKind | '', string][] = [
-  ['', 'No overlay'],
-  ['time', 'Time'],
-  ['memory', 'Memory'],
-  ['values', 'Values'],
-  ['gradients', 'Gradients'],
-  ['engine', 'Engines']
+  ['', __('No overlay')],
+  ['time', __('Time')],
+  ['memory', __('Memory')],
+  ['values', __('Values')],
+  ['gradients', __('Gradients')],
+  ['engine', __('Engines')]
 ];
 
 /** What the links lead to. */
 const MARKED: Record<OverlayKind, string> = {
-  time: 'Slowest:',
-  memory: 'At the peak:',
-  values: 'First NaN or infinity:',
-  gradients: 'Largest:',
+  time: __('Slowest:'),
+  memory: __('At the peak:'),
+  values: __('First NaN or infinity:'),
+  gradients: __('Largest:'),
   engine: ''
 };
 
@@ -49,19 +50,20 @@ export class OverlayBar {
   constructor(private readonly events: OverlayBarEvents) {
     this.kinds = h(
       'select',
-      { class: 'hl-input hl-overlay-kind', 'aria-label': 'Overlay', onchange: () => this.ask() },
+      { class: 'hl-input hl-overlay-kind', 'aria-label': __('Overlay'), onchange: () => this.ask() },
       ...KINDS.map(([value, name]) => h('option', { value }, name))
     );
     this.data = h('input', {
       class: 'hl-input hl-overlay-data',
       type: 'text',
-      placeholder: 'inputs: x',
-      title:
-        'Variables with the inputs to run the program on, as x or x, y; empty takes the kept inputs, else random numbers',
-      'aria-label': 'Variables with the inputs; empty takes the kept inputs, else random numbers',
+      placeholder: __('inputs: x'),
+      title: __(
+        'Variables with the inputs to run the program on, as x or x, y; empty takes the kept inputs, else random numbers'
+      ),
+      'aria-label': __('Variables with the inputs; empty takes the kept inputs, else random numbers'),
       onkeydown: event => (event as KeyboardEvent).key === 'Enter' && this.ask()
     });
-    this.again = button('Measure', () => this.ask(), { title: 'Measure again' });
+    this.again = button(__('Measure'), () => this.ask(), { title: __('Measure again') });
     this.watch = h('input', { type: 'checkbox', onchange: () => events.onWatch(this.watch.checked) });
     this.keep = h('input', { type: 'checkbox', onchange: () => events.onKeep(this.keep.checked) });
     this.keptText = h('span', { class: 'hl-soft' });
@@ -70,11 +72,12 @@ export class OverlayBar {
       {
         class: 'hl-check',
         title:
-          'Copy the inputs of the next call of each shape, to measure on them instead of random numbers. ' +
-          'The copies go when this is off, or with the model'
+          __(
+            'Copy the inputs of the next call of each shape, to measure on them instead of random numbers. '
+          ) + __('The copies go when this is off, or with the model')
       },
       this.keep,
-      'Keep inputs',
+      __('Keep inputs'),
       this.keptText
     );
     this.headline = h('span', { class: 'hl-summary', role: 'status' });
@@ -85,15 +88,15 @@ export class OverlayBar {
       'label',
       {
         class: 'hl-check',
-        title: 'Stop calls and backward() at the first NaN or infinity, and name the operator'
+        title: __('Stop calls and backward() at the first NaN or infinity, and name the operator')
       },
       this.watch,
-      ' Stop at NaN'
+      __(' Stop at NaN')
     );
     this.fold = button('▾', () => this.foldOrUnfold(), {
       class: 'hl-button hl-overlay-fold',
-      'aria-label': 'Fold the card of the overlay',
-      title: 'Fold this to one line, or unfold it'
+      'aria-label': __('Fold the card of the overlay'),
+      title: __('Fold this to one line, or unfold it')
     });
     this.measuring = h('div', { class: 'hl-overlay-ask' }, this.fold, this.data, this.again, this.keepPart);
     this.element = h(
@@ -165,10 +168,12 @@ export class OverlayBar {
     const bytes = reply.calls.reduce((sum, call) => sum + call.bytes, 0);
     const words =
       reply.calls.length === 0
-        ? 'run the model'
-        : `${plural(reply.calls.length, 'call')}, ${bytesText(bytes)}`;
+        ? __('run the model')
+        : `${_n('%1 call', '%1 calls', reply.calls.length)}, ${bytesText(bytes)}`;
     this.keptText.textContent = reply.on ? `(${words})` : '';
-    this.keptText.title = reply.calls.map(call => `${call.path || 'the model'}: ${call.inputs}`).join('\n');
+    this.keptText.title = reply.calls
+      .map(call => `${call.path || __('the model')}: ${call.inputs}`)
+      .join('\n');
   }
 
   /** Of a Block without a graph only the watch for NaN can be switched. */
@@ -216,7 +221,7 @@ export class OverlayBar {
   private drawing(reply: OverlayReply, nameOf: (id: string) => string): Element {
     const sizes = reply.timeline.map(moment => moment.bytes);
     const peak = reply.timeline[sizes.indexOf(Math.max(...sizes))];
-    const label = `The arena over ${sizes.length} steps; it is fullest at ${nameOf(peak?.id ?? '')}`;
+    const label = __('The arena over %1 steps; it is fullest at %2', sizes.length, nameOf(peak?.id ?? ''));
     return columns([sizes], label);
   }
 
@@ -238,7 +243,7 @@ export class OverlayBar {
 /** What the links lead to. A NaN of random inputs says nothing of the user's data. */
 function linksTo(reply: OverlayReply): string {
   const isByChance = reply.kind === 'values' && reply.measured_on === 'random';
-  return isByChance ? 'First NaN or infinity with random numbers:' : MARKED[reply.kind];
+  return isByChance ? __('First NaN or infinity with random numbers:') : MARKED[reply.kind];
 }
 
 /** Sizes over time as columns without gaps, one area for each list; the first list has the largest. */
@@ -267,17 +272,19 @@ function stepDrawing(moments: readonly StepMoment[]): HTMLElement {
   const half = moments[fullest]?.half ?? 'forward';
   const first = moments.filter(moment => moment.half === 'forward').length;
   const label =
-    `The arena over ${first} steps of the forward and ${moments.length - first} of the backward; ` +
-    `it is fullest in the ${half}, at step ${half === 'forward' ? fullest + 1 : fullest - first + 1}`;
+    __('The arena over %1 steps of the forward and %2 of the backward; ', first, moments.length - first) +
+    (half === 'forward'
+      ? __('it is fullest in the forward, at step %1', fullest + 1)
+      : __('it is fullest in the backward, at step %1', fullest - first + 1));
   const drawn = columns([sizes, moments.map(moment => moment.kept)], label);
   const x = (TIMELINE.width * first) / moments.length;
   drawn.append(svg('line', { x1: x, x2: x, y1: 0, y2: TIMELINE.height }));
   const halves = h(
     'figcaption',
     { style: `--hl-first: ${(100 * first) / moments.length}%` },
-    h('span', {}, 'forward'),
-    h('span', {}, 'backward')
+    h('span', {}, __('forward')),
+    h('span', {}, __('backward'))
   );
-  const kept = h('span', { class: 'hl-overlay-kept' }, 'kept for the backward');
+  const kept = h('span', { class: 'hl-overlay-kept' }, __('kept for the backward'));
   return h('figure', { class: 'hl-overlay-step' }, h('div', {}, drawn, halves), kept);
 }

@@ -4,6 +4,7 @@ import { Measured, marked, measuredOf } from '../graph/measured';
 import { Requester, asRequestError } from '../protocol/channel';
 import type { GraphBox, GraphReply, OverlayItem, OverlayReply } from '../protocol/messages';
 import { OverlayBar, OverlayKind } from './overlay-bar';
+import { __ } from '../text';
 
 /** Milliseconds after which the kernel is asked again whether a call came whose inputs it was to keep. */
 const LOOK = 1500;
@@ -113,7 +114,7 @@ export class Overlays {
     }
     const asked = `${key}|${kind}|${inputs}`;
     this.asked = asked;
-    this.bar.say(kind === 'time' || kind === 'values' ? 'Measuring …' : '');
+    this.bar.say(kind === 'time' || kind === 'values' ? __('Measuring …') : '');
     try {
       const { model, path, program } = this;
       const reply = await requester.request('overlay', { model, path, program, kind, data: inputs });

@@ -25,8 +25,8 @@ import { Looked, ModelView } from './model-view';
 import type { MakePanes, PaneMemory } from './panes';
 import { Popover } from './popover';
 import { toolbar } from './roving';
-import { plural } from './words';
 import { WorkersView } from './workers';
+import { __, _n } from '../text';
 
 /** What the panel knows about the kernel of the notebook in front. */
 export interface KernelState {
@@ -56,7 +56,7 @@ export interface KernelState {
 /** The state before a notebook is in front. */
 export const NO_NOTEBOOK: KernelState = {
   key: '',
-  text: 'Open a Python notebook.',
+  text: __('Open a Python notebook.'),
   kind: 'off',
   requester: null,
   hello: null,
@@ -97,7 +97,7 @@ export class PanelView {
     this.banner = h('div', { class: 'hl-banner' });
     this.picker = h('select', {
       class: 'hl-input hl-picker',
-      'aria-label': 'Model',
+      'aria-label': __('Model'),
       onchange: () => {
         this.chosenName = null;
         this.chosenId = this.pickedId = this.picker.value;
@@ -134,7 +134,12 @@ export class PanelView {
       type: 'checkbox',
       onchange: () => this.onTarget(this.rules.checked ? 'mxnet' : '')
     });
-    this.rulesLabel = h('label', { class: 'hl-rules' }, this.rules, ' Also mark what MXNet itself cannot do');
+    this.rulesLabel = h(
+      'label',
+      { class: 'hl-rules' },
+      this.rules,
+      __(' Also mark what MXNet itself cannot do')
+    );
     this.kept = new KeptRuns(() => {
       this.kept.element.open = this.curves.element.hidden;
       this.offerTraining();
@@ -154,14 +159,14 @@ export class PanelView {
       ...(options.sizes && { sizes: options.sizes }),
       isTab: options.isTab ?? false,
       tabs: [
-        { id: 'results', name: 'Results', content: results },
+        { id: 'results', name: __('Results'), content: results },
         {
           id: 'saves',
-          name: 'Saves',
+          name: __('Saves'),
           content: this.actions.saves,
           onShow: () => void this.actions.showSaves()
         },
-        { id: 'training', name: 'Training', content: trainings }
+        { id: 'training', name: __('Training'), content: trainings }
       ],
       onLocation: options.onLocation,
       ...(options.onCode && { onCode: options.onCode }),
@@ -171,19 +176,19 @@ export class PanelView {
       onSelect: path => this.actions.setBlock(path)
     });
     this.banner.append(this.view.banner.element);
-    toolbar(this.banner, 'Answers');
+    toolbar(this.banner, __('Answers'));
     results.append(this.view.notices.list);
     this.view.drawer.offer('training', false);
-    this.menu = new Popover('⋯', 'More actions', this.actions.more, this.rulesLabel);
+    this.menu = new Popover('⋯', __('More actions'), this.actions.more, this.rulesLabel);
     const tools = h(
       'div',
       { class: 'hl-toolbar' },
       this.picker,
       this.actions.buttons,
       options.onTab &&
-        button('Open as a tab', () => this.openTab(), {
+        button(__('Open as a tab'), () => this.openTab(), {
           class: 'hl-button hl-icon hl-icon-tab',
-          title: 'Show tree, graph and details side by side in the main area'
+          title: __('Show tree, graph and details side by side in the main area')
         }),
       this.menu.button
     );
@@ -227,7 +232,7 @@ export class PanelView {
     this.view.works.show(state.kind === 'busy' ? (state.work ?? null) : null);
     this.offerTraining();
     this.kept.connect(state.requester);
-    this.view.drawer.rename('training', training(state.curves) !== '' ? 'Training …' : 'Training');
+    this.view.drawer.rename('training', training(state.curves) !== '' ? __('Training …') : __('Training'));
     this.showStatus(state);
     this.actions.connect(state.requester, state.text);
     this.actions.setPlace(state.place ?? null);
@@ -322,7 +327,9 @@ export class PanelView {
     this.knownModels = new Set(models.map(model => model.id));
     return models
       .filter(model => known !== null && !known.has(model.id))
-      .map(model => `New model: ${model.name}, ${model.class} of ${plural(model.blocks, 'Block')}.`);
+      .map(model =>
+        __('New model: %1, %2 of %3.', model.name, model.class, _n('%1 Block', '%1 Blocks', model.blocks))
+      );
   }
 
   /** Go back to what was looked at in this notebook, unless the user has chosen something already. */
@@ -446,10 +453,10 @@ export class PanelView {
         h(
           'div',
           { class: 'hl-hint' },
-          h('p', {}, 'No model in this kernel yet. Bind a Block to a variable, for example:'),
+          h('p', {}, __('No model in this kernel yet. Bind a Block to a variable, for example:')),
           h('pre', {}, h('code', {}, 'net = nn.HybridSequential()')),
-          h('p', {}, 'Or load an archive:'),
-          button('Open without code', () => void this.actions.showOpenForm())
+          h('p', {}, __('Or load an archive:')),
+          button(__('Open without code'), () => void this.actions.showOpenForm())
         )
       );
     } else {
@@ -460,7 +467,7 @@ export class PanelView {
           h('p', { class: state.kind === 'problem' ? 'hl-alert' : undefined, role: 'status' }, state.text),
           state.kind === 'off' &&
             state.key !== '' &&
-            button('Connect', () => this.options.onConnect(), { title: 'Ask the kernel now' })
+            button(__('Connect'), () => this.options.onConnect(), { title: __('Ask the kernel now') })
         )
       );
     }
@@ -545,7 +552,7 @@ export class PanelView {
     this.view.showFindings(own, [...others]);
     const loose = this.chosenId === null ? others.size : 0;
     if (loose > 0) {
-      this.view.drawer.rename('findings', `Findings (${loose})`);
+      this.view.drawer.rename('findings', __('Findings (%1)', loose));
     }
   }
 
@@ -584,7 +591,7 @@ export class PanelView {
 }
 
 /** Stands for the variable's name if no variable holds the model, only a view. */
-const IN_A_VIEW = 'in a view';
+const IN_A_VIEW = __('in a view');
 
 /** A model's label in the list: its name, the container that holds it if no variable does, and its other names. */
 function optionText(model: Model): string {
@@ -599,7 +606,7 @@ function training(curves: CurvesReply | null): string {
     return '';
   }
   const loop = run.loops[run.loops.length - 1];
-  const of = loop && loop.total !== null ? ` of ${loop.total}` : '';
+  const of = loop && loop.total !== null ? __(' of %1', loop.total) : '';
   const [curve] = run.curves;
   return [
     loop ? `${loop.title || 'step'} ${loop.done}${of}` : 'training',
@@ -612,7 +619,7 @@ function training(curves: CurvesReply | null): string {
 /** What the line says of the kernel; the light says the same by its colour. */
 const STATUS: Record<Exclude<KernelState['kind'], 'busy'>, string> = {
   ready: 'ready',
-  off: 'not connected',
+  off: __('not connected'),
   problem: 'problem'
 };
 

@@ -7,7 +7,7 @@ import type { SideBySide } from './compare-view';
 import { DiffOptions, diffView, sentence } from './diff-view';
 import { Child, button, h } from './dom';
 import { SaveTarget, nameOf } from './save-part';
-import { plural } from './words';
+import { __, _n } from '../text';
 
 type OnProgress = (progress: Progress) => void;
 
@@ -36,7 +36,7 @@ export async function reload(
         h(
           'details',
           {},
-          h('summary', {}, 'What keeps the file from being loaded'),
+          h('summary', {}, __('What keeps the file from being loaded')),
           h('ul', {}, ...error.details.map(line => h('li', {}, line)))
         ),
         error.next !== '' && h('p', { class: 'hl-next' }, error.next)
@@ -44,7 +44,7 @@ export async function reload(
     } catch {
       // The list of what differs is there all the same.
     }
-    if (!(await results.confirm(question, "Use the file's graphs"))) {
+    if (!(await results.confirm(question, __("Use the file's graphs")))) {
       return null;
     }
     return requester.request('reload', { ...body, graphs: 'file' }, { onProgress });
@@ -63,20 +63,29 @@ export function reloaded(
   return h(
     'div',
     { class: 'hl-result' },
-    h('p', {}, reply.summary || `Loaded ${plural(reply.graphs, 'graph')} into ${nameOf(model, path)}.`),
-    h('p', { class: 'hl-path' }, h('code', {}, reply.path), ` on ${reply.host}`),
+    h(
+      'p',
+      {},
+      reply.summary ||
+        __('Loaded %1 into %2.', _n('%1 graph', '%1 graphs', reply.graphs), nameOf(model, path))
+    ),
+    h('p', { class: 'hl-path' }, h('code', {}, reply.path), __(' on %1', reply.host)),
     ...reply.notes.map(note => h('p', {}, note)),
     changes === 0
-      ? h('p', {}, 'Nothing changed.')
+      ? h('p', {}, __('Nothing changed.'))
       : h(
           'details',
           { open: true },
-          h('summary', {}, `${plural(Math.max(reply.diff.length, 1), 'change')} (Undo takes them back)`),
+          h(
+            'summary',
+            {},
+            __('%1 (Undo takes them back)', _n('%1 change', '%1 changes', Math.max(reply.diff.length, 1)))
+          ),
           difference
             ? diffView(difference, { ...options, side: 'first' })
             : h('ul', {}, ...reply.diff.map(line => h('li', {}, line)))
         ),
-    changes > 0 && reply.undo !== '' && button('Undo this reload', onUndo)
+    changes > 0 && reply.undo !== '' && button(__('Undo this reload'), onUndo)
   );
 }
 
@@ -119,12 +128,12 @@ export async function compare(
       { class: 'hl-result' },
       host &&
         shown &&
-        button('Show side by side', () => host.show(shown), {
+        button(__('Show side by side'), () => host.show(shown), {
           class: 'hl-button hl-primary',
-          title: 'Show both graphs, with what differs in colour'
+          title: __('Show both graphs, with what differs in colour')
         }),
       diffView(reply.difference, options),
-      h('p', { class: 'hl-path' }, h('code', {}, reply.path), ` on ${reply.host}`)
+      h('p', { class: 'hl-path' }, h('code', {}, reply.path), __(' on %1', reply.host))
     )
   ];
 }

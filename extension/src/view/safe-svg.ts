@@ -1,6 +1,7 @@
 // Sanitizing of Graphviz's SVG: drawing elements and their attributes stay; scripts, links, styles and references go.
 
 import createPurifier, { DOMPurify } from 'dompurify';
+import { __ } from '../text';
 
 const ALLOWED_TAGS = 'svg g title path polygon polyline ellipse circle rect line text tspan'.split(' ');
 
@@ -59,7 +60,7 @@ export function safeSvg(source: string): SVGSVGElement {
   });
   const svg = clean.querySelector('svg');
   if (!svg) {
-    throw new Error('Graphviz returned no SVG picture.');
+    throw new Error(__('Graphviz returned no SVG picture.'));
   }
   return svg;
 }

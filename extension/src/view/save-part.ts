@@ -5,7 +5,8 @@ import { RequestError, Requester, asRequestError } from '../protocol/channel';
 import type { Model, Progress, SaveReply, Saving, Target } from '../protocol/messages';
 import { ActionResults, failure } from './action-results';
 import { Child, button, h } from './dom';
-import { agoText, bytesText, plural } from './words';
+import { agoText, bytesText } from './words';
+import { __, _n } from '../text';
 
 /** A model, or a Block of it by its path, and the file it goes to. */
 export interface SaveTarget {
@@ -42,7 +43,7 @@ export async function save(
       return await request(requester, target, agreed, onProgress);
     } catch (caught) {
       const question: Question = await questionOf(requester, target, caught);
-      const yes = question.error.code === 'would-lose' ? 'Save without them' : 'Replace it';
+      const yes = question.error.code === 'would-lose' ? __('Save without them') : __('Replace it');
       if (!(await results.confirm(asked(question), yes))) {
         return null;
       }
@@ -90,17 +91,17 @@ export async function saveEvery(
   while (questions.length > 0) {
     const now = questions.splice(0);
     const boxes = now.map(({ target }) =>
-      h('input', { type: 'checkbox', 'aria-label': `Save ${target.model.name}` })
+      h('input', { type: 'checkbox', 'aria-label': __('Save %1', target.model.name) })
     );
     const rows = now.map((question, i) =>
       h('label', { class: 'hl-save-row' }, boxes[i], h('span', {}, ...asked(question)))
     );
     const question = [
       ...(replies.length > 0 ? savedList(replies) : []),
-      h('p', {}, `${plural(now.length, 'model')} not saved yet. Tick what may be replaced:`),
+      h('p', {}, __('%1 not saved yet. Tick what may be replaced:', _n('%1 model', '%1 models', now.length))),
       ...rows
     ];
-    const agreed = await results.confirm(question, 'Save these');
+    const agreed = await results.confirm(question, __('Save these'));
     for (const [i, each] of now.entries()) {
       if (agreed && boxes[i]?.checked) {
         await attempt(each.target, agreedTo(each));
@@ -116,18 +117,18 @@ export async function saveEvery(
         'div',
         { class: 'hl-result' },
         ...savedList(replies),
-        ...unanswered.map(({ model }) => h('p', {}, `${model.name} was not saved.`)),
+        ...unanswered.map(({ model }) => h('p', {}, __('%1 was not saved.', model.name))),
         left.length > 0 &&
           h(
             'p',
             { class: 'hl-summary' },
-            `Left out: ${left.map(each => `${each.model.name} (${leftOut(each)})`).join(', ')}.`
+            __('Left out: %1.', left.map(each => `${each.model.name} (${leftOut(each)})`).join(', '))
           ),
         ...failures.map(([{ model }, error]) =>
           h(
             'div',
             { class: 'hl-alert', role: 'alert' },
-            h('p', {}, `${model.name} was not saved.`),
+            h('p', {}, __('%1 was not saved.', model.name)),
             ...failure(error)
           )
         )
@@ -139,7 +140,7 @@ export async function saveEvery(
 
 function savedList(replies: readonly (readonly [SaveTarget, SaveReply])[]): HTMLElement[] {
   return [
-    h('p', {}, `Saved ${plural(replies.length, 'model')}.`),
+    h('p', {}, __('Saved %1.', _n('%1 model', '%1 models', replies.length))),
     h(
       'ul',
       { class: 'hl-saved' },
@@ -152,7 +153,7 @@ function savedList(replies: readonly (readonly [SaveTarget, SaveReply])[]): HTML
             {},
             h('b', {}, model.name),
             ' → ',
-            h('code', { title: `${reply.path} on ${reply.host}` }, reply.file)
+            h('code', { title: __('%1 on %2', reply.path, reply.host) }, reply.file)
           ),
           h(
             'p',
@@ -160,7 +161,7 @@ function savedList(replies: readonly (readonly [SaveTarget, SaveReply])[]): HTML
             [
               graphWords(reply.graphs.map(graph => graph.path)),
               bytesText(reply.bytes),
-              reply.kept && 'what was there is in the history',
+              reply.kept && __('what was there is in the history'),
               reply.note
             ]
               .filter(text => text)
@@ -204,16 +205,18 @@ function asked({ target, error, there }: Question): Child[] {
   const sentence = /[.:?]$/.test(error.message) ? error.message : `${error.message}.`;
   const [what, ...rest] = failure(new RequestError(error.code, sentence, error.next, error.details));
   return [
-    h('p', {}, 'Save ', h('b', {}, nameOf(target.model, target.path)), '?'),
+    h('p', {}, __('Save '), h('b', {}, nameOf(target.model, target.path)), '?'),
     what,
-    there !== null && there.version !== '' && h('p', { class: 'hl-summary' }, `There now: ${facts(there)}.`),
+    there !== null &&
+      there.version !== '' &&
+      h('p', { class: 'hl-summary' }, __('There now: %1.', facts(there))),
     ...rest
   ];
 }
 
 /** `Net, 6 graphs, 61.7 kB, 3 min ago`. */
 export function facts(there: Pick<Target, 'class' | 'graphs' | 'bytes' | 'modified'>): string {
-  const model = there.class ? `${there.class}, ${plural(there.graphs, 'graph')}, ` : '';
+  const model = there.class ? `${there.class}, ${_n('%1 graph', '%1 graphs', there.graphs)}, ` : '';
   return `${model}${bytesText(there.bytes)}, ${agoText(there.modified, Date.now() / 1000)}`;
 }
 
@@ -242,26 +245,32 @@ export function saved(
   onUndo: (token: string) => void
 ): HTMLElement {
   const name = nameOf(model, path);
-  const graphs = reply.graphs.map(graph => `${graph.path || name} (${plural(graph.operators, 'operator')})`);
+  const graphs = reply.graphs.map(
+    graph => `${graph.path || name} (${_n('%1 operator', '%1 operators', graph.operators)})`
+  );
   return h(
     'div',
     { class: 'hl-result' },
     h(
       'p',
       {},
-      `Saved ${name}: ${graphWords(reply.graphs.map(graph => graph.path))}, ${plural(reply.blocks, 'Block')}, ` +
-        `${bytesText(reply.bytes)}, in ${reply.seconds.toFixed(2)} s.`
+      __(
+        'Saved %1: %2, %3, ',
+        name,
+        graphWords(reply.graphs.map(graph => graph.path)),
+        _n('%1 Block', '%1 Blocks', reply.blocks)
+      ) + __('%1, in %2 s.', bytesText(reply.bytes), reply.seconds.toFixed(2))
     ),
-    h('p', { class: 'hl-path' }, h('code', {}, reply.path), ` on ${reply.host}`),
-    reply.kept !== '' && h('p', {}, 'The file that was there is in the history.'),
+    h('p', { class: 'hl-path' }, h('code', {}, reply.path), __(' on %1', reply.host)),
+    reply.kept !== '' && h('p', {}, __('The file that was there is in the history.')),
     reply.note !== '' && h('p', {}, reply.note),
     graphs.length > 0 &&
-      h('details', {}, h('summary', {}, 'Graphs'), h('ul', {}, ...graphs.map(line => h('li', {}, line)))),
+      h('details', {}, h('summary', {}, __('Graphs')), h('ul', {}, ...graphs.map(line => h('li', {}, line)))),
     reply.undo !== '' &&
       h(
         'div',
         { class: 'hl-buttons' },
-        button('Undo this save', () => onUndo(reply.undo))
+        button(__('Undo this save'), () => onUndo(reply.undo))
       )
   );
 }
@@ -275,6 +284,8 @@ export function graphWords(paths: readonly string[]): string {
   const inside = [...all].filter(isInside).length;
   const outer = paths.filter(path => !isInside(path)).length;
   return inside === 0
-    ? plural(outer, 'graph')
-    : `${plural(outer, 'graph')}, and those of ${plural(inside, 'Block')} inside ${outer === 1 ? 'it' : 'them'}`;
+    ? _n('%1 graph', '%1 graphs', outer)
+    : outer === 1
+      ? __('1 graph, and those of %1 inside it', _n('%1 Block', '%1 Blocks', inside))
+      : __('%1 graphs, and those of %2 inside them', outer, _n('%1 Block', '%1 Blocks', inside));
 }

@@ -7,6 +7,7 @@ import { Child, button, h, replace } from './dom';
 import { trainingTexts, whenText } from './history-part';
 import { Tabs } from './tabs';
 import { agoText } from './words';
+import { __ } from '../text';
 
 export interface SavesOptions {
   /** The model's file. */
@@ -37,16 +38,16 @@ export class SavedValuesPart {
   constructor(private readonly options: SavesOptions) {
     this.picker = h('select', {
       class: 'hl-input',
-      'aria-label': 'Parameter',
+      'aria-label': __('Parameter'),
       onchange: () => this.choose(this.picker.value)
     });
     const panels = { values: h('div', {}), gradient: h('div', {}) };
     this.panels = panels;
     this.tabs = new Tabs(
-      'What is shown of the parameter',
+      __('What is shown of the parameter'),
       [
-        { name: 'Values', content: panels.values },
-        { name: 'Gradients', content: panels.gradient }
+        { name: __('Values'), content: panels.values },
+        { name: __('Gradients'), content: panels.gradient }
       ],
       () => this.draw()
     );
@@ -54,18 +55,18 @@ export class SavedValuesPart {
     const head = h(
       'div',
       { class: 'hl-over-saves-head' },
-      h('p', { class: 'hl-title' }, 'Over the saves'),
+      h('p', { class: 'hl-title' }, __('Over the saves')),
       this.picker,
       h(
         'label',
-        { title: 'Draw each row from its own minimum to its own maximum' },
+        { title: __('Draw each row from its own minimum to its own maximum') },
         this.own,
-        ' each on its own scale'
+        __(' each on its own scale')
       )
     );
     this.element = h(
       'section',
-      { class: 'hl-over-saves', 'aria-label': 'Values over the saves' },
+      { class: 'hl-over-saves', 'aria-label': __('Values over the saves') },
       head,
       this.tabs.element
     );
@@ -178,7 +179,11 @@ export class SavedValuesPart {
       {
         class: 'hl-ridges',
         role: 'listbox',
-        'aria-label': `${what === 'values' ? 'Values' : 'Gradients'} of ${this.name} in each save, the oldest first`,
+        'aria-label': __(
+          '%1 of %2 in each save, the oldest first',
+          what === 'values' ? __('Values') : __('Gradients'),
+          this.name
+        ),
         onkeydown: event => this.onKey(event as KeyboardEvent)
       },
       ...lines.map(line => this.row(line, scaleOf(line), idOf(line) === stop))
@@ -186,10 +191,10 @@ export class SavedValuesPart {
     const table = h(
       'details',
       { open: isOpen },
-      h('summary', {}, 'as a table'),
+      h('summary', {}, __('as a table')),
       h(
         'div',
-        { class: 'hl-over-saves-table', tabindex: 0, role: 'region', 'aria-label': 'Table' },
+        { class: 'hl-over-saves-table', tabindex: 0, role: 'region', 'aria-label': __('Table') },
         this.table(lines)
       )
     );
@@ -280,8 +285,14 @@ export class SavedValuesPart {
       if (index !== null) {
         const size = (histogram.maximum - histogram.minimum) / histogram.bins.length;
         const start = histogram.minimum + index * size;
-        const range = size > 0 ? `${numberText(start)} to ${numberText(start + size)}` : numberText(start);
-        bin = `${range}: ${wholeText(histogram.bins[index] ?? 0)} of ${wholeText(histogram.looked)} values`;
+        const range =
+          size > 0 ? __('%1 to %2', numberText(start), numberText(start + size)) : numberText(start);
+        bin = __(
+          '%1: %2 of %3 values',
+          range,
+          wholeText(histogram.bins[index] ?? 0),
+          wholeText(histogram.looked)
+        );
       }
     }
     return `${namesOf(line)[0]}: ${bin || textOf(line, this.what)}`;
@@ -316,27 +327,36 @@ export class SavedValuesPart {
   /** What can be done with the save that was chosen. */
   private actions(): Child {
     const save = this.lines.find(each => idOf(each) === this.chosen)?.save;
-    const name = this.model?.name ?? 'the model';
-    const label = save ? `the save of ${whenText(save)}` : 'the save that is chosen';
+    const name = this.model?.name ?? __('the model');
+    const label = save ? __('the save of %1', whenText(save)) : __('the save that is chosen');
     const disabled = !save || save.problem !== '';
     return h(
       'div',
       { class: 'hl-buttons' },
-      button('Compare', () => save && this.options.onCompare(save.file), {
+      button(__('Compare'), () => save && this.options.onCompare(save.file), {
         disabled,
-        title: `Show what differs between ${label} and ${name}; nothing is changed`,
-        'aria-label': `Compare ${label}`
+        title: __('Show what differs between %1 and %2; nothing is changed', label, name),
+        'aria-label': __('Compare %1', label)
       }),
-      button('Reload', () => save && this.options.onReload(save.file), {
+      button(__('Reload'), () => save && this.options.onReload(save.file), {
         disabled,
-        title: `Load ${label} into ${name}; Undo reverts it`,
-        'aria-label': `Reload ${label}`
+        title: __('Load %1 into %2; Undo reverts it', label, name),
+        'aria-label': __('Reload %1', label)
       })
     );
   }
 
   private table(lines: readonly Line[]): HTMLElement {
-    const columns = ['min', 'max', 'mean', 'std', 'zeros', 'NaN', 'infinite', 'values'];
+    const columns = [
+      __('min'),
+      __('max'),
+      __('mean'),
+      __('std'),
+      __('zeros'),
+      __('NaN'),
+      __('infinite'),
+      __('values')
+    ];
     return h(
       'table',
       { class: 'hl-parameters' },
@@ -346,7 +366,7 @@ export class SavedValuesPart {
         h(
           'tr',
           {},
-          h('th', { scope: 'col' }, 'Save'),
+          h('th', { scope: 'col' }, __('Save')),
           ...columns.map(name => h('th', { scope: 'col' }, name))
         )
       ),
@@ -395,9 +415,10 @@ export class SavedValuesPart {
 }
 
 const LIVE = '';
-const HINT = 'Point at a row for its numbers; choose one to compare or reload that save.';
-const NO_GRADIENT =
-  'No save has a gradient of this parameter: one is recorded where a backward pass wrote it before the save.';
+const HINT = __('Point at a row for its numbers; choose one to compare or reload that save.');
+const NO_GRADIENT = __(
+  'No save has a gradient of this parameter: one is recorded where a backward pass wrote it before the save.'
+);
 
 /** The horizontal axis of a histogram: of its own values, or of those of all rows. */
 class Scale {
@@ -448,25 +469,25 @@ function textOf(line: Line, what: What): string {
   const { minimum, maximum, mean, std, zeros, looked } = histogram;
   const parts =
     minimum === null
-      ? ['no finite values']
+      ? [__('no finite values')]
       : [
-          `min ${numberText(minimum)}`,
-          `max ${numberText(maximum)}`,
-          `mean ${numberText(mean)}`,
-          `std ${numberText(std)}`,
-          ...(zeros > 0 ? [`${percentText(zeros / looked)} zeros`] : [])
+          __('min %1', numberText(minimum)),
+          __('max %1', numberText(maximum)),
+          __('mean %1', numberText(mean)),
+          __('std %1', numberText(std)),
+          ...(zeros > 0 ? [__('%1 zeros', percentText(zeros / looked))] : [])
         ];
   return [...parts, notFinite(histogram), sizeText(histogram)].filter(text => text !== '').join(' · ');
 }
 
 function whyNone({ save, values }: Line, what: What): string {
-  return save?.problem || (values && what === 'gradient' ? 'no gradient' : 'not in this save');
+  return save?.problem || (values && what === 'gradient' ? __('no gradient') : __('not in this save'));
 }
 
 function notFinite(histogram: Histogram | null): string {
   return [
-    histogram && histogram.nans > 0 ? `NaN ${wholeText(histogram.nans)}` : '',
-    histogram && histogram.infinities > 0 ? `infinite ${wholeText(histogram.infinities)}` : ''
+    histogram && histogram.nans > 0 ? __('NaN %1', wholeText(histogram.nans)) : '',
+    histogram && histogram.infinities > 0 ? __('infinite %1', wholeText(histogram.infinities)) : ''
   ]
     .filter(text => text !== '')
     .join(', ');
@@ -474,8 +495,10 @@ function notFinite(histogram: Histogram | null): string {
 
 function sizeText({ size, looked }: Histogram): string {
   return looked < size
-    ? `sample of ${wholeText(looked)} of ${wholeText(size)} values`
-    : `${wholeText(size)} value${size === 1 ? '' : 's'}`;
+    ? __('sample of %1 of %2 values', wholeText(looked), wholeText(size))
+    : size === 1
+      ? __('1 value')
+      : __('%1 values', wholeText(size));
 }
 
 function wholeText(value: number): string {

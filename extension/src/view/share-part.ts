@@ -3,10 +3,12 @@
 import type { Requester } from '../protocol/channel';
 import type { Model, Progress } from '../protocol/messages';
 import { Child, h } from './dom';
-import { bytesText, plural } from './words';
+import { bytesText } from './words';
+import { __, _n } from '../text';
 
-export const SHARE =
-  'Write one HTML file beside the notebook that shows this model without a kernel and without network';
+export const SHARE = __(
+  'Write one HTML file beside the notebook that shows this model without a kernel and without network'
+);
 
 /** Write the page of a model. */
 export async function share(
@@ -20,8 +22,8 @@ export async function share(
     graphs,
     left_out: left
   } = await requester.request('share', { model: model.id }, { onProgress });
-  const size = `${bytesText(bytes)}, ${plural(graphs, 'graph')}`;
-  const missing = left > 0 ? `; ${plural(left, 'graph')} of deeper Blocks left out` : '';
+  const size = `${bytesText(bytes)}, ${_n('%1 graph', '%1 graphs', graphs)}`;
+  const missing = left > 0 ? __('; %1 of deeper Blocks left out', _n('%1 graph', '%1 graphs', left)) : '';
   return [
     h(
       'div',
@@ -29,7 +31,7 @@ export async function share(
       h(
         'p',
         {},
-        `Shared ${model.name} as a page (${size}${missing}). Any browser opens it, without a kernel.`
+        __('Shared %1 as a page (%2%3). Any browser opens it, without a kernel.', model.name, size, missing)
       ),
       h('p', { class: 'hl-path' }, h('code', {}, path))
     )

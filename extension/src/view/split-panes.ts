@@ -3,6 +3,7 @@
 import { SplitLayout, SplitPanel, Widget } from '@lumino/widgets';
 import { h } from './dom';
 import type { MakePanes, PaneMemory, Panes } from './panes';
+import { __ } from '../text';
 
 /** Pixels of width from which tree and graph stand side by side. */
 const SIDE_BY_SIDE = 440;
@@ -41,7 +42,7 @@ class SplitPanes implements Panes {
     this.handle = this.split.handles[0] as HTMLElement;
     this.handle.tabIndex = 0;
     this.handle.setAttribute('role', 'separator');
-    this.handle.setAttribute('aria-label', 'Size of the tree');
+    this.handle.setAttribute('aria-label', __('Size of the tree'));
     this.handle.setAttribute('aria-valuemin', '0');
     this.handle.setAttribute('aria-valuemax', '100');
     this.handle.addEventListener('keydown', event => this.onKey(event));

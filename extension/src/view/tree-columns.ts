@@ -5,7 +5,8 @@ import type { BlockNode, BlockWork, Model, SummaryReply } from '../protocol/mess
 import { button, h } from './dom';
 import { Popover } from './popover';
 import type { PaneMemory } from './panes';
-import { memoryText, plural, preciseText, shapeText } from './words';
+import { memoryText, preciseText, shapeText } from './words';
+import { __, _n } from '../text';
 
 export type ColumnId = 'output' | 'parameters' | 'multiply_adds' | 'flop' | 'activations';
 
@@ -20,30 +21,30 @@ interface Column {
 }
 
 export const COLUMNS: readonly Column[] = [
-  { id: 'output', head: 'Output', note: 'shape', about: 'Shape of what the Block returns' },
+  { id: 'output', head: __('Output'), note: __('shape'), about: __('Shape of what the Block returns') },
   {
     id: 'parameters',
-    head: 'Params',
-    note: 'numbers, each once',
-    about: 'Numbers in the parameters of the Block and of those below it, each parameter once'
+    head: __('Params'),
+    note: __('numbers, each once'),
+    about: __('Numbers in the parameters of the Block and of those below it, each parameter once')
   },
   {
     id: 'multiply_adds',
     head: 'MAC',
-    note: 'multiply-adds',
-    about: 'Multiply-adds of products, convolutions and recurrences'
+    note: __('multiply-adds'),
+    about: __('Multiply-adds of products, convolutions and recurrences')
   },
   {
     id: 'flop',
     head: 'FLOP',
-    note: 'two for each MAC, and others',
-    about: 'Floating-point operations: two for each multiply-add, one for each element of other operators'
+    note: __('two for each MAC, and others'),
+    about: __('Floating-point operations: two for each multiply-add, one for each element of other operators')
   },
   {
     id: 'activations',
-    head: 'Memory',
-    note: 'bytes of activations',
-    about: 'Activation memory: bytes of the arrays that the operators compute'
+    head: __('Memory'),
+    note: __('bytes of activations'),
+    about: __('Activation memory: bytes of the arrays that the operators compute')
   }
 ];
 
@@ -92,25 +93,25 @@ export class TreeColumns {
       class: 'hl-input',
       spellcheck: 'false',
       placeholder: '32 x 3 x 224 x 224',
-      'aria-label': 'Input shapes'
+      'aria-label': __('Input shapes')
     });
     this.batch = h('input', {
       type: 'number',
       class: 'hl-input',
       min: '1',
       step: '1',
-      placeholder: 'as it is',
-      'aria-label': 'Batch'
+      placeholder: __('as it is'),
+      'aria-label': __('Batch')
     });
     this.dtype = h(
       'select',
-      { class: 'hl-input', 'aria-label': 'Type of the numbers' },
-      h('option', { value: '' }, 'as it is'),
+      { class: 'hl-input', 'aria-label': __('Type of the numbers') },
+      h('option', { value: '' }, __('as it is')),
       ...DTYPES.map(name => h('option', { value: name }, name))
     );
     this.says = h('p', { class: 'hl-columns-says', role: 'status' });
-    this.reset = button('As called', () => this.clear(), {
-      title: 'Count for the last call of the model again'
+    this.reset = button(__('As called'), () => this.clear(), {
+      title: __('Count for the last call of the model again')
     });
     const form = h(
       'div',
@@ -122,23 +123,23 @@ export class TreeColumns {
           }
         }
       },
-      h('label', {}, h('span', {}, 'Input shapes'), this.inputs),
-      h('label', {}, h('span', {}, 'Batch'), this.batch),
-      h('label', {}, h('span', {}, 'Type'), this.dtype),
+      h('label', {}, h('span', {}, __('Input shapes')), this.inputs),
+      h('label', {}, h('span', {}, __('Batch')), this.batch),
+      h('label', {}, h('span', {}, __('Type')), this.dtype),
       h(
         'div',
         { class: 'hl-buttons' },
-        button('Count', () => void this.ask(), { class: 'hl-button hl-primary' }),
+        button(__('Count'), () => void this.ask(), { class: 'hl-button hl-primary' }),
         this.reset
       )
     );
     this.popover = new Popover(
-      'Columns',
-      'Columns of the tree',
+      __('Columns'),
+      __('Columns of the tree'),
       h(
         'fieldset',
         { class: 'hl-columns-choice' },
-        h('legend', { class: 'hl-title' }, 'Columns'),
+        h('legend', { class: 'hl-title' }, __('Columns')),
         ...COLUMNS.map((column, place) =>
           h(
             'label',
@@ -149,7 +150,7 @@ export class TreeColumns {
           )
         )
       ),
-      h('p', { class: 'hl-title' }, 'What if'),
+      h('p', { class: 'hl-title' }, __('What if')),
       form,
       this.says
     );
@@ -217,10 +218,10 @@ export class TreeColumns {
       const types = tensors.map(tensor => `${tensor.dtype} ${shapeText(tensor.shape)}`).join(', ');
       return text === ''
         ? this.unknown(node)
-        : { text, title: isCalled ? `${types}, of the last call` : types };
+        : { text, title: isCalled ? __('%1, of the last call', types) : types };
     }
     if (elsewhere !== null && (id === 'parameters' || !work || work[id] === null)) {
-      return { text: '–', title: `Counted at ${elsewhere || 'the top'}, which is the same Block` };
+      return { text: '–', title: __('Counted at %1, which is the same Block', elsewhere || __('the top')) };
     }
     const count = id === 'parameters' ? (work?.parameters ?? node.parameter_count) : (work?.[id] ?? null);
     if (count === null) {
@@ -228,7 +229,7 @@ export class TreeColumns {
     }
     const whole = id === 'parameters' ? (this.of('')?.parameters ?? this.total) : (this.of('')?.[id] ?? null);
     const share = whole ? count / whole : 0;
-    const part = node.path === '' || !whole ? '' : `, ${(share * 100).toFixed(1)}% of the whole`;
+    const part = node.path === '' || !whole ? '' : __(', %1%% of the whole', (share * 100).toFixed(1));
     const exact = `${count.toLocaleString('en-US')} ${{ parameters: 'numbers', multiply_adds: 'multiply-adds', flop: 'operations', activations: 'bytes' }[id]}`;
     const text = id === 'activations' ? memoryText(count) : preciseText(count);
     return { text, title: `${exact}${part}`, share };
@@ -242,12 +243,14 @@ export class TreeColumns {
     }
     const numbers = [
       `${withUnit(work.multiply_adds, 'MAC')}, ${withUnit(work.flop, 'FLOP')}`,
-      `${memoryText(work.activations ?? 0)} of activations`
+      __('%1 of activations', memoryText(work.activations ?? 0))
     ];
-    const rows: [string, string][] = [['Work', `${numbers.join(', ')}, in a call with ${this.reply.inputs}`]];
+    const rows: [string, string][] = [
+      [__('Work'), __('%1, in a call with %2', numbers.join(', '), this.reply.inputs)]
+    ];
     if (this.reply.what_if) {
       const outputs = work.outputs.map(tensor => `${tensor.dtype} ${shapeText(tensor.shape)}`).join(', ');
-      rows.push(['Output then', outputs]);
+      rows.push([__('Output then'), outputs]);
     }
     return rows;
   }
@@ -257,7 +260,7 @@ export class TreeColumns {
       return { text: '', title: this.problem };
     }
     if (this.work.size > 0) {
-      return { text: '–', title: this.of(node.path) ? 'Not called in this call' : 'Not counted' };
+      return { text: '–', title: this.of(node.path) ? __('Not called in this call') : __('Not counted') };
     }
     return { text: '–', title: this.reply.missing };
   }
@@ -300,7 +303,7 @@ export class TreeColumns {
       batch: Number(this.batch.value) || 0,
       dtype: this.dtype.value
     };
-    this.say('Counting …');
+    this.say(__('Counting …'));
     try {
       const reply = await requester.request('summary', { model: model.id, ...typed });
       if (number === this.asked) {
@@ -327,14 +330,16 @@ export class TreeColumns {
       this.inputs.placeholder = reply.inputs;
     }
     const counted =
-      reply.inputs === '' ? '' : `${reply.what_if ? 'Counted for' : 'Of the last call:'} ${reply.inputs}.`;
+      reply.inputs === ''
+        ? ''
+        : `${reply.what_if ? __('Counted for') : __('Of the last call:')} ${reply.inputs}.`;
     const blocks = reply.blocks.filter(block => block.calls > 0).length;
-    const amount = blocks > 0 ? `${plural(blocks, 'Block')}.` : '';
+    const amount = blocks > 0 ? `${_n('%1 Block', '%1 Blocks', blocks)}.` : '';
     this.say([counted, amount, reply.missing].filter(text => text !== '').join(' '), reply.missing !== '');
     this.button.classList.toggle('hl-what-if', reply.what_if);
     this.button.title = reply.what_if
-      ? `Columns of the tree, counted for ${reply.inputs}`
-      : 'Columns of the tree';
+      ? __('Columns of the tree, counted for %1', reply.inputs)
+      : __('Columns of the tree');
     this.onChange();
     this.onWork();
   }

@@ -1,6 +1,7 @@
 // How numbers and shapes are written for people.
 
 import type { Tensor } from '../protocol/messages';
+import { __ } from '../text';
 
 /** `(64, 120)`; unknown dimensions are `?`; an unknown shape is `?`. */
 export function shapeText(shape: Tensor['shape']): string {
@@ -58,25 +59,23 @@ export function memoryText(bytes: number): string {
 
 /** `61.7 k parameters`; null while shapes are not known. */
 export function parametersText(count: number | null): string {
-  return count === null ? 'parameters not known before the first call' : `${countText(count)} parameters`;
+  return count === null
+    ? __('parameters not known before the first call')
+    : __('%1 parameters', countText(count));
 }
 
 export function bytesText(bytes: number): string {
-  return bytes < 1000 ? `${bytes} bytes` : `${countText(bytes)}B`;
-}
-
-export function plural(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+  return bytes < 1000 ? __('%1 bytes', bytes) : `${countText(bytes)}B`;
 }
 
 /** `12 s ago`, `3 min ago`, else the date and time. Seconds since 1970. */
 export function agoText(then: number, now: number): string {
   const seconds = Math.max(0, Math.round(now - then));
   if (seconds < 60) {
-    return `${seconds} s ago`;
+    return __('%1 s ago', seconds);
   }
   if (seconds < 3600) {
-    return `${Math.floor(seconds / 60)} min ago`;
+    return __('%1 min ago', Math.floor(seconds / 60));
   }
   return new Date(then * 1000).toLocaleString();
 }
@@ -86,7 +85,7 @@ export function timeText(then: number, now: Date): string {
   const date = new Date(then * 1000);
   const time = date.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
   const isToday = date.toDateString() === now.toDateString();
-  return isToday ? `at ${time}` : `on ${date.toLocaleDateString()} at ${time}`;
+  return isToday ? __('at %1', time) : __('on %1 at %2', date.toLocaleDateString(), time);
 }
 
 /** The Block's path as code: `net.features.0`. */

@@ -2,13 +2,14 @@
 
 import type { WorkPush, WorkRow } from '../protocol/messages';
 import { h, replace } from './dom';
+import { __ } from '../text';
 
 export class WorkRows {
   /** What lies over the view; hidden while there is no such work. */
   readonly element = h('div', {
     class: 'hl-works',
     role: 'region',
-    'aria-label': 'Work of the running cell'
+    'aria-label': __('Work of the running cell')
   });
 
   constructor() {
@@ -36,7 +37,7 @@ export class WorkRows {
 
   private row(work: WorkRow): HTMLElement {
     const isCounted = work.total > 0;
-    const amount = isCounted ? `${work.done} of ${work.total} ${work.unit}`.trim() : '';
+    const amount = isCounted ? __('%1 of %2 %3', work.done, work.total, work.unit).trim() : '';
     return h(
       'div',
       { class: 'hl-work', title: [work.title, work.part].filter(text => text !== '').join(': ') },

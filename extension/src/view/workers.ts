@@ -3,11 +3,22 @@
 import type { Curve, WorkerRow, WorkersReply } from '../protocol/messages';
 import { h, replace, tellWhatIsCut } from './dom';
 import { LineChart } from './line-chart';
+import { __ } from '../text';
 
 /** Colours of ranks before they begin again, dashed. */
 const COLORS = 8;
 
-const TITLES = ['Rank', 'State', 'Step', 'Loss', 'Samples/s', 'Memory', 'Device', 'Host', 'Process'];
+const TITLES = [
+  __('Rank'),
+  __('State'),
+  __('Step'),
+  __('Loss'),
+  __('Samples/s'),
+  __('Memory'),
+  __('Device'),
+  __('Host'),
+  __('Process')
+];
 
 export class WorkersView {
   readonly element: HTMLDetailsElement;
@@ -24,7 +35,7 @@ export class WorkersView {
       this.headline,
       h(
         'div',
-        { class: 'hl-kept-scroll', tabindex: 0, role: 'region', 'aria-label': 'Workers' },
+        { class: 'hl-kept-scroll', tabindex: 0, role: 'region', 'aria-label': __('Workers') },
         h(
           'table',
           { class: 'hl-kept hl-worker-table' },
@@ -55,7 +66,7 @@ export class WorkersView {
       this.problems,
       ...workers
         .filter(({ problem }) => problem !== '')
-        .map(({ rank, problem }) => h('li', {}, `rank ${rank}: ${problem}`))
+        .map(({ rank, problem }) => h('li', {}, __('rank %1: %2', rank, problem)))
     );
     this.drawCharts(reply);
   }
@@ -65,7 +76,7 @@ export class WorkersView {
     const groups = new Map<string, Curve[]>();
     for (const { rank, curves } of reply?.curves ?? []) {
       for (const curve of curves) {
-        const name = `rank ${rank}`;
+        const name = __('rank %1', rank);
         const named = { ...curve, name, text: `${name}, ${curve.text}` };
         groups.set(curve.name, [...(groups.get(curve.name) ?? []), named]);
       }

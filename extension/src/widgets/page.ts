@@ -17,6 +17,7 @@ import { listed } from '../view/findings-list';
 import { ModelView } from '../view/model-view';
 import { toolbar } from '../view/roving';
 import { splitPanes } from '../view/split-panes';
+import { __ } from '../text';
 
 /** What a shared page holds: replies by the key of their request, and requests that have the reply of another one. */
 interface Recorded {
@@ -48,7 +49,7 @@ export class RecordedRequester implements Requester {
     if (!Object.hasOwn(replies, at) || asksForInputs) {
       throw new RequestError(
         'not-found',
-        'This is not in the page, which has no kernel to ask.',
+        __('This is not in the page, which has no kernel to ask.'),
         MISSING[type]
       );
     }
@@ -57,8 +58,8 @@ export class RecordedRequester implements Requester {
 }
 
 const MISSING: Partial<Record<RequestType, string>> = {
-  graph: 'Share the Block itself, or raise the limit.',
-  overlay: 'Choose another overlay, or the program that was measured.'
+  graph: __('Share the Block itself, or raise the limit.'),
+  overlay: __('Choose another overlay, or the program that was measured.')
 };
 
 /** The JSON or text that lies compressed in an element. */
@@ -79,7 +80,7 @@ function themeButton(): HTMLElement {
   const set = (chosen: Theme): void => {
     theme = chosen;
     root.dataset.hlTheme = chosen;
-    change.textContent = chosen === 'dark' ? 'Light theme' : 'Dark theme';
+    change.textContent = chosen === 'dark' ? __('Light theme') : __('Dark theme');
   };
   set(theme);
   return change;
@@ -93,7 +94,7 @@ async function show(): Promise<void> {
   const view = new ModelView({
     layout: workerLayout(() => inflated('hl-graphviz')),
     panes: splitPanes,
-    tabs: [{ id: 'training', name: 'Training', content: training.element }]
+    tabs: [{ id: 'training', name: __('Training'), content: training.element }]
   });
   const tools = h('div', { class: 'hl-toolbar' }, view.headline, themeButton());
   toolbar(tools, 'Hybrid Lab');
@@ -119,6 +120,6 @@ async function show(): Promise<void> {
 
 if (typeof document !== 'undefined' && document.getElementById('hl-recorded')) {
   show().catch((error: unknown) => {
-    document.body.textContent = `This page could not be shown: ${asRequestError(error).message}`;
+    document.body.textContent = __('This page could not be shown: %1', asRequestError(error).message);
   });
 }

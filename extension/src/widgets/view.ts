@@ -28,6 +28,7 @@ import { ModelView } from '../view/model-view';
 import { Popover } from '../view/popover';
 import { toolbar } from '../view/roving';
 import { splitPanes } from '../view/split-panes';
+import { __ } from '../text';
 
 /** The widget's traits, as docs/protocol.md lists them. */
 interface Traits {
@@ -62,8 +63,8 @@ function render({ model, el }: RenderProps<Traits>): () => void {
     layout,
     panes: splitPanes,
     tabs: [
-      { id: 'results', name: 'Results', content: results },
-      { id: 'saves', name: 'Saves', content: saves, onShow: () => void actions.showSaves() }
+      { id: 'results', name: __('Results'), content: results },
+      { id: 'saves', name: __('Saves'), content: saves, onShow: () => void actions.showSaves() }
     ],
     saves: {
       file: () => actions.savesOptions.file(),
@@ -107,7 +108,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   });
   results.append(actions.outcome);
   saves.append(actions.saves);
-  const menu = new Popover('⋯', 'More actions', actions.more);
+  const menu = new Popover('⋯', __('More actions'), actions.more);
   const tools = h('div', { class: 'hl-toolbar' }, view.headline, actions.buttons, menu.button);
   toolbar(tools, 'Hybrid Lab');
 
@@ -160,10 +161,12 @@ function render({ model, el }: RenderProps<Traits>): () => void {
         view.showPicture(svg);
       }
       complain(
-        'Shown as last saved: the kernel is busy or gone. If it is gone, run the cell again to use this view.'
+        __(
+          'Shown as last saved: the kernel is busy or gone. If it is gone, run the cell again to use this view.'
+        )
       );
     }, PATIENCE);
-    actions.connect(null, 'The kernel has not answered yet.');
+    actions.connect(null, __('The kernel has not answered yet.'));
     channel.request('tree', { model: model.get('model') }).then(
       tree => {
         clearTimeout(silence);
@@ -183,7 +186,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   }
 
   return () => {
-    channel.close('The view was closed.');
+    channel.close(__('The view was closed.'));
     model.off('msg:custom', receive);
     model.off('change:tree', onTree);
     model.off('change:findings', showFindings);
@@ -207,7 +210,11 @@ function read<T>(
   } catch (error) {
     if (error instanceof ProtocolError) {
       complain(
-        `The kernel's ${error.message} (protocol ${PROTOCOL}). Upgrade hybrid-lab in the kernel and in Jupyter to the same version.`
+        __(
+          "The kernel's %1 (protocol %2). Upgrade hybrid-lab in the kernel and in Jupyter to the same version.",
+          error.message,
+          PROTOCOL
+        )
       );
       return null;
     }
