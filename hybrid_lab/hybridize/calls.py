@@ -214,7 +214,7 @@ class GraphCalls:
         failure = failure_of(error, self.block)
         below = [block._graph_calls for block in failure.blocks if block is not self.block]
         for calls in (self,) if self.is_twin else (self, *below):
-            calls.failures.failure = failure
+            calls.failures.last = failure
             calls.compiled.latest = None  # the next call that has a program comes to `program`, which forgets this
             for listener in events.changed:
                 listener(calls.block)
@@ -243,7 +243,7 @@ class GraphCalls:
             elif not isinstance(error, RecursionError):
                 note_block(error, self.block)
             raise
-        if self.failures.failure is not None:
+        if self.failures.last is not None:
             self.failures.forget()
         self.graphs.note(graph, guard, is_guarded=True)
         if guard is not None and guard.unwatched:
@@ -341,7 +341,7 @@ class GraphCalls:
         program = self.compiled.find(call)
         if program is None:
             return self._new_program(call, leaves)
-        if self.failures.failure is not None:
+        if self.failures.last is not None:
             self.failures.forget()
         return program
 
@@ -369,7 +369,7 @@ class GraphCalls:
             except Exception as error:
                 self._fail(error)
                 raise
-            if self.failures.failure is not None:
+            if self.failures.last is not None:
                 self.failures.forget()
             seconds = time.perf_counter() - start
             compiled.add(call, program, seconds, location)

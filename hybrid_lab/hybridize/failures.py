@@ -66,7 +66,7 @@ _RULES = {"mode": "HL174", "recording": "HL174", "shape": "HL101", "dtype": "HL1
 class Failures:
     """Of the calls of one Block.
 
-    failure : why the last trace or compile failed; None once one succeeded
+    last : why the last trace or compile failed; None if it succeeded
     stateful : why all calls run eagerly: the code keeps tensors from one call to the next
     eager : (arguments, training, recording) of calls that run eagerly -> why
     refuses : whether any calls run eagerly
@@ -75,7 +75,7 @@ class Failures:
 
     def __init__(self, block: Hybrid) -> None:
         self.block = block
-        self.failure: Failure | None = None
+        self.last: Failure | None = None
         self.stateful: HybridizeError | None = None
         self.told: set[Any] = set()
         self.eager: dict[tuple[Spec, bool, bool], HybridizeError] = {}
@@ -90,14 +90,14 @@ class Failures:
 
     def forget(self) -> None:
         """Forget why the last trace or compile failed; where it began here, in the Blocks below too."""
-        failure, self.failure = self.failure, None
+        failure, self.last = self.last, None
         if failure is None:
             return
         for listener in events.changed:
             listener(self.block)
         if failure.top is self.block:
             for block in failure.blocks:
-                if block._graph_calls.failures.failure is failure:
+                if block._graph_calls.failures.last is failure:
                     block._graph_calls.failures.forget()
 
     # -- calls that run eagerly ------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def block_state(block: Block, inner: bool = True) -> BlockState:
         return BlockState("file", "runs a graph from a file instead of its code")
     if not access.is_active(block):
         return BlockState("eager", "hybridize() was not called")
-    failure = calls.failures.failure
+    failure = calls.failures.last
     if failure is not None:
         where = f" ({failure.location.describe()})" if failure.location is not None else ""
         inner_path = failure.path_below(block)

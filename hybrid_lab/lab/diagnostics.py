@@ -160,7 +160,7 @@ def failures(blocks: list[tuple[str, Block]], name: str) -> list[Finding]:
     findings: list[Finding] = []
     seen: list[Failure] = []
     for path, block in blocks:
-        failure = access.calls(block).failures.failure if isinstance(block, HybridBlock) else None
+        failure = access.calls(block).failures.last if isinstance(block, HybridBlock) else None
         if failure is not None and failure.finding is not None and failure not in seen:
             # All Blocks whose code was running have the failure; the first of them is the outermost.
             seen.append(failure)

@@ -67,7 +67,7 @@ def test_a_failed_trace_tells_why(heard):
     with pytest.raises(HybridizeError):
         net(nd.ones((1, 3)))
     assert events_of(heard, net) == ["failed"]
-    assert heard[-1][2] is net._graph_calls.failures.failure
+    assert heard[-1][2] is net._graph_calls.failures.last
 
 
 def test_changes_are_told(heard):

@@ -390,7 +390,7 @@ def _facts(rows: Rows, name: str) -> Facts:
         },
         "a loss function" if isinstance(blocks[0][1], Loss) else left_out,
         kinds_of(blocks),
-        failures(blocks, name) if any(cache.failures.failure is not None for cache in caches) else [],
+        failures(blocks, name) if any(cache.failures.last is not None for cache in caches) else [],
     )
 
 
@@ -400,7 +400,7 @@ def _failed(blocks: list[tuple[str, Block]]) -> FailedBlock | None:
         (path, state.why)
         for path, block in blocks
         if isinstance(block, HybridBlock)
-        and access.calls(block).failures.failure is not None
+        and access.calls(block).failures.last is not None
         and (state := block_state(block)).state == "failed"
     ]
     own = [pair for pair in states if not pair[1].startswith("its graph failed in ")] or states

@@ -24,7 +24,7 @@ def hybrid_programs(
 
     paths : `parameter_paths` of the model, where they are at hand
     """
-    graphs, failure, missing = access.graphs(block).graphs(), access.calls(block).failures.failure, ""
+    graphs, failure, missing = access.graphs(block).graphs(), access.calls(block).failures.last, ""
     if failure is not None:
         where = f" ({failure.location.describe()})" if failure.location is not None else ""
         missing = f"{block.name} does not hybridize: {failure.text}{where}"

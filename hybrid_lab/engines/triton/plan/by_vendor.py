@@ -35,7 +35,7 @@ from hybrid_lab.engines.triton.run.calls import CALLS, VendorCall, call_of, is_c
 from hybrid_lab.engines.triton.run.recurrent import is_trusted
 from hybrid_lab.engines.triton.support import lowered
 from hybrid_lab.engines.triton.write import tiles
-from hybrid_lab.engines.triton.write.core.product import no_prologue
+from hybrid_lab.engines.triton.write.core.product import no_load_fusion
 from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
@@ -198,7 +198,7 @@ class VendorRule:
             assert isinstance(item, Value)
             made = origin(item)
             if made not in roots and _only_reader(made, users) is node and not _is_stored(made, users, roots):
-                moved += 2 * made.nbytes * (not no_prologue(made.node, (made.node, node), node, False))
+                moved += 2 * made.nbytes * (not no_load_fusion(made.node, (made.node, node), node, False))
         return moved > self._budget(node)
 
 

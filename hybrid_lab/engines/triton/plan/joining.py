@@ -9,7 +9,7 @@ from typing import Any
 from hybrid_lab.engines.triton.plan.groups import Group, Grouping
 from hybrid_lab.engines.triton.plan.prices import is_cheap
 from hybrid_lab.engines.triton.write.body import Refused
-from hybrid_lab.engines.triton.write.core.product import no_prologue
+from hybrid_lab.engines.triton.write.core.product import no_load_fusion
 from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split
 from hybrid_lab.engines.triton.write.kinds import is_product, is_reduction
 from hybrid_lab.graph.node import Node, Value
@@ -88,7 +88,7 @@ def _misfit(grouping: Grouping, node: Node, group: Group, stored: bool) -> str:
     elif group.product is not None and is_reduction(node):
         return "a product's kernel has no reduction"
     elif group.product is not None and grouping.feeds(node, group):
-        if reason := no_prologue(node, list(group.nodes), group.product, stored):
+        if reason := no_load_fusion(node, list(group.nodes), group.product, stored):
             return reason
     if is_reduction(node):
         rows = Rows.of(node)

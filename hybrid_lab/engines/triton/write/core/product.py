@@ -1,4 +1,4 @@
-"""Product kernels: tiles of matrix products, with a prologue on the factors and an epilogue on the result.
+"""Product kernels: tiles of matrix products, with operators fused into the loads of the factors and an epilogue.
 
 Matrix products, batches of them, and convolutions with their gradients are one kind: a record's `product` says what
 rows, columns and the summed axes are, and where the factors' elements lie. A convolution's factor is read at the pixels
@@ -55,7 +55,7 @@ CHEAP = frozenset((
     "broadcast_equal", "broadcast_not_equal", "broadcast_greater", "broadcast_greater_equal", "broadcast_lesser",
     "broadcast_lesser_equal",
 ))  # fmt: skip
-#: A prologue has at most MOST_CHEAP of these operators.
+#: Operators that are fused into the loads of one product, at most.
 MOST_CHEAP = 6
 
 
@@ -70,10 +70,10 @@ def described(sizes: Sizes) -> str:
     return f"{kind} of {sizes['rows']:,} x {sizes['inner']:,} and {sizes['inner']:,} x {sizes['columns']:,}"
 
 
-# -- prologues: operators that are computed while a tile of a factor is loaded -----------------------------------------
+# -- load fusion: operators that are computed while a tile of a factor is loaded ---------------------------------------
 
 
-def no_prologue(node: Node, group: Sequence[Node], product: Node, stored: bool) -> str:
+def no_load_fusion(node: Node, group: Sequence[Node], product: Node, stored: bool) -> str:
     """Why a factor's operator stays outside of the product's kernel; "" if it may be computed tile by tile.
 
     stored : whether another kernel reads it, so that it is in memory anyway
