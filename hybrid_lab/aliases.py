@@ -36,6 +36,7 @@ MODULES: dict[str, str] = {
     "engines.planned.source": "engines.planned.program",
     "engines.threads": "system.threads",
     "engines.torch_kernels.rules": "engines.torch_kernels.registry",
+    "engines.triton.choices": "engines.triton.tuning_results",
     "engines.triton.plan.plans": "engines.triton.plan.other_batches",
     "engines.triton.write.words": "engines.triton.write.syntax",
     "engines.triton.write.write": "engines.triton.write.choose",

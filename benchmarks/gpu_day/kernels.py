@@ -148,7 +148,7 @@ def measured(graphs: list[Any], precision: str, small: bool, only: tuple[str, ..
 
     only : candidates by the names that tuning gives them, "rule" and "vendor"; None for every tile
     """
-    from hybrid_lab.engines.triton import choices, tuning
+    from hybrid_lab.engines.triton import tuning, tuning_results
     from hybrid_lab.engines.triton.kernels import kernels_in
     from hybrid_lab.engines.triton.plan.other_batches import kernels_of
     from hybrid_lab.engines.triton.write import tiles
@@ -162,7 +162,7 @@ def measured(graphs: list[Any], precision: str, small: bool, only: tuple[str, ..
         for group in fusion.groups:
             kernels = fusion.kernels[group]
             rows = [next(listed) for _ in kernels]
-            key = choices.key_of(kernels, bench.target)
+            key = tuning_results.key_of(kernels, bench.target)
             if key in found:
                 found[key]["times"] += 1
                 continue

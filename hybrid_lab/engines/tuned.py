@@ -1,8 +1,8 @@
 """Results of engine tuning (`mx.tune` on a CPU), kept on disk: the fastest engine for each kind of call.
 
 Calls are of one kind if they have the same structure of operators, shapes that are equal when sizes from 16 on are
-rounded up to powers of two, the same processor, number of threads, and versions. triton/choices.py has the results of
-kernel tuning.
+rounded up to powers of two, the same processor, number of threads, and versions. triton/tuning_results.py has the
+results of kernel tuning.
 """
 
 from __future__ import annotations

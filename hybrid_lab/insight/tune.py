@@ -45,13 +45,13 @@ class KernelTuning(InsightReport):
     @property
     def left_out(self) -> int:
         """The number of candidates that did not compile, gave other numbers or failed."""
-        return sum(len(each.choice.left_out) for each in self.kernels)
+        return sum(len(each.result.left_out) for each in self.kernels)
 
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers."""
         kernels = [
             {"name": each.name, "kind": each.kind, "best": each.best, "gain": each.gain, "measured": each.measured}
-            | asdict(each.choice)
+            | asdict(each.result)
             for each in self.kernels
         ]
         return {"name": self.name, "seconds": self.seconds, "gain": self.gain, "kernels": kernels}
@@ -71,9 +71,9 @@ class KernelTuning(InsightReport):
         titles += [Column(title, right=True) for title in ("µs", "rule's µs", "gain")]
         table = Table([*titles, Column("left out", flexible=True)])
         for each in self.kernels:
-            seconds = each.choice.seconds
+            seconds = each.result.seconds
             times = [f"{1e6 * seconds[name]:.1f}" if name in seconds else "" for name in (each.best, "rule")]
-            left = "; ".join(f"{name}: {reason}" for name, reason in each.choice.left_out.items())
+            left = "; ".join(f"{name}: {reason}" for name, reason in each.result.left_out.items())
             table.rows.append(Row([each.name, each.kind, each.best, *times, f"{each.gain:.2f} x", left]))
         return table
 

@@ -17,7 +17,7 @@ import pytest
 from hybrid_lab.cli import environment
 from hybrid_lab.engines import store, tuned
 from hybrid_lab.engines.store import DAY, Store, root_folder
-from hybrid_lab.engines.triton import choices
+from hybrid_lab.engines.triton import tuning_results
 from hybrid_lab.engines.triton.build import binaries
 from tests.graph.building import graph_of
 
@@ -116,8 +116,12 @@ def keep_binary():
 
 
 def keep_tuned():
-    choices.remember("key", "name", choices.Choice(choices.TILES, {"ROWS": 16}, 8, 3, {"rule": 1e-3}, {"x": "why"}))
-    choices.forget()
+    tuning_results.remember(
+        "key",
+        "name",
+        tuning_results.TuningResult(tuning_results.TILES, {"ROWS": 16}, 8, 3, {"rule": 1e-3}, {"x": "why"}),
+    )
+    tuning_results.forget()
 
 
 GRAPH = graph_of(lambda F, x: F.exp(x), (2, 3))
@@ -131,7 +135,7 @@ def keep_engine():
 #: kind -> (write, read, what decides whether its entries may still be used)
 KINDS = {
     "engines": (keep_engine, lambda: tuned.recall([GRAPH]), (tuned, "FORMAT")),
-    "tuned": (keep_tuned, lambda: choices.recall("key"), (choices, "FORMAT")),
+    "tuned": (keep_tuned, lambda: tuning_results.recall("key"), (tuning_results, "FORMAT")),
     "binaries": (keep_binary, lambda: binaries.BINARIES.find("0" * 64), (binaries, "FORMAT")),
 }  # fmt: skip
 
@@ -143,7 +147,7 @@ def test_each_kind_of_entry_comes_back_and_none_of_another_version(kind, monkeyp
     assert read() is None
     write()
     assert list((root / kind).iterdir()) and read() is not None
-    choices.forget()
+    tuning_results.forget()
     tuned._known.clear()
     monkeypatch.setattr(module, name, lambda: "another")
     tuned._surroundings.cache_clear()
@@ -317,9 +321,9 @@ def test_what_cannot_be_written_lasts_as_long_as_the_process(root, monkeypatch):
     root.write_text("in the way")
     monkeypatch.setattr(binaries.BINARIES, "_memory", {})
     keep_binary()
-    choices.remember("key", "name", choices.Choice(choices.RULE))
-    assert binaries.BINARIES.find("0" * 64).code == b"\n\n" and choices.recall("key")
-    choices.forget()
+    tuning_results.remember("key", "name", tuning_results.TuningResult(tuning_results.RULE))
+    assert binaries.BINARIES.find("0" * 64).code == b"\n\n" and tuning_results.recall("key")
+    tuning_results.forget()
 
 
 # -- its place ---------------------------------------------------------------------------------------------------------

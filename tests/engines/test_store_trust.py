@@ -11,7 +11,7 @@ import pytest
 
 from hybrid_lab.cli import environment
 from hybrid_lab.engines import store, tuned
-from hybrid_lab.engines.triton import choices
+from hybrid_lab.engines.triton import tuning_results
 from hybrid_lab.engines.triton.build import binaries, texts
 from hybrid_lab.system.temporary import lock, temporary_path
 from tests.graph.building import graph_of
@@ -33,13 +33,13 @@ def find_engine():
 
 
 def keep_tuned():
-    choices.remember("0" * 40, "kernel", choices.Choice(choices.RULE))
-    choices.forget()
+    tuning_results.remember("0" * 40, "kernel", tuning_results.TuningResult(tuning_results.RULE))
+    tuning_results.forget()
 
 
 def find_tuned():
-    choices.forget()
-    return choices.recall("0" * 40)
+    tuning_results.forget()
+    return tuning_results.recall("0" * 40)
 
 
 BINARIES = binaries.BINARIES.disk

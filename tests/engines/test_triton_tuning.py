@@ -16,13 +16,13 @@ import torch
 import hybrid_lab as mx
 from hybrid_lab import engines, nd
 from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable
-from hybrid_lab.engines.triton import choices, tuning
+from hybrid_lab.engines.triton import tuning, tuning_results
 from hybrid_lab.engines.triton.build import compiling
-from hybrid_lab.engines.triton.choices import TILES, VENDOR, Choice
 from hybrid_lab.engines.triton.kernels import kernels_of_graphs
 from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.vendor import VendorKernel, flag_of, vendor_form, with_flag
+from hybrid_lab.engines.triton.tuning_results import TILES, VENDOR, TuningResult
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
@@ -36,9 +36,9 @@ in_the_interpreter = pytest.mark.skipif(ON_GPU, reason="the interpreter takes ca
 def interpreter(monkeypatch, tmp_path):
     use_triton(monkeypatch)
     monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path))
-    choices.forget()
+    tuning_results.forget()
     yield
-    choices.forget()
+    tuning_results.forget()
 
 
 class Bench:
@@ -104,30 +104,30 @@ def half():
 def test_every_candidate_gives_the_numbers_of_the_rule(make, target):
     bench = Bench(target=target)
     (found,) = tune(make(), bench)
-    assert not found.choice.left_out and found.measured and found.best == "rule"
-    assert bench.asked == len(found.choice.seconds) >= 2
-    assert make is attention or "vendor" in found.choice.seconds
+    assert not found.result.left_out and found.measured and found.best == "rule"
+    assert bench.asked == len(found.result.seconds) >= 2
+    assert make is attention or "vendor" in found.result.seconds
 
 
 @in_the_interpreter
 def test_rows_are_tried_with_other_numbers_of_warps():
     (found,) = tune(graph_of(lambda F, x: F.softmax(x), (6, 50)))
-    assert found.kind == "rows" and len(found.choice.seconds) == 4
+    assert found.kind == "rows" and len(found.result.seconds) == 4
 
 
 @in_the_interpreter
 def test_the_fastest_is_kept_and_used_from_then_on(monkeypatch):
     # The rule, then the candidates of the table, then torch.
     (found,) = tune(dense(), times=[1.0, 0.5, 0.9])
-    assert found.choice.way == TILES and found.gain == 2.0 and f"{found.best} 500000.0 µs" in str(found)
-    choices.forget()  # as a process that starts
+    assert found.result.way == TILES and found.gain == 2.0 and f"{found.best} 500000.0 µs" in str(found)
+    tuning_results.forget()  # as a process that starts
     (again,) = tune(dense())
-    assert not again.measured and again.choice == found.choice
+    assert not again.measured and again.result == found.result
 
     monkeypatch.setattr(availability, "device", lambda: availability.Device("sm90", "cpu", True))
     group, kernels = the_group(dense())
     (source,) = tuning.chosen(group, kernels)
-    assert source.blocks == found.choice.blocks and source.warps == found.choice.warps
+    assert source.blocks == found.result.blocks and source.warps == found.result.warps
     # Of other chips and other kernels nothing is known.
     monkeypatch.setattr(availability, "device", lambda: availability.Device("sm80", "cpu", True))
     assert tuning.chosen(group, kernels) == kernels
@@ -138,9 +138,9 @@ def test_chips_of_one_architecture_have_choices_of_their_own(monkeypatch):
     monkeypatch.setattr(availability, "device", lambda: availability.Device("sm90", "cuda", False))
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
     assert availability.chip() == "sm90, NVIDIA H200, 132 processors"
-    key = choices.key_of(the_group(dense())[1], availability.chip())
+    key = tuning_results.key_of(the_group(dense())[1], availability.chip())
     properties.multi_processor_count = 114
-    assert choices.key_of(the_group(dense())[1], availability.chip()) != key
+    assert tuning_results.key_of(the_group(dense())[1], availability.chip()) != key
 
 
 def the_group(graph):
@@ -152,11 +152,11 @@ def the_group(graph):
 @in_the_interpreter
 def test_sizes_of_about_as_much_share_a_choice():
     target = "sm90"
-    keys = [choices.key_of(the_group(dense(rows))[1], target) for rows in (520, 600, 1000, 1040, 512)]
+    keys = [tuning_results.key_of(the_group(dense(rows))[1], target) for rows in (520, 600, 1000, 1040, 512)]
     assert keys[0] != keys[3] != keys[4]
-    assert choices.key_of(the_group(dense(600))[1], "gfx942") != keys[1]
+    assert tuning_results.key_of(the_group(dense(600))[1], "gfx942") != keys[1]
     group, kernels = the_group(dense(24))
-    choice = Choice(TILES, {"ROWS": 128, "COLUMNS": 32, "INNER": 64}, 8, 3)
+    choice = TuningResult(TILES, {"ROWS": 128, "COLUMNS": 32, "INNER": 64}, 8, 3)
     (source,) = tuning._form(choice, group, kernels)
     assert source.blocks == {"ROWS": 32, "COLUMNS": 32, "INNER": 64} and source.stages == 3
 
@@ -168,8 +168,8 @@ def test_torch_is_taken_where_it_was_faster_and_gives_what_the_kernel_gives(monk
     arrays = [[random.randn(*each.shape).astype("float32") for each in graph.inputs] for graph in graphs]
     expected = [engines.get("numpy").compile(graph)(given) for graph, given in zip(graphs, arrays, strict=True)]
     for graph, given, wanted in zip(graphs, arrays, expected, strict=True):
-        key = choices.key_of(the_group(graph)[1], availability.device().name)
-        choices.remember(key, "kernel", Choice(VENDOR))
+        key = tuning_results.key_of(the_group(graph)[1], availability.device().name)
+        tuning_results.remember(key, "kernel", TuningResult(VENDOR))
         executable = engines.get("triton").compile(graph)
         assert "_by_torch" in str(executable.report) and "_by_torch(" in executable.report.program
         close(executable([torch.from_numpy(item.copy()) for item in given]), wanted)
@@ -183,14 +183,14 @@ def test_torch_is_taken_where_it_was_faster_and_gives_what_the_kernel_gives(monk
 def test_where_factors_are_computed_on_the_way_torch_is_no_candidate():
     graph = graph_of(lambda F, x, w: F.dot(F.relu(x), w), (20, 40), (40, 70))
     assert vendor_form(*the_group(graph)) is None
-    assert "vendor" not in tune(graph)[0].choice.seconds
+    assert "vendor" not in tune(graph)[0].result.seconds
 
 
 @in_the_interpreter
 def test_a_candidate_that_does_not_compile_or_fails_is_left_out(monkeypatch):
     bench = Bench(broken={1: "the kernel could not be compiled:\nmore"})
     (found,) = tune(dense(), bench)
-    assert list(found.choice.left_out.values()) == ["is not tried: the kernel could not be compiled:"]
+    assert list(found.result.left_out.values()) == ["is not tried: the kernel could not be compiled:"]
 
     def exhausted(self, tensors):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
@@ -200,11 +200,11 @@ def test_a_candidate_that_does_not_compile_or_fails_is_left_out(monkeypatch):
 
     monkeypatch.setattr(VendorKernel, "__call__", exhausted)
     (found,) = tune(dense(), again=True)
-    assert found.choice.left_out == {"vendor": "fails: CUDA out of memory. Tried to allocate 2 GiB"}
+    assert found.result.left_out == {"vendor": "fails: CUDA out of memory. Tried to allocate 2 GiB"}
     assert "left out vendor" in str(found)
     monkeypatch.setattr(VendorKernel, "__call__", silent)
     (found,) = tune(dense(), again=True)
-    assert found.choice.left_out == {"vendor": "fails: AssertionError"}
+    assert found.result.left_out == {"vendor": "fails: AssertionError"}
 
 
 @in_the_interpreter
@@ -214,9 +214,9 @@ def test_a_kernel_whose_arrays_do_not_fit_stays_as_it_is(monkeypatch):
 
     monkeypatch.setattr(tuning, "_arrays", exhausted)
     (found,) = tune(dense())
-    assert found.choice.left_out == {"all": "the GPU's memory does not suffice"} and found.gain == 1.0
+    assert found.result.left_out == {"all": "the GPU's memory does not suffice"} and found.gain == 1.0
     monkeypatch.undo()
-    assert choices.recall(choices.key_of(the_group(dense())[1], "sm90")) is None
+    assert tuning_results.recall(tuning_results.key_of(the_group(dense())[1], "sm90")) is None
 
 
 @in_the_interpreter
@@ -229,7 +229,7 @@ def test_a_candidate_with_other_numbers_is_left_out(monkeypatch):
 
     monkeypatch.setattr(VendorKernel, "__call__", wrong)
     (found,) = tune(dense(), times=[1.0] * 20)
-    assert found.choice.left_out == {"vendor": "gives other numbers"}
+    assert found.result.left_out == {"vendor": "gives other numbers"}
 
     def unsteady(self, tensors):
         right(self, tensors)
@@ -237,7 +237,7 @@ def test_a_candidate_with_other_numbers_is_left_out(monkeypatch):
 
     monkeypatch.setattr(VendorKernel, "__call__", unsteady)
     (found,) = tune(dense(), again=True)
-    assert found.choice.left_out == {"vendor": "gives other numbers from run to run"}
+    assert found.result.left_out == {"vendor": "gives other numbers from run to run"}
 
 
 @in_the_interpreter
@@ -252,7 +252,7 @@ def test_an_interrupt_keeps_what_was_found():
 
     with pytest.raises(KeyboardInterrupt):
         tune(graph, Interrupted())
-    choices.forget()
+    tuning_results.forget()
     found = tune(graph)
     assert [each.measured for each in found].count(False) == 1
 
@@ -260,9 +260,9 @@ def test_an_interrupt_keeps_what_was_found():
 @in_the_interpreter
 def test_a_damaged_file_is_ignored():
     tune(dense())
-    (file,) = choices.TUNED.folder().iterdir()
+    (file,) = tuning_results.TUNED.folder().iterdir()
     file.write_bytes(file.read_bytes().replace(b'"rule"', b'"rude"'))
-    choices.forget()
+    tuning_results.forget()
     assert tune(dense())[0].measured
 
 
@@ -322,7 +322,7 @@ def test_measuring_a_kernel_keeps_nothing():
     group, kernels = the_group(dense(64, 64, 64))
     choice = tuning.measure(group, kernels, Bench([3.0, 1.0]), ("rule", "vendor"))
     assert choice.way == "vendor" and choice.seconds == {"rule": 3.0, "vendor": 1.0}
-    assert choices.is_empty()
+    assert tuning_results.is_empty()
 
 
 def test_large_arrays_of_random_numbers_have_no_two_rows_alike():
@@ -358,6 +358,6 @@ def test_a_net_is_tuned_on_this_gpu():
     x = nd.array(np.random.RandomState(0).randn(300, 512), ctx=mx.gpu(0))
     before = net(x).asnumpy()
     found = mx.tune(net, x)
-    assert found.kernels and all(each.measured and len(each.choice.seconds) > 1 for each in found.kernels)
+    assert found.kernels and all(each.measured and len(each.result.seconds) > 1 for each in found.kernels)
     np.testing.assert_allclose(net(x).asnumpy(), before, rtol=1e-4, atol=1e-5)
     assert not any(each.measured for each in mx.tune(net, x).kernels)

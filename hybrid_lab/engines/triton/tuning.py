@@ -1,9 +1,10 @@
 """Kernel tuning: measure on the GPU with which tiles a kernel is fastest, and whether the vendor's library is faster.
 
-Only `mx.tune` measures. Every later compile of the kernel on the same kind of chip uses the result, in later processes
-too (choices.py). A candidate is first compared with the kernel that has the rule's tiles, on the same random numbers. A
-candidate that does not compile, gives other numbers or needs too much memory is left out, and the result says so. If
-tuning ends early, the results so far are kept. On a CPU `mx.tune` measures engines instead (insight/tune_engines.py).
+Only `mx.tune` measures. Every later compile of the kernel on the same kind of chip uses the result, in later
+processes too (tuning_results.py). A candidate is first compared with the kernel that has the rule's tiles, on the
+same random numbers. A candidate that does not compile, gives other numbers or needs too much memory is left out, and
+the result says so. If tuning ends early, the results so far are kept. On a CPU `mx.tune` measures engines instead
+(insight/tune_engines.py).
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import EngineError, EngineUnavailable
 from hybrid_lab.diagnostics.formatting import first_line
 from hybrid_lab.engines import memory
-from hybrid_lab.engines.triton import choices
+from hybrid_lab.engines.triton import tuning_results
 from hybrid_lab.engines.triton.build import internals
-from hybrid_lab.engines.triton.choices import RULE, TILES, VENDOR, Choice
 from hybrid_lab.engines.triton.plan.by_vendor import rule_here
 from hybrid_lab.engines.triton.plan.other_batches import kernels_of, values_of
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.capture import same_bits
 from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.run.vendor import VendorKernel, by_vendor, vendor_form
+from hybrid_lab.engines.triton.tuning_results import RULE, TILES, VENDOR, TuningResult
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.choose import write_kernels
 from hybrid_lab.engines.triton.write.kinds import is_product
@@ -63,28 +64,31 @@ class TunedKernel:
 
     name: str
     kind: str
-    choice: Choice
+    result: TuningResult
     measured: bool
 
     @property
     def best(self) -> str:
-        """The candidate that won, by its name in the choice's `seconds`."""
-        return "rule" if self.choice.way == RULE else "vendor" if self.choice.way == VENDOR else _title(self.choice)
+        """The candidate that won, by its name in the result's `seconds`."""
+        return "rule" if self.result.way == RULE else "vendor" if self.result.way == VENDOR else _title(self.result)
 
     @property
     def gain(self) -> float:
         """The rule's time over the winner's."""
-        seconds = self.choice.seconds
+        seconds = self.result.seconds
         return seconds["rule"] / seconds[self.best] if seconds.get(self.best) else 1.0
 
     def __str__(self) -> str:
-        times = ", ".join(f"{name} {1e6 * each:.1f} µs" for name, each in self.choice.seconds.items())
-        left = "".join(f"; left out {name}: {reason}" for name, reason in self.choice.left_out.items())
+        times = ", ".join(f"{name} {1e6 * each:.1f} µs" for name, each in self.result.seconds.items())
+        left = "".join(f"; left out {name}: {reason}" for name, reason in self.result.left_out.items())
         return f"{self.name}: {self.best}, {self.gain:.2f} x the rule ({times}{left})"
 
 
 class GpuBench:
-    """This machine's GPU, where candidates run and are timed. target : its architecture; chip : the choices' key"""
+    """This machine's GPU, where candidates run and are timed.
+
+    target : its architecture; chip : its name in the keys of results
+    """
 
     def __init__(self) -> None:
         if (missing := availability.missing()) is not None:
@@ -135,10 +139,10 @@ class GpuBench:
 
 def chosen(group: Region, kernels: Sequence[KernelSource]) -> Form:
     """The kernels of a group with the tiles that tuning found fastest; the given kernels if they were not tuned."""
-    if not kernels or choices.is_empty() or not _is_tunable(kernels):
+    if not kernels or tuning_results.is_empty() or not _is_tunable(kernels):
         return tuple(kernels)
-    choice = choices.recall(choices.key_of(kernels, availability.chip()))
-    return tuple(kernels) if choice is None else _form(choice, group, kernels)
+    result = tuning_results.recall(tuning_results.key_of(kernels, availability.chip()))
+    return tuple(kernels) if result is None else _form(result, group, kernels)
 
 
 def chosen_by_vendor(group: Region, precision: str) -> Form:
@@ -146,11 +150,11 @@ def chosen_by_vendor(group: Region, precision: str) -> Form:
 
     precision : how float32 factors are multiplied
     """
-    if not choices.is_empty() and is_product(group.nodes[-1]):
+    if not tuning_results.is_empty() and is_product(group.nodes[-1]):
         kernels = write_kernels(group, precision=precision)
-        choice = choices.recall(choices.key_of(kernels, availability.chip()))
-        if choice is not None and choice.way != VENDOR:
-            return _form(choice, group, kernels)
+        result = tuning_results.recall(tuning_results.key_of(kernels, availability.chip()))
+        if result is not None and result.way != VENDOR:
+            return _form(result, group, kernels)
     return (by_vendor(group, precision),)
 
 
@@ -158,12 +162,12 @@ def _is_tunable(kernels: Sequence[KernelSource]) -> bool:
     return bool({"INNER", "KEYS"} & set(kernels[0].tiled)) or kernels[0].kind == "rows"
 
 
-def _form(choice: Choice, group: Region, kernels: Sequence[KernelSource]) -> Form:
-    if choice.way == VENDOR:
+def _form(result: TuningResult, group: Region, kernels: Sequence[KernelSource]) -> Form:
+    if result.way == VENDOR:
         return vendor_form(group, kernels) or tuple(kernels)
-    if choice.way == TILES and set(choice.blocks) == set(kernels[0].blocks):
-        blocks = {name: _block(name, size, kernels[0]) for name, size in choice.blocks.items()}
-        return (replace(kernels[0], blocks=blocks, warps=choice.warps, stages=choice.stages), *kernels[1:])
+    if result.way == TILES and set(result.blocks) == set(kernels[0].blocks):
+        blocks = {name: _block(name, size, kernels[0]) for name, size in result.blocks.items()}
+        return (replace(kernels[0], blocks=blocks, warps=result.warps, stages=result.stages), *kernels[1:])
     return tuple(kernels)
 
 
@@ -200,8 +204,8 @@ def tune(
         }
         for group, kernels in written.items():
             if _is_tunable(kernels):
-                groups.setdefault(choices.key_of(kernels, bench.chip), (group, kernels))
-    known = {key: choices.recall(key) for key in groups}
+                groups.setdefault(tuning_results.key_of(kernels, bench.chip), (group, kernels))
+    known = {key: tuning_results.recall(key) for key in groups}
     waiting = [key for key in groups if again or known[key] is None]
     candidates = {key: candidates_of(*groups[key], bench.target) for key in waiting}
     broken = _prepared(candidates, bench)
@@ -210,15 +214,15 @@ def tune(
     try:
         for key, (group, kernels) in groups.items():
             name = kernels[-1].name
-            choice = known[key]
+            result = known[key]
             if key in candidates:
                 try:
-                    choice = _measured(group, kernels, candidates[key], broken[key], bench)
-                    choices.remember(key, name, choice)
+                    result = _measured(group, kernels, candidates[key], broken[key], bench)
+                    tuning_results.remember(key, name, result)
                 except EngineError as error:  # its arrays are too large to be there a second time
-                    choice = Choice(RULE, left_out={"all": first_line(error)})
-            assert choice is not None
-            tuned.append(TunedKernel(name, kernels[0].kind, choice, key in candidates))
+                    result = TuningResult(RULE, left_out={"all": first_line(error)})
+            assert result is not None
+            tuned.append(TunedKernel(name, kernels[0].kind, result, key in candidates))
             progress.step(sum(each.measured for each in tuned), name)
     finally:
         progress.close()
@@ -227,7 +231,7 @@ def tune(
 
 def measure(
     group: Region, kernels: Sequence[KernelSource], bench: GpuBench, only: Sequence[str] | None = None
-) -> Choice:
+) -> TuningResult:
     """Check and time the candidates of one group; the result is not kept and changes no later compile.
 
     only : candidates by their names in reports, "rule" among them; None for all
@@ -239,27 +243,29 @@ def measure(
     return _measured(group, form, forms, _prepared({"": forms}, bench)[""], bench)
 
 
-def candidates_of(group: Region, kernels: tuple[KernelSource, ...], target: str) -> dict[str, tuple[Choice, Form]]:
+def candidates_of(
+    group: Region, kernels: tuple[KernelSource, ...], target: str
+) -> dict[str, tuple[TuningResult, Form]]:
     """The candidates, by their names in reports: the rule first."""
-    candidates: dict[str, tuple[Choice, Form]] = {"rule": (Choice(RULE), kernels)}
+    candidates: dict[str, tuple[TuningResult, Form]] = {"rule": (TuningResult(RULE), kernels)}
     first = kernels[0]
     for item in tiles.configurations(first, target):
         if (dict(item.blocks), item.warps, item.stages) != (dict(first.blocks), first.warps, first.stages):
-            choice = Choice(TILES, dict(item.blocks), item.warps, item.stages)
-            candidates[_title(choice)] = (choice, _form(choice, group, kernels))
+            result = TuningResult(TILES, dict(item.blocks), item.warps, item.stages)
+            candidates[_title(result)] = (result, _form(result, group, kernels))
     form = vendor_form(group, kernels)
     if form is not None:
-        candidates["vendor"] = (Choice(VENDOR), form)
+        candidates["vendor"] = (TuningResult(VENDOR), form)
     return candidates
 
 
-def _title(choice: Choice) -> str:
-    stages = f", {choice.stages} stages" if choice.stages is not None else ""
-    return f"{' x '.join(map(str, choice.blocks.values()))}, {choice.warps} warps{stages}"
+def _title(result: TuningResult) -> str:
+    stages = f", {result.stages} stages" if result.stages is not None else ""
+    return f"{' x '.join(map(str, result.blocks.values()))}, {result.warps} warps{stages}"
 
 
 def _prepared(
-    candidates: Mapping[str, Mapping[str, tuple[Choice, Form]]], bench: GpuBench
+    candidates: Mapping[str, Mapping[str, tuple[TuningResult, Form]]], bench: GpuBench
 ) -> dict[str, dict[str, str]]:
     """Compile all candidates at once; key -> candidate -> why it is not to be tried."""
     places, sources = [], []
@@ -277,9 +283,9 @@ def _prepared(
 
 
 def _measured(
-    group: Region, kernels: Sequence[KernelSource], candidates: Mapping[str, tuple[Choice, Form]],
+    group: Region, kernels: Sequence[KernelSource], candidates: Mapping[str, tuple[TuningResult, Form]],
     broken: Mapping[str, str], bench: GpuBench,
-) -> Choice:  # fmt: skip
+) -> TuningResult:  # fmt: skip
     """Check and time the candidates of one group."""
     left_out = {title: reason for title, reason in broken.items() if title != "rule"}  # which runs anyway
     seconds: dict[str, float] = {}

@@ -21,8 +21,10 @@ RULE, TILES, VENDOR = "rule", "tiles", "vendor"
 
 
 @dataclass(frozen=True)
-class Choice:
-    """way : RULE, the tiles that are taken unmeasured; TILES, the tiles in `blocks`, warps, stages; VENDOR, torch's
+class TuningResult:
+    """The fastest candidate of a kernel.
+
+    way : RULE, the tiles that are taken unmeasured; TILES, the tiles in `blocks`, warps, stages; VENDOR, torch's
     library
     seconds : of each candidate, by its name in reports; left_out : candidate -> why it was not even timed
     """
@@ -36,7 +38,7 @@ class Choice:
 
 
 def key_of(sources: Sequence[KernelSource], target: str) -> str:
-    """A name for kernels that the same choice should suit: text, dtypes, options, rounded sizes and chip."""
+    """The key of kernels that share a result: a digest of text, dtypes, options, rounded sizes and chip."""
     digest = hashlib.sha256(f"{target}\n".encode())
     for source in sources:
         sizes = {name: _rounded(size) for name, size in source.sizes.items()}, divisible(source)
@@ -54,15 +56,15 @@ def _versions() -> str:
 
 
 TUNED = Store("tuned", _versions, 16 << 20)
-_known: dict[str, Choice] = {}
+_known: dict[str, TuningResult] = {}
 
 
-def recall(key: str) -> Choice | None:
+def recall(key: str) -> TuningResult | None:
     """The result that this process or an earlier one stored under the key, or None."""
     if key not in _known:
         entry = TUNED.get_json(key)
         if entry is not None:
-            _known[key] = Choice(**entry["choice"])
+            _known[key] = TuningResult(**entry["choice"])
     return _known.get(key)
 
 
@@ -71,12 +73,12 @@ def is_empty() -> bool:
     return not _known and TUNED.is_empty()
 
 
-def remember(key: str, kernel: str, choice: Choice) -> None:
-    """Write a choice down. kernel : its name, for people"""
-    _known[key] = choice
-    TUNED.put_json(key, {"kernel": kernel, "choice": asdict(choice)})
+def remember(key: str, kernel: str, result: TuningResult) -> None:
+    """Store a result under the key. kernel : the name of the kernel, for people who read the file"""
+    _known[key] = result
+    TUNED.put_json(key, {"kernel": kernel, "choice": asdict(result)})
 
 
 def forget() -> None:
-    """Forget the choices in this process; the choices on disk stay."""
+    """Forget the results in this process; the results on disk stay."""
     _known.clear()
