@@ -195,7 +195,11 @@ check-python: install
 	HYBRID_LAB_QUICK=1 $(PY) -m pytest $(CHECKED) -n $(JOBS) --dist worksteal --timeout 600 $(ARGS)
 
 # Python last, so that the log ends with pytest's closing line.
-test: test-ts test-browser test-wheel test-processors-short test-python
+test: test-beside test-browser test-processors-short test-python
+
+# Each of the two keeps one processor busy.
+test-beside: install $(STAMPS)/wheel
+	@$(MAKE) -j $(JOBS) -O --no-print-directory test-ts test-wheel
 
 # Before a release: every combination of parameters, the long tests, all tests of the browser.
 test-all:

@@ -113,6 +113,7 @@ VALUES = {
     "numpy moments": [np.datetime64("2026-01-02"), np.timedelta64(3, "s"), np.array(["2026-01-01", "NaT"], "M8[ns]")],
     "numpy complex": [np.array([[1 + 2j]], "complex64"), np.zeros((0, 3), complex), np.array(1j)],
     "numpy texts": [np.array(["a", "bcd", "ü"]), np.array([[b"x", b"yz"]]), np.array("0-d"), np.array([], "U3")],
+    "numpy texts of the last code point": np.array(["\U0010ffff", "a"]),
     "numpy empty texts": np.array(["", ""]),
     "numpy objects": np.array([["a", None], [1, (2, 3)]], object),
     "numpy structured": np.array([(1, 2.5, "a")], [("n", "i4"), ("f", "f8"), ("t", "U2")]),

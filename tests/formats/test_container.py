@@ -11,8 +11,15 @@ import numpy as np
 import pytest
 
 from hybrid_lab.diagnostics import ArchiveError
-from hybrid_lab.formats.archive.container import Container, ContainerWriter
-from hybrid_lab.formats.archive.zip_layout import Entry, central_header, end_records, local_header, read_layout
+from hybrid_lab.formats.archive.container import SCHEMA, Container, ContainerWriter
+from hybrid_lab.formats.archive.zip_layout import (
+    Entry,
+    central_header,
+    directory,
+    end_records,
+    local_header,
+    read_layout,
+)
 from hybrid_lab.formats.atomic import atomic_write
 from hybrid_lab.formats.source import Source
 
@@ -91,6 +98,10 @@ def test_unknown_fields_survive_and_a_newer_minor_version_is_read():
     assert container.manifest["mood"] == "sunny"
 
 
+def test_an_archive_may_ask_for_a_reader_of_this_schema():
+    assert Container(archive(reader="{}.{}".format(*SCHEMA))).names
+
+
 @pytest.mark.parametrize(
     "fields", [{"schema": "2.0"}, {"schema": "1.9", "reader": "1.9"}, {"schema": "one"}, {"reader": 1}]
 )
@@ -103,6 +114,14 @@ def test_a_newer_archive_says_what_to_do(fields):
 def test_a_bad_member_name_is_never_written(name):
     with pytest.raises(ArchiveError, match="name"):
         ContainerWriter(io.BytesIO()).add(name, b"")
+
+
+def test_a_member_is_read_once():
+    first = Entry("a", zlib.crc32(b"12"), 2, 0)
+    entries = [first, Entry("a", zlib.crc32(b"34"), 2, first.stop)]
+    data = b"".join(local_header(entry) + content for entry, content in zip(entries, (b"12", b"34"), strict=True))
+    with pytest.raises(ArchiveError, match="twice"):
+        read_layout(data + directory(entries, b""), 0)
 
 
 def test_a_member_is_written_once():

@@ -7,6 +7,8 @@ import pytest
 
 from hybrid_lab import nd
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.ops.elementwise.quantize import STEPS
+from hybrid_lab.ops.layers.quantized import scale_of
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
@@ -24,6 +26,12 @@ def test_auto_is_uint8_where_nothing_is_below_zero():
     np.testing.assert_array_equal(made[0].asnumpy(), [0, 128, 255])
     signed = nd.contrib.quantize_v2(x, out_type="auto", min_calib_range=-1.0, max_calib_range=1.0)
     np.testing.assert_array_equal(signed[0].asnumpy(), [-128, 64, 127])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("low, high", [(-4.0, 2.0), (0.0, 0.25), (-1.0, 1.0)])
+def test_the_scale_takes_the_larger_end_of_a_range_to_the_end_of_the_dtype(low, high, dtype):
+    assert scale_of(dtype, low, high) == np.float32(STEPS[dtype]) / np.float32(max(-low, high))
 
 
 def test_refusals():

@@ -9,7 +9,7 @@ from hybrid_lab import autograd, nd
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, RecordError, ShapeError
 from hybrid_lab.gluon import nn
 from hybrid_lab.ndarray.invoke import invoke
-from hybrid_lab.ops import F, get
+from hybrid_lab.ops import F, get, records
 from hybrid_lab.ops.framework.run import infer
 from tests.ops.cases import each_sample
 
@@ -52,6 +52,21 @@ def test_shapes_that_do_not_fit(name, attributes, shapes, text):
     with pytest.raises(ShapeError) as caught:
         get(name).bind(**attributes).infer_shape(*shapes)
     assert text in str(caught.value) and str(caught.value).lower().startswith(name.lower())
+
+
+@pytest.mark.parametrize("record", [each for each in records() if each.name.startswith("_linalg_")], ids=str)
+def test_errors_of_matrices_name_the_operator(record):
+    no_matrix = () if record.name == "_linalg_makediag" else (2,)
+    with pytest.raises(ShapeError) as caught:
+        record.bind(**record.samples[0].attributes).infer_shape(*[no_matrix] * len(record.samples[0].inputs))
+    assert str(caught.value).startswith(record.name.removeprefix("_") + ":")
+
+
+def test_an_input_that_is_given_twice():
+    x = nd.ones((2, 2))
+    for call in (lambda: nd.relu(x, data=x), lambda: nd.dot(x, x, lhs=x), lambda: nd.softmax(x, data=x)):
+        with pytest.raises((AttributeSpecError, TypeError), match="data|lhs"):
+            call()
 
 
 ATTRIBUTES = [

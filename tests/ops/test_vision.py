@@ -280,6 +280,20 @@ def test_count_sketch_refuses_places_outside():
         nd.contrib.count_sketch(nd.ones((1, 2)), nd.array([[0, 2]]), nd.array([[1, 1]]), out_dim=2)
 
 
+@pytest.mark.parametrize("angle", [0, 30])
+def test_rotated_regions_of_a_mirrored_image_are_mirrored(angle):
+    """Also where a region reaches over a border, or a sample lies on the last line that counts, one pixel outside."""
+    x = RANDOM.normal(0, 1, (1, 2, 6, 7)).astype("float32")
+    height, width = x.shape[2:]
+    regions = [(0, 0, 3, 3), (-1, -1, 1, 1), (width, height, 1, 1), (width, -1, 1, 1), (6.5, 3, 4, 6), (3, 5.5, 2, 3)]
+    here = np.array([[0, *region, angle] for region in regions], "float32")
+    there = here * np.float32([1, -1, 1, 1, 1, -1]) + np.float32([0, width - 1, 0, 0, 0, 0])
+    settings = {"pooled_size": (1, 1), "spatial_scale": 1.0, "sampling_ratio": 1}
+    found = F._contrib_RROIAlign(x, here, **settings)
+    np.testing.assert_allclose(F._contrib_RROIAlign(x[..., ::-1].copy(), there, **settings), found, atol=1e-5)
+    np.testing.assert_allclose(found[[1, 2]], np.float32([x[0, :, 0, 0], x[0, :, -1, -1]])[..., None, None])
+
+
 def test_images_that_regions_name_must_be_there():
     rois = nd.array([[2, 0, 0, 3, 3]])
     with pytest.raises(IndexError, match="rois name images 2 to 2; data has 1"):

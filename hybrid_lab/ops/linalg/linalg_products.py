@@ -73,7 +73,11 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
 
     def infer_shape(self, A: Shape, B: Shape, C: Shape) -> Shape:
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b, "axis": self.axis}
-        if len(A) != len(C) or forward_shape("_linalg_gemm2", A, B, **flags) != C:
+        try:
+            product = forward_shape("_linalg_gemm2", A, B, **flags)
+        except ShapeError:  # it names the other operator
+            product = None
+        if len(A) != len(C) or product != C:
             raise ShapeError(f"linalg_gemm: {A}, {B} and {C} do not fit {self!r}")
         return C
 
