@@ -32,6 +32,14 @@ def test_every_number_of_channels(channels, interp):
             np.testing.assert_array_equal(resized[:, :, number], alone[:, :, 0])
 
 
+def test_halves_of_many_channels_are_rounded_as_in_mxnet():
+    """Of 1, 3 and 4 channels OpenCV rounds the means of 2 x 2 pixels up at halves, of others to even numbers."""
+    image = np.array([[2, 3], [2, 3]], "uint8")[:, :, None]
+    for channels, wanted in ((1, 3), (3, 3), (4, 3), (5, 2), (8, 2)):
+        many = np.repeat(image, channels, 2)
+        assert opencv.resize(many, 1, 1, 1).tolist() == [[[wanted] * channels]]
+
+
 @pytest.mark.parametrize("interp", range(5))
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype(dtype, interp):

@@ -508,15 +508,6 @@ def dropout_of_everything(item: Comparison, difference: Difference) -> bool:
     return difference.kind == "value" and "Dropout" in item.case["text"] and "p=1.0" in item.case["text"]
 
 
-@rule("means of areas that are halves: which way uint8 rounds them depends on the roundings before")
-def halves_of_resized_areas(item: Comparison, difference: Difference) -> bool:
-    if difference.kind != "value" or not re.search(r"image\.resize\(.*interp=3", item.case["text"]):
-        return False
-    ours, theirs = (each.values[difference.name] for each in (item.ours, item.theirs))
-    steps = np.abs(ours.astype(np.int64) - theirs.astype(np.int64))
-    return bool(ours.dtype == np.uint8 and steps.max() == 1 and (steps > 0).mean() < 0.05)
-
-
 @rule("a resized side of 1 is the mean of the middle, as in torch; MXNet takes the first pixels")
 def resized_to_one_pixel(item: Comparison, difference: Difference) -> bool:
     if difference.kind != "value" or "BilinearResize2D" not in item.case["text"]:

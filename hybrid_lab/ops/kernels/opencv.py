@@ -56,10 +56,16 @@ def resize(image: np.ndarray, width: int, height: int, interp: int) -> np.ndarra
     if image.shape[:2] == (height, width):
         return image.copy()
     values = np.ascontiguousarray(image, None if image.dtype.name in _DTYPES else "float64")
-    parts = [values[:, :, start : start + _CHANNELS] for start in range(0, image.shape[2], _CHANNELS)]
     with _as_in_mxnet() as cv2:
-        resized = [cv2.resize(part, (width, height), interpolation=interp) for part in parts]
-    return np.concatenate([part.reshape(height, width, -1) for part in resized], 2).astype(image.dtype, copy=False)
+        try:
+            resized = cv2.resize(values, (width, height), interpolation=interp)
+        except cv2.error:
+            if image.shape[2] <= _CHANNELS:
+                raise
+            starts = range(0, image.shape[2], _CHANNELS)
+            parts = [resize(values[:, :, start : start + _CHANNELS], width, height, interp) for start in starts]
+            resized = np.concatenate(parts, 2)
+    return resized.reshape(height, width, -1).astype(image.dtype, copy=False)
 
 
 def affine(image: np.ndarray, forward: np.ndarray, width: int, height: int, interp: int, fill: int) -> np.ndarray:
