@@ -30,7 +30,7 @@ absent raises an error with the nearest names. `python scripts/write_coverage_do
 
 `python tests/campaigns/gluoncv_models.py gluoncv-0.10.5.post0-py2.py3-none-any.whl --mxnet .oracle/bin/python` runs
 GluonCV's model zoo unchanged, through `hybrid_lab.compat` with NumPy 2, and beside it in the real MXNet 1.9.1 with the
-same weights and inputs. A second run does only what is missing, `--table` prints the results that are there. GluonCV
+same weights and inputs. A second run does only the missing parts, `--table` prints the existing results. GluonCV
 uses `np.float` and `np.int`, which NumPy removed; the script sets them.
 
 All 332 models were run by 2026-11-29, one image of 32 to 512 pixels each, with random weights. The real MXNet runs
@@ -45,7 +45,7 @@ when the image changes by two roundings. The script allows ten times what a mode
 exchanges objects with almost equal scores, so each object is compared with its closest.
 
 Seven networks were compared in float64 (`--dtype float64`). In float32, `deeplab_resnest101_ade` differs from MXNet by
-1.6e-4. Six R-CNN detectors have up to 80,000 objects, and rounding decides which of them are chosen: 74 to 99.999 % are
+1.6e-4. Six R-CNN detectors have up to 80,000 objects, and rounding decides which objects are chosen: 74 to 99.999 % are
 the same in MXNet and this package, and in eager and hybridized calls. R-CNN detectors get smaller random weights than
 the other networks; with the same ones, all their scores would be exactly 1 and all their boxes empty.
 

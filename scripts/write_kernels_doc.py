@@ -28,7 +28,7 @@ composite operator that it is a part of, and the line of the user's code.
 
 Comments and names of layers are not compiled; the counts of what a kernel computes (`n`, `rows`, `columns`) are passed
 as arguments. So equal layers share a kernel, often with layers of other sizes, and other batch sizes mostly use it too.
-`divide` and `square_root`, left out here, round correctly; `tl.fdiv` need not, and stands where that does no harm.
+`divide` and `square_root`, left out here, round correctly; `tl.fdiv` need not, and is used if that does no harm.
 """
 
 

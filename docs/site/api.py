@@ -48,7 +48,7 @@ PAGES = {
     "Random state, contexts, settings": ("context", ("mx.random", "mx.context", "mx.engine", "mx.runtime", "mx.util")),
 }
 
-#: Methods that are shown of classes that have hundreds, one for each operator.
+#: Classes with hundreds of methods, one for each operator, of which only a few are shown.
 _FEW = ("NDArray", "Symbol", "ndarray")
 
 
