@@ -34,5 +34,5 @@ def join(*parts: Block | Trainer) -> Iterator[None]:
         raise SettingError("join takes a Trainer with kvstore='dist_sync', or a Block that one updates")
     with contextlib.ExitStack() as stack:
         for gradients, trainer in found:
-            stack.enter_context(gradients.joined(trainer))
+            stack.enter_context(gradients.joined(trainer.step))
         yield

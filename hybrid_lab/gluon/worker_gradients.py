@@ -6,8 +6,8 @@ import contextlib
 import json
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import Leaf
 
 from .parameter import Parameter
-
-if TYPE_CHECKING:
-    from .trainer import Trainer
 
 
 class WorkerGradients:
@@ -98,9 +95,11 @@ class WorkerGradients:
         return int(numbers[0].sum()), float(numbers[1].max())
 
     @contextlib.contextmanager
-    def joined(self, trainer: Trainer) -> Iterator[None]:
+    def joined(self, step: Callable[[float], object]) -> Iterator[None]:
         """`with`: workers without further batches take part in the steps of the other workers, with zeros for
         gradients.
+
+        step : `Trainer.step`
         """
         self._uneven = self._group.size > 1
         try:
@@ -116,7 +115,7 @@ class WorkerGradients:
                     for value, gradient in zip(parameter.list_data(), parameter.list_grad(), strict=True):
                         gradient.fill(0)
                         value._fresh_grad = True
-            trainer.step(batch_size)
+            step(batch_size)
             working, batch_size = self._exchange(0, 0.0)
 
     def pushpull(self, fresh_only: bool = False) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from hybrid_lab.graph.dump import Stage
 from hybrid_lab.graph.graph import Graph
@@ -15,7 +15,7 @@ from hybrid_lab.ops.framework.sizes import binding_of
 from hybrid_lab.ops.framework.types import Shape
 
 if TYPE_CHECKING:
-    from hybrid_lab.graph.passes.split import Cutter
+    from hybrid_lab.ops.framework.sizes import Binding
 
 _EMPTY = Graph((), ())
 #: The source of a graph's input: its kind, and its index among the sources of this kind.
@@ -56,6 +56,14 @@ class Split:
         return f"{self.forward}\n\n{self.backward}\n  inputs: {origins}; {self.saved_bytes:,} bytes are kept"
 
 
+class Cuts(Protocol):
+    """Cuts the joint graph of a recorded call: `graph.passes.split.Cutter`."""
+
+    def split(self, binding: Binding | None = None) -> Split:
+        """The cut at these values of symbolic sizes."""
+        ...
+
+
 @dataclass(frozen=True)
 class Specialized:
     """The graphs of one kind of call.
@@ -88,7 +96,7 @@ class Specialized:
     absent: frozenset[int] = frozenset()
     needs_numbers: tuple[str, ...] = ()
     guards: tuple[int, int] | None = None
-    cutter: Cutter | None = field(default=None, repr=False)
+    cutter: Cuts | None = field(default=None, repr=False)
 
     @property
     def split(self) -> Split | None:

@@ -113,12 +113,12 @@ class Graphs:
 
     def graph_of(self, call: KnownCall) -> NeutralGraph | None:
         """The graph that such a call runs, if there is one; graphs from a file come before traced graphs."""
-        runs = [neutral for neutral in self.graphs() if call.is_run_by(neutral)]
+        runs = [neutral for neutral in self.graphs() if neutral.runs(call)]
         return min(runs, key=lambda neutral: len(neutral.in_spec[1]) != len(call.spec[1]), default=None)
 
     def types_of(self, neutral: NeutralGraph) -> Types | None:
         """The types of the inputs at the graph's trace, else at the latest known call that the graph holds for."""
-        calls = [call.types for call in self.calls if call.types is not None and call.is_run_by(neutral)]
+        calls = [call.types for call in self.calls if call.types is not None and neutral.runs(call)]
         return neutral.types or next(reversed(calls), None)
 
     def find(self, spec: Spec, types: Types) -> NeutralGraph | None:

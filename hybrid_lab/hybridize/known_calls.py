@@ -15,8 +15,6 @@ from hybrid_lab.hybridize.structure import (
     flatten,
     is_picklable,
     outline,
-    plain,
-    without_defaults,
 )
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
@@ -25,8 +23,6 @@ from hybrid_lab.system import forks
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
-
-    from hybrid_lab.hybridize.neutral import NeutralGraph
 
 #: How many kinds of calls of one Block are kept. The first to go is the earliest call of the form that has the most.
 MAX_CALLS = 64
@@ -60,18 +56,6 @@ class KnownCall:
     def predicting(self) -> KnownCall:
         """The same call in prediction mode."""
         return replace(self, training=False, recording=False)
-
-    def is_run_by(self, neutral: NeutralGraph) -> bool:
-        """Whether this graph holds for the call."""
-        observed = neutral.observation
-        if neutral.source == "file":  # an argument that is None may be left out
-            if without_defaults(neutral.in_spec) != without_defaults(plain(self.spec)):
-                return False
-        elif neutral.in_spec != self.spec:
-            return False
-        if self.types is None and (observed.types is not None or observed.layout is not None):
-            return False
-        return observed.holds(self.types or (), self.training, self.recording)
 
 
 class KnownCalls:

@@ -22,7 +22,16 @@ from hybrid_lab.graph.node import Constant, Node, Value, input_node
 from hybrid_lab.hybridize.block import NONE, Part
 from hybrid_lab.hybridize.container_arguments import containers, contents, same_objects
 from hybrid_lab.hybridize.known_calls import KnownCall, Types
-from hybrid_lab.hybridize.structure import Spec, describe, flatten, is_named, outline, unflatten
+from hybrid_lab.hybridize.structure import (
+    Spec,
+    describe,
+    flatten,
+    is_named,
+    outline,
+    plain,
+    unflatten,
+    without_defaults,
+)
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.symbol import scopes, tracing
 from hybrid_lab.symbol.symbol import Symbol
@@ -107,6 +116,18 @@ class NeutralGraph:
     def form(self) -> tuple[object, ...]:
         """A key shared by graphs that differ only in shapes, dtypes, numbers or the lengths of lists; see KnownCall."""
         return outline(self.in_spec), self.observation.training, self.observation.recording
+
+    def runs(self, call: KnownCall) -> bool:
+        """Whether the graph holds for such a call."""
+        observed = self.observation
+        if self.source == "file":  # an argument that is None may be left out
+            if without_defaults(self.in_spec) != without_defaults(plain(call.spec)):
+                return False
+        elif self.in_spec != call.spec:
+            return False
+        if call.types is None and (observed.types is not None or observed.layout is not None):
+            return False
+        return observed.holds(call.types or (), call.training, call.recording)
 
     @cached_property
     def with_unused(self) -> Graph:

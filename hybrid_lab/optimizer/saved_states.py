@@ -13,26 +13,25 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 
 if TYPE_CHECKING:
-    from .updater import Updater
+    from .optimizer import Optimizer
 
 _FORMAT = "hybrid_lab.updater"
 _VERSION = 1
 
 
-def pack(updater: Updater, dump_optimizer: bool = False) -> bytes:
+def pack(optimizer: Optimizer, states: Mapping[Any, object], dump_optimizer: bool = False) -> bytes:
     """All states of an Updater, and how often each weight was updated.
 
-    dump_optimizer : write the optimizer's settings too
+    states : index of a weight -> its state; dump_optimizer : write the optimizer's settings too
     """
     from hybrid_lab.formats.safetensors import encode
 
     arrays: dict[str, np.ndarray] = {}
-    optimizer = updater.optimizer
-    counts = {index: optimizer.settings_of(index)[2] for index in updater.states}
+    counts = {index: optimizer.settings_of(index)[2] for index in states}
     data: dict[str, Any] = {
         "version": _VERSION,
         "optimizer": type(optimizer).__name__,
-        "states": [[index, _structure(state, arrays)] for index, state in updater.states.items()],
+        "states": [[index, _structure(state, arrays)] for index, state in states.items()],
         "counts": list(counts.items()),
         "num_update": optimizer.num_update,
     }
@@ -41,8 +40,10 @@ def pack(updater: Updater, dump_optimizer: bool = False) -> bytes:
     return b"".join(encode(arrays, {_FORMAT: json.dumps(data)}).chunks())
 
 
-def unpack(updater: Updater, states: bytes) -> None:
-    """Take over what `pack` gave. Raises ArchiveError; nothing changes then."""
+def unpack(optimizer: Optimizer, states: bytes) -> dict[Any, Any]:
+    """The states that `pack` wrote; the optimizer takes over its settings and how often each weight was updated.
+    Raises ArchiveError; nothing changes then.
+    """
     from hybrid_lab.formats.safetensors import SafetensorsFile
     from hybrid_lab.formats.source import Source
 
@@ -55,7 +56,7 @@ def unpack(updater: Updater, states: bytes) -> None:
         file = SafetensorsFile(Source(states))
         data = json.loads(file.metadata[_FORMAT])
         arrays = {name: file[name] for name in file}
-        kind = type(updater.optimizer).__name__
+        kind = type(optimizer).__name__
         if data["version"] != _VERSION or data["optimizer"] != kind:
             raise ArchiveError(f"these are states of {data['optimizer']}, and the optimizer is {kind}")
         loaded = {index: _state(structure, arrays) for index, structure in data["states"]}
@@ -65,15 +66,14 @@ def unpack(updater: Updater, states: bytes) -> None:
         if isinstance(error, ArchiveError):
             raise
         raise ArchiveError(f"these are no states of an optimizer: {error}") from None
-    optimizer = updater.optimizer
     known = optimizer.hyperparameters()
     for key, value in settings.items():
         if key in known:
             setattr(optimizer, key, value)
-    updater.states = loaded
     for index, count in counts.items():
         optimizer.set_update_count(index, count)
     optimizer.num_update = max(optimizer.num_update, num_update)
+    return loaded
 
 
 def _structure(state: object, arrays: dict[str, np.ndarray]) -> Any:

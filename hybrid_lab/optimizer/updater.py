@@ -48,11 +48,11 @@ class Updater:
         dump_optimizer : the optimizer's settings too
         """
         check_switches("Updater.get_states", dump_optimizer=dump_optimizer)
-        return pack(self, dump_optimizer)
+        return pack(self.optimizer, self.states, dump_optimizer)
 
     def set_states(self, states: bytes) -> None:
         """Take over what `get_states` gave. Raises ArchiveError for other bytes, such as a pickle of MXNet."""
-        unpack(self, states)
+        self.states = unpack(self.optimizer, states)
 
     def get_arrays(self) -> dict[str, np.ndarray]:
         """All states as NumPy arrays, named `<index>.<place>`: `0.0`, `0.1`; a nested state `0.1.0`."""
