@@ -39,8 +39,9 @@ and a test checks that it is up to date.
   arrays need no kernel.
 
 The gradients of `Embedding`, `take` and `gather_nd` add up rows that are selected by index. Each program of such a
-kernel searches for the entries of its own rows and adds them in the order in which they appear. So every run gives
-the same bits, which atomic additions would not.
+kernel searches for the entries of its own rows and adds them in the order in which they appear. From 1,024 entries on
+torch computes these gradients on a GPU: it sorts the numbers and adds up segments. Either way every run gives the same
+bits, unlike atomic additions.
 """
 
 

@@ -7,6 +7,7 @@ behind it adds the bias. The thresholds stand in write/vendor.json, by family of
     keys : so many keys an attention has at least that is the vendor's
     channels : input channels of a group from which on a convolution, or the gradient of its data, is the vendor's. The
         gradient of its weight always is
+    entries : the smallest number of rows whose sums by number, as in the gradient of an embedding, are the vendor's
     half, tf32, float32 : of products with such factors
     channels_last : of products with such factors (kinds), convolutions from so many input channels of a group on have
         channels last (layout.py), and are the vendor's
@@ -31,16 +32,16 @@ from hybrid_lab.engines.triton.plan.layout import TURNED, convolves_last, with_c
 from hybrid_lab.engines.triton.plan.prices import is_cheap
 from hybrid_lab.engines.triton.plan.recurrent import VendorRNN, is_plain, saves_nothing
 from hybrid_lab.engines.triton.run import attention, availability
-from hybrid_lab.engines.triton.run.calls import CALLS, VendorCall, call_of, is_convolution, view_of
+from hybrid_lab.engines.triton.run.calls import CALLS, SUMS_OF_ROWS, VendorCall, call_of, is_convolution, view_of
 from hybrid_lab.engines.triton.run.recurrent import is_trusted
-from hybrid_lab.engines.triton.support import lowered
+from hybrid_lab.engines.triton.support import lowered, misfit_of_sizes
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.core.product import no_load_fusion
 from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.ops.framework.dtypes import NARROW
+from hybrid_lab.ops.framework.dtypes import NARROW, is_floating
 from hybrid_lab.ops.framework.operator import get
 
 #: The vendor's products of a graph, each with the views through which it reads its factors.
@@ -133,9 +134,25 @@ class VendorRule:
                 found[node] = _readable(node, call_of(node))
             elif isinstance(node.op, (VendorRNN, VendorAttention)) or self.keeps_whole(node):
                 found[node] = ()
+            elif self._sums_rows(node):
+                found[node] = _readable(node, call_of(node))
             elif is_product(node) and (views := self._views(node, users, roots)) is not None:
                 found[node] = views
         return found
+
+    def _sums_rows(self, node: Node) -> bool:
+        """Whether a gradient that adds up rows by number is the vendor's."""
+        if node.op.name not in SUMS_OF_ROWS or not is_floating(node.outputs[0].dtype) or misfit_of_sizes(node):
+            return False
+        numbers = node.inputs[SUMS_OF_ROWS[node.op.name]]
+        assert isinstance(numbers, Value)
+        if self.family is not None and not prod(numbers.shape) >= _table()[self.family]["entries"]:
+            return False
+        try:
+            call_of(node)
+        except Unmappable:
+            return False
+        return True
 
     def _views(self, node: Node, users: Mapping[Value, list[Node]], roots: set[Value]) -> tuple[Node, ...] | None:
         """The views before a product that is the vendor's; None if it is our own."""

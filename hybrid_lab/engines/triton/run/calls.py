@@ -29,6 +29,7 @@ from hybrid_lab.ops.layers.conv import left_over
 if TYPE_CHECKING:
     from types import ModuleType
 
+    import torch
     from torch import Tensor
     from torch import device as Device
 
@@ -407,6 +408,65 @@ def _data_gradient(
     )
 
 
+# -- sums of rows by number --------------------------------------------------------------------------------------------
+
+
+def _whole(torch: ModuleType, numbers: Tensor) -> Tensor:
+    """Numbers as int64; what int64 does not hold becomes the least of its numbers, as on the host."""
+    if not numbers.is_floating_point():
+        return numbers.long()
+    wide = numbers.double()
+    return torch.where(wide.abs() < 2.0**63, wide, -(2.0**63)).long()
+
+
+def _summed(torch: ModuleType, dy: Tensor, rows: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    """(count, width): each row of dy (entries, width) added to the row that it names. torch sorts the names and adds up
+    segments, in the same order in every run; float16 and bfloat16 are added up in float32.
+    """
+    values = dy.float() if dtype.itemsize == 2 else dy
+    return torch.ops.aten.embedding_dense_backward.default(values, rows, count, -1, False).to(dtype)
+
+
+def _take_grad(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
+    op: Any = node.op
+    if op.mode == "raise":
+        raise Unmappable("take with mode='raise'")
+    shape, entries = node.outputs[0].shape, prod(_shape(node, 2))
+    axis, dtype = op.axis % len(shape), torch_dtype(node.outputs[0].dtype)
+    count, lead, rest = shape[axis], prod(shape[:axis]), prod(shape[axis + 1 :])
+
+    def run(dy: Tensor, indices: Tensor) -> Tensor:
+        if op.mode == "clip" and indices.is_floating_point():
+            indices = torch.nan_to_num(indices.double(), nan=0.0)
+            indices = indices.clamp(0, count)
+        rows = _whole(torch, indices.reshape(-1))
+        rows = rows % count if op.mode == "wrap" else rows.clamp(0, count - 1)
+        values = dy.reshape(lead, entries, rest).movedim(1, 0).reshape(entries, lead * rest)
+        made = _summed(torch, values, rows, count, dtype)
+        return made.reshape(count, lead, rest).movedim(0, 1).contiguous().view(shape)
+
+    return VendorCall(((0, _as_it_lies), (2, _as_it_lies)), run, reads_flag=False)
+
+
+def _gather_nd_grad(torch: ModuleType, node: Node, tf32: bool) -> VendorCall:
+    shape, (named, *entries) = node.outputs[0].shape, _shape(node, 1)
+    if not named:
+        raise Unmappable("no coordinates")
+    dtype, count, width = torch_dtype(node.outputs[0].dtype), prod(shape[:named]), prod(shape[named:])
+
+    def run(dy: Tensor, indices: Tensor) -> Tensor:
+        places = _whole(torch, indices.reshape(named, -1))
+        rows = torch.zeros_like(places[0])
+        for place, size in zip(places, shape, strict=False):
+            rows = rows * size + torch.where(place < 0, place + size, place).clamp(0, size - 1)
+        return _summed(torch, dy.reshape(prod(entries), width), rows, count, dtype).reshape(shape)
+
+    return VendorCall(((0, _as_it_lies), (1, _as_it_lies)), run, reads_flag=False)
+
+
+#: Gradients that add up rows by number -> the index of the input that has the numbers.
+SUMS_OF_ROWS = {"_take_grad": 2, "_gather_nd_grad": 1}
+
 CALLS: dict[str, Callable[[ModuleType, Node, bool], VendorCall]] = {
     "dot": _dot,
     "_dot_lhs_grad": _dot_lhs_grad,
@@ -420,6 +480,8 @@ CALLS: dict[str, Callable[[ModuleType, Node, bool], VendorCall]] = {
     "Deconvolution": _deconvolution,
     "_deconv_data_grad": _deconv_data_grad,
     "_deconv_weight_grad": _deconv_weight_grad,
+    "_take_grad": _take_grad,
+    "_gather_nd_grad": _gather_nd_grad,
 }
 
 
