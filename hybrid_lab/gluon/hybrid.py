@@ -421,9 +421,9 @@ class HybridBlock(Block):
     def _note_traced_outputs(self, trace: tracing.Trace, result: object) -> None:
         leaves = flatten(spread(result))[0]
         types = [trace.types.get(leaf.outputs[0]) for leaf in leaves if isinstance(leaf, Symbol)]
-        known = [item for item in types if item is not None]
-        if known and len(known) == len(types):
-            self._note_output_types(tuple(known))
+        known_types = [item for item in types if item is not None]
+        if known_types and len(known_types) == len(types):
+            self._note_output_types(tuple(known_types))
 
     def _path_in(self, trace: tracing.Trace) -> str:
         """`net0.features.conv1`: the caller's path and this block's name in the caller."""
@@ -479,11 +479,11 @@ class HybridBlock(Block):
         from hybrid_lab.gluon.files.graphs_of_calls import predicting
 
         try:
-            known = predicting(self)
+            predicting_graph = predicting(self)
         except MissingGraphError:
-            known = None
-        found = graph_of_symbols(self, graph, known)
-        self._graph_calls.pin([] if found is None else [found])
+            predicting_graph = None
+        neutral = graph_of_symbols(self, graph, predicting_graph)
+        self._graph_calls.pin([] if neutral is None else [neutral])
 
     # -- hybridize -------------------------------------------------------------------------------------------
 
@@ -777,14 +777,18 @@ def _untaken(function: Any, names: tuple[str, ...]) -> str | None:
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
-    taken = {parameter.name for parameter in parameters}
-    return next((name for name in names if name not in taken), None)
+    arguments = {parameter.name for parameter in parameters}
+    return next((name for name in names if name not in arguments), None)
 
 
 def _inlined_types(trace: tracing.Trace | None, leaves: Sequence[Symbol]) -> tuple[tuple[Any, ...] | None, bool]:
     """The types of the inputs of a loaded graph inside a trace, None if a type is unknown; and the mode."""
-    known = [trace.types.get(leaf.outputs[0]) if trace is not None else None for leaf in leaves]
-    types = None if None in known else tuple((tuple(item[0]), np.dtype(item[1]).name) for item in known if item)
+    traced_types = [trace.types.get(leaf.outputs[0]) if trace is not None else None for leaf in leaves]
+    types = (
+        None
+        if None in traced_types
+        else tuple((tuple(item[0]), np.dtype(item[1]).name) for item in traced_types if item)
+    )
     return types, bool(trace.training) if trace is not None else modes.training
 
 

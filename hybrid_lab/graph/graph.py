@@ -236,13 +236,13 @@ _serial = attrgetter("serial")
 
 def ancestors(values: Iterable[Value], inputs_of: Callable[[Value], Iterable[Value]]) -> set[Value]:
     """`values`, and all Values that they come from. inputs_of : Value -> its direct sources"""
-    found, pending = set[Value](), list(values)
+    visited, pending = set[Value](), list(values)
     while pending:
         value = pending.pop()
-        if value not in found:
-            found.add(value)
+        if value not in visited:
+            visited.add(value)
             pending += inputs_of(value)
-    return found
+    return visited
 
 
 def read_directly(value: Value) -> list[Value]:

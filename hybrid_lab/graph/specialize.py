@@ -177,16 +177,16 @@ def specialize_call(
     num_data : the number of data inputs, which come first; the remaining inputs are parameters
     """
     ranks = tuple(map(len, shapes[:num_data]))
-    wanted = None if heads is None else frozenset(heads)
-    key = graph, ranks, tuple(shapes[num_data:]), tuple(dtypes), train, tuple(wrt), num_data, precision, wanted
-    known, numbers = specializations.setdefault(key, ([], {}))
+    head_set = None if heads is None else frozenset(heads)
+    key = graph, ranks, tuple(shapes[num_data:]), tuple(dtypes), train, tuple(wrt), num_data, precision, head_set
+    candidates, numbers = specializations.setdefault(key, ([], {}))
     if len(specializations) > MAX_KINDS:
         del specializations[next(iter(specializations))]
-    for each in known:
-        special = None if is_dumping() else each.bind(shapes)
+    for candidate in candidates:
+        special = None if is_dumping() else candidate.bind(shapes)
         if special is not None:
-            known.remove(each)
-            known.insert(0, each)
+            candidates.remove(candidate)
+            candidates.insert(0, candidate)
             return special
     axes = [(index, axis) for index in range(num_data) for axis in range(len(shapes[index][:LEADING]))]
     # Printed passes show the sizes of each call.
@@ -199,9 +199,9 @@ def specialize_call(
         except HybridLabError:  # the call is wrong: without symbols below, the error has the sizes
             break
         else:
-            known.insert(0, replace(latest, needs_numbers=tuple(dict.fromkeys(numbers.values()))))
-            del known[MAX_SPECIALIZATIONS:]
-            special = known[0].bind(shapes)
+            candidates.insert(0, replace(latest, needs_numbers=tuple(dict.fromkeys(numbers.values()))))
+            del candidates[MAX_SPECIALIZATIONS:]
+            special = candidates[0].bind(shapes)
             assert special is not None
             return special
     special = specialize(graph, shapes, dtypes, train, wrt, num_data, precision=precision, heads=heads)

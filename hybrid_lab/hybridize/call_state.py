@@ -24,7 +24,7 @@ class CallState:
     arrays : of the parameters, on the context of the call; buffers : theirs
     requests : (name, whether its gradient is wanted) of each parameter, where calls are recorded
     checked : `changes.count` when `still_valid` last looked
-    held : versions of the parameters (None: to be read anew in any case), and what the forward reads of them
+    cached_inputs : versions of the parameters (None: always read them again), and the arrays that the forward reads
     packed : whether the engine has packed the parameters; quiet : calls since they changed
     patience : how many such calls until the engine packs them
     gradients : the programs of gradients of gradients, see `higher_order.gradient_program`
@@ -33,8 +33,8 @@ class CallState:
     """
 
     __slots__ = (
-        "_links", "arrays", "buffers", "checked", "context", "gradients", "head_sets", "held", "one_step", "packed",
-        "parameters", "patience", "quiet", "recording", "requests",
+        "_links", "arrays", "buffers", "cached_inputs", "checked", "context", "gradients", "head_sets", "one_step",
+        "packed", "parameters", "patience", "quiet", "recording", "requests",
     )  # fmt: skip
 
     def __init__(self, parameters: Sequence[Any], context: Context, recording: bool) -> None:
@@ -45,7 +45,7 @@ class CallState:
             buffer.watched = True
         self.requests = self.requests_now()
         self.checked = changes.count
-        self.held: tuple[list[int] | None, list[np.ndarray]] = (None, [])
+        self.cached_inputs: tuple[list[int] | None, list[np.ndarray]] = (None, [])
         self.packed, self.quiet, self.patience = False, 0, 1
         self.gradients: dict[Any, tuple[CompiledCall | None, tuple[int, ...]]] = {}
         self.head_sets: HeadSets | None = None
@@ -61,7 +61,7 @@ class CallState:
         if not self.holds_current() or self.requests_now() != self.requests:
             return False
         if any(buffer.exported for buffer in self.buffers):
-            self.held = (None, [])
+            self.cached_inputs = (None, [])
         self.checked = now
         return True
 

@@ -71,16 +71,16 @@ class CompiledCall:
     shape, dtype, context, tracked : of a single input array; the next call compares them before any look-up
     short : a function for calls with a single array, if the forward is the only work
     differentiated : indices of the outputs that the backward differentiates
-    given : per output, whether the backward differentiates it
+    head_mask : per output, whether the backward differentiates it
     """
 
     __slots__ = (
         "__weakref__", "_begin", "_draws", "_idle", "_kept_buffers", "_kept_inputs", "_kept_leaves", "_kept_saved",
         "_leading", "_num_outputs", "_packs", "_plain", "_reads_parts", "_recorded", "_run", "_steady", "asked",
         "backward", "block_name", "cache", "context", "differentiated", "dtype", "effects", "engine", "entry_name",
-        "flags", "forward", "given", "heads", "kept_outputs", "large_gradients", "neutral", "num_data", "num_inputs",
-        "ones", "precision", "prologue", "recording", "run_backward", "shape", "short", "special", "state", "together",
-        "tracked", "training", "wrt_all",
+        "flags", "forward", "head_mask", "heads", "kept_outputs", "large_gradients", "neutral", "num_data",
+        "num_inputs", "ones", "precision", "prologue", "recording", "run_backward", "shape", "short", "special",
+        "state", "together", "tracked", "training", "wrt_all",
     )  # fmt: skip
 
     device: Any = None
@@ -208,7 +208,7 @@ class CompiledCall:
         self.num_inputs = num_data + len(state.arrays)
         self.wrt_all = special.wrt == tuple(range(self.num_inputs)) and not special.absent
         self.run_backward: Any = None if self.backward is None else self.backward.run
-        self.given = tuple([index in self.differentiated for index in range(self._num_outputs)])
+        self.head_mask = tuple([index in self.differentiated for index in range(self._num_outputs)])
         self._idle: list[int] = []
         if self.recording:
             used = leading_to(graph.outputs)
@@ -255,12 +255,12 @@ class CompiledCall:
         if self._reads_parts:
             state = self.state
             versions = list(map(_version, state.buffers))
-            held = state.held
-            if held[0] != versions:
-                held = self._refresh(versions)
+            cached = state.cached_inputs
+            if cached[0] != versions:
+                cached = self._refresh(versions)
             elif self._packs and not state.packed:
-                self._pack(versions, [*raw, *held[1]])
-            raw += held[1]
+                self._pack(versions, [*raw, *cached[1]])
+            raw += cached[1]
         return self._run_on(leaves, raw, versions, rng)
 
     def _run_on(
@@ -269,11 +269,11 @@ class CompiledCall:
         """The results of a call. raw : the forward's inputs; versions : of the parameters in `raw`"""
         if rng is None:
             rng = random_state.next_draws(self._draws) if self._draws else _NO_DRAWS
-        begin, kept = self._begin, None
+        begin, forward_state = self._begin, None
         if begin is None:
             results = self._run(raw, rng)
         else:
-            results, kept = begin(raw, rng)
+            results, forward_state = begin(raw, rng)
         # Taken before the effects, which may write to some arrays.
         before = [*map(_buffer_version, leaves), *versions] if self.backward is not None else versions
         if self.effects:
@@ -284,7 +284,7 @@ class CompiledCall:
                 self._update(states, results[self._num_outputs :])
         outputs = self._wrapped(results)
         if self.backward is not None:
-            self._record(leaves, raw, outputs, kept, rng, before)
+            self._record(leaves, raw, outputs, forward_state, rng, before)
         if self._plain:
             return outputs[0]
         return unflatten(self.neutral.out_spec, iter(outputs))
@@ -294,7 +294,7 @@ class CompiledCall:
         leaves: Sequence[NDArray],
         raw: Sequence[Any],
         outputs: list[NDArray],
-        kept: ForwardState | None,
+        forward_state: ForwardState | None,
         rng: tuple[int, int],
         before: list[int],
     ) -> None:
@@ -305,8 +305,8 @@ class CompiledCall:
         links = self._links_of(leaves)
         if not any(links):
             return
-        values, buffers = self._for_backward(leaves, raw, outputs, kept)
-        entry = self._entry_class(self, leaves, values, buffers, kept, rng, before, outputs)
+        values, buffers = self._for_backward(leaves, raw, outputs, forward_state)
+        entry = self._entry_class(self, leaves, values, buffers, forward_state, rng, before, outputs)
         node = tape.Node(entry, links, len(outputs))
         for index in self._recorded:
             outputs[index].tape_link = tape.Output(node, index)
@@ -321,7 +321,11 @@ class CompiledCall:
         return tuple([None if index in self._idle else link for index, link in enumerate(links)])
 
     def _for_backward(
-        self, leaves: Sequence[NDArray], raw: Sequence[Any], outputs: Sequence[NDArray], kept: ForwardState | None
+        self,
+        leaves: Sequence[NDArray],
+        raw: Sequence[Any],
+        outputs: Sequence[NDArray],
+        forward_state: ForwardState | None,
     ) -> tuple[list[Any], list[Buffer]]:
         """The values that the backward reads, without output gradients: inputs and parameters, outputs, saved values;
         and the buffers of all but the saved values.
@@ -334,8 +338,8 @@ class CompiledCall:
             output = outputs[index]
             values.append(output.raw(self.device))
             buffers.append(output.buffer)
-        if kept is not None:
-            values += [kept.saved[index] for index in self._kept_saved]
+        if forward_state is not None:
+            values += [forward_state.saved[index] for index in self._kept_saved]
         return values, buffers
 
     def _update(self, states: Sequence[NDArray], values: Sequence[Any]) -> None:
@@ -353,12 +357,12 @@ class CompiledCall:
     ) -> tuple[list[Any], list[Buffer], ForwardState | None]:
         """The forward of an earlier call, for the values that the backward reads: nothing is updated."""
         raw = [array.raw(self.device) for array in (*leaves, *self.state.arrays)]
-        results, kept = (self._run(raw, rng), None) if self._begin is None else self._begin(raw, rng)
-        return *self._for_backward(leaves, raw, self._wrapped(results), kept), kept
+        results, forward_state = (self._run(raw, rng), None) if self._begin is None else self._begin(raw, rng)
+        return *self._for_backward(leaves, raw, self._wrapped(results), forward_state), forward_state
 
-    def heads_among(self, given: tuple[bool, ...]) -> Heads:
+    def heads_among(self, head_mask: tuple[bool, ...]) -> Heads:
         """The given outputs whose gradients reach an input."""
-        return frozenset([index for index in self._leading if given[index]])
+        return frozenset([index for index in self._leading if head_mask[index]])
 
     def differentiating(self, heads: Heads) -> CompiledCall:
         """This call with a backward for other outputs."""
@@ -373,10 +377,10 @@ class CompiledCall:
         program.state = state
         return program
 
-    def apart_from(self, given: tuple[bool, ...]) -> frozenset[int]:
+    def apart_from(self, head_mask: tuple[bool, ...]) -> frozenset[int]:
         """The indices of the inputs and parameters that lead to none of the given outputs, through any operator."""
         graph = self.neutral.graph
-        leading = leading_to([value for value, here in zip(graph.outputs, given, strict=True) if here])
+        leading = leading_to([value for value, here in zip(graph.outputs, head_mask, strict=True) if here])
         return frozenset([index for index, value in enumerate(graph.inputs) if value not in leading])
 
     def _record_one(self, leaf: NDArray) -> NDArray:
@@ -427,9 +431,9 @@ class CompiledCall:
                 buffer.pull()
         raw = [state.arrays[index].host_view if kind == "input" else hoisted[index] for kind, index in self._steady]
         # Memory that other libraries may write to unnoticed counts as written to before every call.
-        known = None if any(buffer.exported for buffer in state.buffers) else versions
-        state.held = held = known, raw
-        return held
+        known_versions = None if any(buffer.exported for buffer in state.buffers) else versions
+        state.cached_inputs = cached = known_versions, raw
+        return cached
 
     def _pack(self, versions: list[int], inputs: list[np.ndarray]) -> None:
         """Count a call with unchanged parameters; after enough of them, let the engine pack the parameters."""
@@ -439,7 +443,7 @@ class CompiledCall:
             return
         cache, serial = self.cache, self.prologue.serial if self.prologue is not None else None
         with cache.lock:
-            if state.held[0] != versions or state.packed:
+            if state.cached_inputs[0] != versions or state.packed:
                 return
             while len(cache.packed) >= MAX_PACKED:
                 cache.packed[0]._unpack()

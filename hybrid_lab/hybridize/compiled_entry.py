@@ -43,13 +43,13 @@ class CompiledEntry(tape.Entry):
 
     values : the arrays that the backward reads, but for output gradients, in its order
     buffers : those behind the first of them - inputs, parameters and outputs, which others may write to
-    kept : what the forward holds for the backward, used up by the last one; None if there is nothing
+    forward_state : what the forward holds for the backward, used up by the last one; None if there is nothing
     versions : of these buffers, when they were recorded
     before : of the buffers of all inputs and parameters, as the forward read them: gradients of gradients start there
     outputs : weak references to the buffers of the outputs, where there are several
     """
 
-    __slots__ = ("before", "buffers", "kept", "leaves", "outputs", "program", "rng", "values", "versions")
+    __slots__ = ("before", "buffers", "forward_state", "leaves", "outputs", "program", "rng", "values", "versions")
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class CompiledEntry(tape.Entry):
         leaves: Sequence[NDArray],
         values: list[np.ndarray],
         buffers: list[Buffer],
-        kept: ForwardState | None,
+        forward_state: ForwardState | None,
         rng: tuple[int, int],
         before: list[int],
         outputs: Sequence[NDArray] = (),
     ):
         self.program, self.leaves, self.values, self.buffers, self.rng = program, leaves, values, buffers, rng
-        self.kept, self.before = kept, before
+        self.forward_state, self.before = forward_state, before
         self.versions = list(map(_version, buffers))
         self.outputs = [weakref.ref(output.buffer) for output in outputs] if len(outputs) > 1 else ()
 
@@ -125,7 +125,7 @@ class CompiledEntry(tape.Entry):
     ) -> Sequence[object]:
         program = self.program
         with_gradient = tuple([dout is not None for dout in douts])
-        if with_gradient != program.given:
+        if with_gradient != program.head_mask:
             wanted = program.heads_among(with_gradient)
             if not wanted:
                 return [None] * program.num_inputs
@@ -159,7 +159,7 @@ class CompiledEntry(tape.Entry):
                 raise tape.written_since(self.name, f"output {index}", *program.output_types[index])
         inputs = [*self.leaves, *program.state.arrays]
         self._check_inputs(program.reads(), inputs)
-        self.values, self.buffers, self.kept = program.run_again(self.leaves, self.rng)
+        self.values, self.buffers, self.forward_state = program.run_again(self.leaves, self.rng)
         self.versions = list(map(_version, self.buffers))
         self.program = program
         return program
@@ -182,10 +182,10 @@ class CompiledEntry(tape.Entry):
         program = self.program
         if list(map(_version, self.buffers)) != self.versions:
             self.check()
-        if program.together is None or self.kept is None:
+        if program.together is None or self.forward_state is None:
             results = program.run_backward(self.values + heads, self.rng)
         else:
-            results = program.together.finish(self.kept, self.values + heads, self.rng, last, out, ready)
+            results = program.together.finish(self.forward_state, self.values + heads, self.rng, last, out, ready)
         if program.wrt_all:
             return results
         gradients: list[Any] = [None] * program.num_inputs
@@ -269,4 +269,11 @@ class CompiledEntry(tape.Entry):
             return interpret(graph, inputs, self.rng, update=False, cast=False)
 
     def release(self) -> None:
-        self.leaves, self.values, self.buffers, self.versions, self.before, self.kept = (), [], [], [], [], None
+        self.leaves, self.values, self.buffers, self.versions, self.before, self.forward_state = (
+            (),
+            [],
+            [],
+            [],
+            [],
+            None,
+        )

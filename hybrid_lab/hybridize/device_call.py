@@ -70,7 +70,7 @@ class DeviceCompiledEntry(CompiledEntry):
 
     @property
     def takes_leaves(self) -> bool:  # type: ignore[override]
-        return self.kept is not None
+        return self.forward_state is not None
 
     def _head(self, dout: Any) -> Any:
         return dout.contiguous() if is_tensor(dout) else to_device(np.asarray(dout), self.device)
@@ -125,10 +125,10 @@ class DeviceCall(CompiledCall):
         data = [leaf.raw(device) for leaf in leaves]
         state = self.state
         versions = [buffer.version for buffer in state.buffers]
-        held = state.held
-        if held[0] is None or held[0] != versions:
-            held = self._refresh(versions)
-        return self._run_on(leaves, [*data, *held[1]], versions, rng)
+        cached = state.cached_inputs
+        if cached[0] is None or cached[0] != versions:
+            cached = self._refresh(versions)
+        return self._run_on(leaves, [*data, *cached[1]], versions, rng)
 
     def _update(self, states: Sequence[NDArray], values: Sequence[Any]) -> None:
         import torch
@@ -151,7 +151,7 @@ class DeviceCall(CompiledCall):
                 if buffer.device is not tensor or buffer.device_stale or buffer.exported:
                     break
             else:
-                state.held = versions, raw
+                state.cached_inputs = versions, raw
                 return versions, raw
         for buffer in buffers:
             # Others may write to the host's memory.
@@ -168,5 +168,5 @@ class DeviceCall(CompiledCall):
             memory = []  # another thread has copied a parameter to the device meanwhile: `raw` may hold the other copy
         known = None if any(buffer.exported for buffer in buffers) else versions
         state.memory = memory, raw
-        state.held = known, raw
+        state.cached_inputs = known, raw
         return known, raw

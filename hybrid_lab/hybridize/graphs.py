@@ -139,20 +139,20 @@ class Graphs:
         types : (shape, dtype name) of the input tensors, or None if they are not known
         """
         recording = bool(_modes.recording)
-        wanted = plain(spec)
+        wanted_spec = plain(spec)
         for form in (plain, without_defaults):  # an argument None may be left out
             for neutral in self.pinned.values():
                 own, holds = neutral.in_spec, neutral.observation.holds(types or (), training, recording)
-                if holds and form(own) == form(wanted) and self._differ_in_defaults(own, wanted):
+                if holds and form(own) == form(wanted_spec) and self._differ_in_defaults(own, wanted_spec):
                     return neutral
-        if wanted == of_class(wanted, NUMPY_LEAF):  # MXNet's files do not tell the class of arrays of a graph
+        if wanted_spec == of_class(wanted_spec, NUMPY_LEAF):  # MXNet's files do not tell the class of arrays of a graph
             for neutral in list(self.pinned.values()):
-                if of_class(neutral.in_spec, NUMPY_LEAF) == wanted and neutral.source == "file":
+                if of_class(neutral.in_spec, NUMPY_LEAF) == wanted_spec and neutral.source == "file":
                     out_spec = of_class(neutral.out_spec, NUMPY_LEAF)
                     if neutral.observation.holds(types or (), training, recording):
-                        again = replace(neutral, in_spec=wanted, out_spec=out_spec)
-                        return self._for_numpy.setdefault(id(neutral), again)
-        known = ", ".join(f"{_inputs_of(item)}{item.observation.describe()}" for item in self.pinned.values())
+                        for_numpy = replace(neutral, in_spec=wanted_spec, out_spec=out_spec)
+                        return self._for_numpy.setdefault(id(neutral), for_numpy)
+        existing = ", ".join(f"{_inputs_of(item)}{item.observation.describe()}" for item in self.pinned.values())
         observations = [neutral.observation for neutral in self.pinned.values()]
         asked = Observation(
             types if any(each.types is not None for each in observations) else None,
@@ -160,7 +160,7 @@ class Graphs:
             recording=recording if any(each.recording is not None for each in observations) else None,
         )
         raise MissingGraphError(
-            f"{self.block.name}: the loaded graph takes {known}, not {describe(spec)}{asked.describe()}. A file "
+            f"{self.block.name}: the loaded graph takes {existing}, not {describe(spec)}{asked.describe()}. A file "
             "holds graphs of the calls before it was saved; where there is code, graphs='code' traces it anew"
         )
 

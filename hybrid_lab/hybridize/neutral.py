@@ -343,21 +343,21 @@ def _unused(
     nodes : the nodes of a trace, in order; inputs : the data; owners : the parameters of the trace
     """
     needed = {*reachable(outputs, {*inputs})}
-    known = {*needed, *(value.node for value in inputs)}
+    available = {*needed, *(value.node for value in inputs)}
     unused: list[Node] = []
     for node in nodes:
         # Not so in the body of a loop under trace.
         inside = all(
-            item.node in known or item in owners or isinstance(item.node.op, Constant) for item in node.values_in
+            item.node in available or item in owners or isinstance(item.node.op, Constant) for item in node.values_in
         )
-        if inside and node not in known:
-            known.add(node)
+        if inside and node not in available:
+            available.add(node)
             unused.append(node)
     read = {item for node in needed for item in node.values_in} | {*outputs}
-    wanted = any(node.op.signature.aux for node in unused) or any(
+    has_effect = any(node.op.signature.aux for node in unused) or any(
         item not in read and item.is_input for node in unused for item in node.values_in
     )
-    return tuple([node.outputs[0] for node in unused]) if wanted else ()
+    return tuple([node.outputs[0] for node in unused]) if has_effect else ()
 
 
 def extract_nested(

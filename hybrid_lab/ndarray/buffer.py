@@ -19,7 +19,7 @@ class Buffer:
     device : the same elements as a flat torch tensor on a GPU, or None
     host_stale, device_stale : that side is out of date; never both
     version : grows with every write, so that the tape notices writes to recorded values
-    kept : a weak reference to the tape's `Kept` for a version, or None
+    saved_version : a weak reference to the tape's `SavedVersion`, or None
     exported : the memory (of an array on a GPU: there) was handed to other libraries, which may write to it unnoticed
     context : the context that the array was asked for on
     watched : a compiled call relies on whether its arrays have a gradient attached
@@ -35,7 +35,7 @@ class Buffer:
         "exported",
         "host",
         "host_stale",
-        "kept",
+        "saved_version",
         "version",
         "watched",
     )
@@ -48,7 +48,7 @@ class Buffer:
     host_stale: bool
     device_stale: bool
     version: int
-    kept: Any
+    saved_version: Any
     exported: bool
     context: Context
     watched: bool
@@ -59,7 +59,7 @@ class Buffer:
         self.host_stale = False
         self.device_stale = False
         self.version = 0
-        self.kept = None
+        self.saved_version = None
         self.exported = False
         self.watched = False
         self.context = context

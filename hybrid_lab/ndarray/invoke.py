@@ -224,12 +224,12 @@ def converted(op: Operator, inputs: Sequence[Any]) -> Sequence[Any]:
     """The inputs in the dtypes of mixed precision, if it is on; conversions are recorded like any call."""
     if precision is None or any(getattr(item, "_is_symbol", False) for item in inputs):
         return inputs  # a Symbol becomes part of a graph, and graphs are converted as a whole
-    wanted = precision.wanted(op, tuple([item.host_view.dtype if type(item) is NDArray else None for item in inputs]))
-    if wanted is None:
+    dtypes = precision.wanted(op, tuple([item.host_view.dtype if type(item) is NDArray else None for item in inputs]))
+    if dtypes is None:
         return inputs
     return [
         item if dtype is None else invoke(Cast.bind(dtype=dtype.name), (item,))
-        for item, dtype in zip(inputs, wanted, strict=True)
+        for item, dtype in zip(inputs, dtypes, strict=True)
     ]
 
 

@@ -66,7 +66,7 @@ class NDArray(Overloads):
         buffer = _new(Buffer)  # Buffer(host, context), in line: every eager call comes here
         buffer.host = host
         buffer.context = context
-        buffer.device = buffer.kept = None
+        buffer.device = buffer.saved_version = None
         buffer.host_stale = buffer.device_stale = False
         buffer.version = 0
         buffer.exported = buffer.watched = False

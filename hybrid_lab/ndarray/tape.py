@@ -256,7 +256,7 @@ def written_since(user: str, role: str, shape: tuple[int, ...], dtype: Any) -> A
     )
 
 
-class Kept:
+class SavedVersion:
     """One version of a buffer, saved by steps on the tape. `Parameter.set_data` copies the version's values before it
     overwrites them, so that gradients still find them.
 
@@ -271,28 +271,28 @@ class Kept:
         self.version, self.copy = version, None
 
     @staticmethod
-    def of(buffer: Buffer) -> Kept:
-        """The `Kept` of the buffer's present version; it is made if missing."""
-        kept = current(buffer)
-        if kept is None:
-            kept = Kept(buffer.version)
-            buffer.kept = ref(kept)
-        return kept
+    def of(buffer: Buffer) -> SavedVersion:
+        """The `SavedVersion` of the buffer's present version; it is made if missing."""
+        saved_version = current(buffer)
+        if saved_version is None:
+            saved_version = SavedVersion(buffer.version)
+            buffer.saved_version = ref(saved_version)
+        return saved_version
 
 
-def current(buffer: Buffer) -> Kept | None:
-    """The `Kept` for the present version, if a step on the tape saved the values."""
-    kept = None if buffer.kept is None else buffer.kept()
-    return kept if kept is not None and kept.version == buffer.version else None
+def current(buffer: Buffer) -> SavedVersion | None:
+    """The `SavedVersion` for the present version, if a step on the tape saved the values."""
+    saved_version = None if buffer.saved_version is None else buffer.saved_version()
+    return saved_version if saved_version is not None and saved_version.version == buffer.version else None
 
 
 def keep(array: NDArray) -> None:
     """Copy the values of `array`, which shows its whole buffer and will be overwritten, if a step on the tape saved
     them.
     """
-    kept = current(array.buffer)
-    if kept is not None and kept.copy is None:
-        kept.copy = array.from_host(array._data.copy(), array.context).buffer
+    saved_version = current(array.buffer)
+    if saved_version is not None and saved_version.copy is None:
+        saved_version.copy = array.from_host(array._data.copy(), array.context).buffer
 
 
 class Saved:
@@ -303,7 +303,7 @@ class Saved:
     array : NDArray; role and user, for the message: "the input rhs", "broadcast_mul"
     """
 
-    __slots__ = ("buffer", "kept", "link", "role", "user", "version", "view")
+    __slots__ = ("buffer", "link", "role", "saved_version", "user", "version", "view")
 
     def __init__(self, array: NDArray, role: str, user: str):
         self.buffer, self.view, self.link = array.buffer, array.host_view, array.tape_link
@@ -311,7 +311,7 @@ class Saved:
         self.role, self.user = role, user
         # Only Parameters have a kept copy: memory that no step computed. A view, for example from reshape, may show it.
         computed = self.view is self.buffer.host and type(self.link) is Output
-        self.kept = None if computed else Kept.of(self.buffer)
+        self.saved_version = None if computed else SavedVersion.of(self.buffer)
 
     def memory(self) -> tuple[Buffer, np.ndarray]:
         """The buffer with the current value, and the value's part of it. Raises AutogradError if the array was written
@@ -319,9 +319,9 @@ class Saved:
         """
         if self.buffer.version == self.version:
             return self.buffer, self.view
-        if self.kept is None or self.kept.copy is None:
+        if self.saved_version is None or self.saved_version.copy is None:
             raise written_since(self.user, self.role, self.view.shape, self.view.dtype)
-        return self.kept.copy, self._view_of(self.kept.copy.host)
+        return self.saved_version.copy, self._view_of(self.saved_version.copy.host)
 
     def _view_of(self, copy: np.ndarray) -> np.ndarray:
         """The part of `copy`, a copy of the buffer's memory, that corresponds to `view`."""

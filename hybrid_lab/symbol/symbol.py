@@ -118,8 +118,8 @@ class Symbol(GraphQuestions, Refusals):
 
     def attr_dict(self) -> dict[str, dict[str, str]]:
         """The attributes of all nodes with attributes, by the names of the nodes."""
-        found = {node.name: _attributes(node) for node in self._nodes()}
-        return {name: attributes for name, attributes in found.items() if attributes}
+        attributes_by_name = {node.name: _attributes(node) for node in self._nodes()}
+        return {name: attributes for name, attributes in attributes_by_name.items() if attributes}
 
     def __call__(self, name: str | None = None, **others: Symbol) -> Symbol:
         """The graph with other Symbols in the place of variables, by the variables' names: `net(data=other)`.
@@ -139,18 +139,18 @@ class Symbol(GraphQuestions, Refusals):
     def __len__(self) -> int:
         if len(self.outputs) > 1:
             return len(self.outputs)
-        known = self._asked_type("shape")
-        if known is None:
+        shape_and_dtype = self._asked_type("shape")
+        if shape_and_dtype is None:
             self._refuse_protocol("HL124")
-        return int(known[0][0])
+        return int(shape_and_dtype[0][0])
 
     def __iter__(self) -> Iterator[Symbol]:
         if len(self.outputs) > 1:
             return (type(self)((value,)) for value in self.outputs)
-        known = self._asked_type("shape")
-        if known is None:
+        shape_and_dtype = self._asked_type("shape")
+        if shape_and_dtype is None:
             self._refuse_iteration()
-        return (self[index] for index in range(known[0][0]))
+        return (self[index] for index in range(shape_and_dtype[0][0]))
 
     def __getitem__(self, key: Any) -> Symbol:
         """An index into a symbol of several outputs picks outputs; on a single output it slices, as on an array."""
@@ -210,10 +210,10 @@ class Symbol(GraphQuestions, Refusals):
         what : "shape" or "dtype"
         """
         trace = tracing.of_arrays()
-        known = None if trace is None else known_type(trace, self.outputs[0])
-        if trace is not None and known is not None:
+        shape_and_dtype = None if trace is None else known_type(trace, self.outputs[0])
+        if trace is not None and shape_and_dtype is not None:
             trace.observed.append((what, capture()))
-        return known
+        return shape_and_dtype
 
     def __dir__(self) -> list[str]:
         from hybrid_lab.ops.framework.operator import registered_names
@@ -318,8 +318,8 @@ class Symbol(GraphQuestions, Refusals):
     def _called(self, method: str, **attributes: Any) -> Symbol:
         function = symbol_method(method)
         assert function is not None
-        made: Symbol = function(self, **attributes)
-        return made
+        result: Symbol = function(self, **attributes)
+        return result
 
     def split_v2(
         self, indices_or_sections: int | Sequence[int], axis: int = 0, squeeze_axis: bool = False
@@ -370,10 +370,10 @@ def var(
     attributes
     """
     attrs = scoped(attr)
-    known, unknown = None, -1 if is_np_shape() else 0
+    partial_shape, unknown = None, -1 if is_np_shape() else 0
     if shape is not None:
         shape = (shape,) if isinstance(shape, (int, np.integer)) else shape
-        known = shape = tuple(None if size == unknown else size for size in shape)
+        partial_shape = shape = tuple(None if size == unknown else size for size in shape)
         attrs["__shape__"] = str(tuple(unknown if size is None else size for size in shape))
     if lr_mult is not None:
         attrs["__lr_mult__"] = str(lr_mult)
@@ -390,7 +390,7 @@ def var(
         if not (key.startswith("__") and key.endswith("__")):
             raise AttributeSpecError(f"var {name!r}: unknown argument {key}; attributes are named like __key__")
         attrs[key] = str(value)
-    return Symbol((input_node(name, role, shape=known, dtype=dtype, attrs=attrs or None),))
+    return Symbol((input_node(name, role, shape=partial_shape, dtype=dtype, attrs=attrs or None),))
 
 
 def Group(symbols: Sequence[Symbol]) -> Symbol:  # noqa: N802 - MXNet's name
@@ -407,8 +407,8 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
         op = trace.operator(op)
     attributes = scoped()
     operands = []
-    wanted = op.signature.inputs if not op.variadic else tuple(f"arg{index}" for index in range(len(inputs)))
-    for position, (input_name, item) in enumerate(zip(wanted, inputs, strict=True)):
+    input_names = op.signature.inputs if not op.variadic else tuple(f"arg{index}" for index in range(len(inputs)))
+    for position, (input_name, item) in enumerate(zip(input_names, inputs, strict=True)):
         operands.append(_operand(op, position, input_name, item, node_name, attributes))
     if operands and not any(isinstance(item, Value) for item in operands):
         raise no_arrays(op, inputs, _needed())
@@ -427,11 +427,11 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
     return make_symbol(node, next((kind for kind in kinds if kind is not Symbol), Symbol))
 
 
-def as_arrays(made: Symbol) -> Symbol | list[Symbol]:
+def as_arrays(result: Symbol) -> Symbol | list[Symbol]:
     """The result of an operator's call: if Symbols stand for arrays, several outputs are a list, as in a call on
     arrays.
     """
-    return list(made) if len(made.outputs) > 1 and tracing.stands_for_arrays() else made
+    return list(result) if len(result.outputs) > 1 and tracing.stands_for_arrays() else result
 
 
 def make_symbol(node: Node, kind: type[Symbol] = Symbol) -> Symbol:

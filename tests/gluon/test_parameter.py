@@ -140,14 +140,14 @@ def test_values_that_a_gradient_needs_are_copied_only_while_it_may_come():
     with autograd.record():
         square = w.data() * w.data()
     w.set_data(np.zeros((2, 3)))
-    (kept,) = {saved.kept for saved in square.tape_link.node.entry._values if saved}
+    (kept,) = {saved.saved_version for saved in square.tape_link.node.entry._values if saved}
     assert kept.copy.host.tolist() == np.ones((2, 3)).tolist()
     with autograd.record():
         slope = autograd.grad(square, w.data(), create_graph=True)[0]
     assert slope.asnumpy().tolist() == np.full((2, 3), 2).tolist()
     del square, slope, kept
     w.set_data(np.full((2, 3), 4))
-    assert w.data().buffer.kept() is None
+    assert w.data().buffer.saved_version() is None
 
 
 def test_set_data_may_come_before_the_shape_is_known():

@@ -43,7 +43,7 @@ def shown(graph: Graph, lines: list[str], nodes: dict[int, Node], sizes: dict[st
     """
     printed, texts = Names(graph), []
     for number, line in enumerate(lines, 1):
-        text = _SIZE.sub(lambda found: repr(sizes.get(found[0], found[0])), line) if sizes else line
+        text = _SIZE.sub(lambda match: repr(sizes.get(match[0], match[0])), line) if sizes else line
         node = nodes.get(number)
         if node is not None:
             comment = _comment(node, printed)
@@ -149,12 +149,12 @@ class Writer:
     def finish(self) -> tuple[Program, Callable[[], str]]:
         """The program's function, and its text for people."""
         graph, plan = self.plan.graph, self.plan
-        taken: set[str] = set()
+        used_names: set[str] = set()
         for value in graph.inputs:
             name = identifier(value.node.name or "input")
-            while name in taken:
+            while name in used_names:
                 name += "_"
-            taken.add(name)
+            used_names.add(name)
             self.names[value] = f"x_{name}"
         if self.watched:
             self._emit("look(-1, ())")
@@ -299,7 +299,7 @@ class Writer:
             op = node.op
             self.names[value] = name = self._local("f")
             self._fixed_values.add(value)
-            self.fixed.append((name, lambda memory, made: run_kernel(op, [made[item] for item in operands])[0]))
+            self.fixed.append((name, lambda memory, arrays: run_kernel(op, [arrays[item] for item in operands])[0]))
             self._emit(f"# {name} is a view of {operands[0]}", node)
         else:
             kernel = self._bind(identifier(node.op.name), node.op.numpy, node.op)
@@ -319,7 +319,7 @@ class Writer:
             self._fixed_values.add(value)
             self.names[value] = name = self._local("t")
             shape, dtype, offset = value.shape, value.dtype, self.plan.allocation_of[value].offset
-            self.fixed.append((name, lambda memory, made: self._piece(memory, shape, dtype, offset)))
+            self.fixed.append((name, lambda memory, arrays: self._piece(memory, shape, dtype, offset)))
             return name
         if kind == "output":
             position = self.plan.position[value]
@@ -354,17 +354,17 @@ class Writer:
         key = node.op if function == node.op.numpy else (node.op, node.dtypes)
         kernel = self._bind(identifier(node.op.name), function, key)
         arguments = [self._operand(item) for item in node.inputs]
-        wanted = node.op.run_keywords
-        if "out" in wanted and any(target is not None for target in targets):
+        keywords = node.op.run_keywords
+        if "out" in keywords and any(target is not None for target in targets):
             arguments.append(f"out={targets[0] if len(targets) == 1 else self._group(node, targets)}")
-        if "rng" in wanted:
+        if "rng" in keywords:
             arguments.append(f"rng=(rng[0], rng[1] + {node.draw or 0})")
-        if "need" in wanted:
+        if "need" in keywords:
             arguments.append(f"need={self.plan.needs[node]!r}")
         relayed = self._relayed(node) if node.op.takes_ready else None
         if relayed is not None:
             arguments.append(f"ready={relayed}")
-        if "scratch" in wanted:
+        if "scratch" in keywords:
             self.uses_scratch = True
             arguments.append(f"scratch=arena.scratch({self._scratch_start})")
         call = f"{kernel}({', '.join(arguments)})"
@@ -389,7 +389,9 @@ class Writer:
             return text
         name = self._local("g")
         members = list(targets)
-        self.fixed.append((name, lambda memory, made: tuple(None if item is None else made[item] for item in members)))
+        self.fixed.append(
+            (name, lambda memory, arrays: tuple(None if item is None else arrays[item] for item in members))
+        )
         return name
 
     def _direct(self, node: Node) -> Callable[..., object] | None:

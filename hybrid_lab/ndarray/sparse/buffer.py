@@ -49,7 +49,7 @@ class SparseBuffer(Buffer):
         self._dense: np.ndarray | None = None
         self._view: np.ndarray | None = None
         self._stale = self._valid = False
-        self.device = self.kept = None
+        self.device = self.saved_version = None
         self.device_stale = False
         self.version = 0
         self.exported = self.watched = False

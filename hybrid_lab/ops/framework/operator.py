@@ -196,19 +196,19 @@ class Operator:
     @classmethod
     def _intern(cls, values: dict[str, Any]) -> Operator:
         key = tuple(repr(value) if type(value) is float else value for value in values.values())
-        found = cls._interned.get(key)
-        if found is None:
-            found = object.__new__(cls)
+        operator = cls._interned.get(key)
+        if operator is None:
+            operator = object.__new__(cls)
             for name, value in values.items():
-                object.__setattr__(found, f"{name}_" if _is_rule(name) else name, value)
-            object.__setattr__(found, "attributes", values)
-            object.__setattr__(found, "inferred", {})
+                object.__setattr__(operator, f"{name}_" if _is_rule(name) else name, value)
+            object.__setattr__(operator, "attributes", values)
+            object.__setattr__(operator, "inferred", {})
             if BFLOAT16 in values.values():
                 bfloat16()  # from here on NumPy knows the name, for which records ask it
-                object.__setattr__(found, "asks_bfloat16", True)
-            found.check()
-            cls._interned[key] = found
-        return found
+                object.__setattr__(operator, "asks_bfloat16", True)
+            operator.check()
+            cls._interned[key] = operator
+        return operator
 
     @classmethod
     def split_scalars(cls, inputs: Sequence[Any], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -216,20 +216,20 @@ class Operator:
         remaining keywords. Raises AttributeSpecError for a missing scalar.
         """
         names = cls.input_names
-        given = list(inputs)
-        for name in names[len(given) :]:
+        arguments = list(inputs)
+        for name in names[len(arguments) :]:
             field = cls.scalars.get(name)
             if field is None:
                 break
             if name in keywords:
                 value = keywords[name]
-                given.append(field.read(cls.name, value) if isinstance(value, str) else value)
+                arguments.append(field.read(cls.name, value) if isinstance(value, str) else value)
             elif field.required:
                 raise AttributeSpecError(f"{cls.name}: the attribute {name} is missing")
             else:
-                given.append(field.default)
-        taken = names[len(inputs) : len(given)]
-        return tuple(given), {key: value for key, value in keywords.items() if key not in taken}
+                arguments.append(field.default)
+        consumed = names[len(inputs) : len(arguments)]
+        return tuple(arguments), {key: value for key, value in keywords.items() if key not in consumed}
 
     def variant(self, **changes: Any) -> Any:
         """This operator with some attributes changed, also hidden attributes. Values are not converted."""
@@ -334,9 +334,9 @@ class Operator:
         """Complete input shapes -> the output's shape, or a list of shapes. Raises ShapeError."""
         if self.shaped_like is None:
             raise NotImplementedError(f"{self.name} has no shape rule")
-        wanted = self.first_shape(*shapes)
-        if wanted is not None and shapes[0] != wanted:
-            raise ShapeError(f"{self.name}: {self.signature.inputs[0]} has shape {shapes[0]}; it needs {wanted}")
+        expected = self.first_shape(*shapes)
+        if expected is not None and shapes[0] != expected:
+            raise ShapeError(f"{self.name}: {self.signature.inputs[0]} has shape {shapes[0]}; it needs {expected}")
         count = self.signature.outputs
         return shapes[self.shaped_like] if count == 1 else [shapes[self.shaped_like]] * count
 
@@ -356,9 +356,9 @@ class Operator:
         if not tensors:
             return np.dtype("float32")
         if any(dtype != tensors[0] for dtype in tensors):
-            given = ", ".join(dtype.name for dtype in tensors)
+            names = ", ".join(dtype.name for dtype in tensors)
             raise DTypeError(
-                f"{self.name}: inputs have different dtypes ({given}); convert one with F.cast(x, dtype=...)"
+                f"{self.name}: inputs have different dtypes ({names}); convert one with F.cast(x, dtype=...)"
             )
         return tensors[0]
 
@@ -469,9 +469,9 @@ def unknown_attribute(cls: type[Operator], key: str) -> str:
     """The message for an attribute that the record lacks, with the nearest names."""
     import difflib
 
-    known = [name for name in cls.declared if not name.startswith("_")]
-    near = difflib.get_close_matches(key, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(known) or 'none'}"
+    public = [name for name in cls.declared if not name.startswith("_")]
+    near = difflib.get_close_matches(key, public, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(public) or 'none'}"
     return f"{cls.name}: unknown attribute {key}{hint}"
 
 

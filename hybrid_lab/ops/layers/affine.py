@@ -34,9 +34,11 @@ class ChannelAffine(Operator, name="_channel_affine"):
         return (data, *((size,) if shape is None else shape for shape in vectors))
 
     def infer_shape(self, data: Shape, scale: Shape, shift: Shape) -> Shape:
-        wanted = (data[axis_of(self.name, self.axis, len(data))],)
-        if scale != wanted or shift != wanted:
-            raise ShapeError(f"{self.name}: data {data} needs scale and shift of shape {wanted}, not {scale}, {shift}")
+        expected = (data[axis_of(self.name, self.axis, len(data))],)
+        if scale != expected or shift != expected:
+            raise ShapeError(
+                f"{self.name}: data {data} needs scale and shift of shape {expected}, not {scale}, {shift}"
+            )
         return data
 
     def numpy(self, data: Array, scale: Array, shift: Array, out: Array | None = None) -> Array:
