@@ -63,8 +63,8 @@ def view(net: Block, name: str | None = None) -> View:
 
     net : any Block; before its first call the tree and the neutral graph are shown
     name : what to call it; by default the variable that it is bound to
-    The view does not keep a model alive that is bound to a variable. Raises HybridLabError if `net` is no Block, or
-    where the widget's parts are not installed.
+    The view does not keep a model alive that is bound to a variable. Raises HybridLabError if `net` is no Block, or if
+    the widget's parts are not installed.
     """
     from hybrid_lab.lab.kernel.hooks import lab_of, register
     from hybrid_lab.lab.kernel.session import Session

@@ -46,7 +46,7 @@ def located(location: source.Location) -> Location:
 def place(file: str, line: int, col: int, end_line: int, end_col: int) -> Location:
     """The protocol's Location of a span; lines from 1, columns in characters from 0.
 
-    line, end_line : as Python counts them. The Location has those of the cell
+    line, end_line : as Python counts them. The Location has the lines of the cell
     """
     line, end_line = source.cell_line(file, line), source.cell_line(file, end_line)
     return {

@@ -72,7 +72,7 @@ _linter = _Linter()
 
 
 class LintHandler(_Handler):
-    """`POST hybrid-lab/lint`: the body and the reply are those of the protocol's `lint`."""
+    """`POST hybrid-lab/lint`: body and reply of the protocol's `lint`."""
 
     @web.authenticated
     async def post(self) -> None:

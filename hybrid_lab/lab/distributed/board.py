@@ -27,7 +27,7 @@ class Asked(Protocol):
 class Board:
     """The workers as the pages show them.
 
-    workers : the body of `workers`; models : those of rank 0, as its lab told them last
+    workers : the body of `workers`; models : the models of rank 0, as its lab listed them last
     listeners : called, in any thread, when workers are to be shown anew
     """
 

@@ -81,7 +81,7 @@ def _loss(curves: list[Curve]) -> str:
 
 
 def _device(run: Run) -> str:
-    """Where the parameters of the run's Trainer are."""
+    """The device of the parameters of the run's Trainer."""
     trainer = run.trainer()
     parameters = [] if trainer is None else access.trainer_parameters(trainer)
     arrays = access.arrays(parameters[0]) if parameters else None
@@ -89,14 +89,14 @@ def _device(run: Run) -> str:
 
 
 def device() -> str:
-    """The device that a worker is meant to use: `gpu(0)` where it has one."""
+    """The device that a worker is meant to use: `gpu(0)` if it has one."""
     from hybrid_lab.ndarray.context import num_gpus
 
     return "gpu(0)" if num_gpus() else "cpu(0)"
 
 
 def memory() -> str:
-    """The memory of this process, `312 MiB`, and that of torch on a GPU."""
+    """The memory of this process, `312 MiB`, and torch's memory on a GPU."""
     import psutil
 
     texts = [_bytes(psutil.Process().memory_info().rss)]

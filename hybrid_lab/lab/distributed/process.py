@@ -32,9 +32,9 @@ def free_port() -> int:
 def begin(place: Mapping[str, object], folder: str, parent: int, controller: int) -> None:
     """Take a place among the workers: what torchrun would set.
 
-    folder : the notebook's, where this machine has it
+    folder : the notebook's, if this machine has it
     parent, controller : processes of the kernel and of ipyparallel's controller, or 0 if they are on another machine.
-        When the kernel ends, so do the controller and this process
+        The controller and this process end with the kernel
     """
     os.environ.update({name: str(value) for name, value in place.items()})
     with contextlib.suppress(OSError):

@@ -67,8 +67,8 @@ class Workers:
         store = mx.kv.create("dist_sync")
         print(store.rank, store.num_workers)
 
-    `%%workers 0` runs a cell in one of them, `%%workers 1-3` in some. What all of them print is shown once, else each
-    line has the numbers of the workers that printed it. The stop button stops all of them.
+    `%%workers 0` runs a cell in one of them, `%%workers 1-3` in some. Text that all workers print is shown once; any
+    other line has the numbers of the workers that printed it. The stop button stops all of them.
     """
 
     def __init__(self, client: Any, cluster: Any) -> None:
@@ -417,7 +417,7 @@ def _cell(line: str, cell: str) -> None:
     """`%%workers [RANKS]`: run the cell in all workers, or in some: `%%workers 0`, `%%workers 0,2`, `%%workers 1-3`."""
     if _workers is None:
         raise WorkersError("there are no workers; mx.lab.workers(2) starts two")
-    # The line of the magic stays a line, so that errors name those of the notebook's cell.
+    # The line of the magic stays a line, so that errors name the lines of the notebook's cell.
     _workers.run(cell if cell.startswith("%%") else f"# %%workers {line}\n{cell}", _ranks(line))
 
 

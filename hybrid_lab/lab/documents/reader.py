@@ -16,7 +16,7 @@ MEMORY = 6 << 30
 
 
 def limit_memory() -> None:
-    """Keep the process within MEMORY, where the operating system can (not on Windows)."""
+    """Keep the process within MEMORY, if the operating system can (not on Windows)."""
     try:
         import resource
     except ImportError:

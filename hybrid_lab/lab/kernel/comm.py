@@ -38,7 +38,7 @@ def envelope(identity: str, kind: str, body: Mapping[str, object]) -> JsonObject
 
 
 def finite(body: Mapping[str, object]) -> JsonObject:
-    """JSON data with NaN and the infinities as null; the body itself where it has none."""
+    """JSON data with NaN and the infinities as null; the body itself if it has none."""
     try:
         json.dumps(body, allow_nan=False)  # several times as fast as a walk
     except ValueError:
@@ -74,7 +74,8 @@ def handle(
 ) -> None:
     """Answer one message through `send(envelope)`: exactly one reply, also after an error.
 
-    allowed : the requests of this channel, None for all; watch : told whether somebody sees the page
+    allowed : the requests of this channel, None for all; watch : called with True when the page comes into view, with
+    False when it is hidden
     """
     kind = data.get("type") if isinstance(data, dict) else None
     # The collector would look through all of a large reply, which goes when it is sent.
@@ -96,7 +97,7 @@ def _handle(
         reply = envelope(identity, "error", error.body())
     except Exception as error:  # a fault of this package: the front end waits for a reply all the same
         reply = envelope(identity, "error", _fault(error).body())
-    except BaseException as error:  # an interrupt, where requests are handled on the main thread
+    except BaseException as error:  # an interrupt, if requests are handled on the main thread
         send(envelope(identity, "error", RequestError("failed", f"interrupted: {type(error).__name__}").body()))
         raise
     try:
@@ -145,7 +146,7 @@ def _work_row(work: Work) -> WorkRow:
 
 
 class Comms:
-    """All comms that front ends have opened to this kernel. Pushes go to the pages that somebody sees."""
+    """All comms that front ends have opened to this kernel. Pushes go to the visible pages."""
 
     def __init__(self, session: Session):
         self._session = session
@@ -176,7 +177,7 @@ class Comms:
 
     @property
     def any_visible(self) -> bool:
-        """Whether somebody sees a page. A page that never said so counts as seen."""
+        """Whether a page is visible. A page that never said so counts as seen."""
         return bool(self._open.keys() - self._hidden)
 
     def push_models(self) -> None:

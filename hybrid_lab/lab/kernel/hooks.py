@@ -80,7 +80,7 @@ class Lab:
         """The session, which answers the requests of the pages and views; created at first use."""
         with self._lock:
             if self._session is None:
-                with alone():  # this may be another thread than that of the cell
+                with alone():  # this may be another thread than the cell's
                     from hybrid_lab.gluon.step import boundary
                     from hybrid_lab.lab.kernel.comm import Comms
                     from hybrid_lab.lab.kernel.session import Session

@@ -17,10 +17,10 @@ from hybrid_lab.insight.states import blocks_below
 
 def drop_stale(values: bool = True) -> list[str]:
     """Drop the graphs of every live Block whose code was replaced in place since the trace, or that reads other values
-    now, and those of all Blocks around it.
+    now, and the graphs of all Blocks around it.
 
     Code changes by %autoreload, by assigning a method to a class, by running the cell of a helper function again;
-    values do where a cell writes a container, an object, a class attribute or a global that the code reads.
+    values change when a cell writes a container, an object, a class attribute or a global that the code reads.
     values : look for changed values too
     Returns notes for the user, one a class.
     """

@@ -182,7 +182,7 @@ class HybridMagics(Magics):
     def hybrid_lint(self, line: str, cell: str) -> None:
         """`%%hybrid_lint [mxnet]`: print the findings of the cell, then run it. `mxnet` adds portability notes.
 
-        Lines are those of the whole cell, this magic's own line included.
+        Line numbers count from the start of the whole cell, this magic's own line included.
         """
         from hybrid_lab.lint import check
         from hybrid_lab.lint.report import with_calls

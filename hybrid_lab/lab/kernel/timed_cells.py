@@ -21,7 +21,7 @@ _LINE = re.compile(r"^[^\n#]*%time(?:it)?(?:\s+-\w+)*\s+(.+)$", re.MULTILINE)
 
 
 class _Naming:
-    """A shell's compiler that gets other file names. Everything but its calls is that of the shell's own.
+    """A shell's compiler that gets other file names. Everything but its calls comes from the shell's own.
 
     file_name : gives the name to compile by for the one that IPython has given
     """
@@ -40,7 +40,7 @@ class TimedCells:
     """Changes the names that the compiler of one shell gets.
 
     cell : the text of the running cell, None if it is not known
-    named : gives the file name for code that begins below so many lines of the cell
+    named : gives the file name for code below a given number of lines of the cell
     """
 
     def __init__(

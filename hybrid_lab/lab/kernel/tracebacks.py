@@ -1,6 +1,6 @@
 """Short tracebacks: an error of this package in a notebook shows the user's own lines, with the whole folded below.
 
-Only where a kernel shows a HybridLabError: terminals and other exceptions are as ever, and `%tb` prints the whole.
+Only for a HybridLabError that a kernel shows: terminals and other exceptions are as ever, and `%tb` prints the whole.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class ShortTracebacks:
         self._installed: object = None
 
     def install(self) -> None:
-        """Start, unless somebody else handles exceptions in this shell."""
+        """Start, unless other code handles exceptions in this shell."""
         if not self._shell.custom_exceptions:
             self._shell.set_custom_exc((HybridLabError,), self._show)
             self._installed = self._shell.CustomTB
 
     def remove(self) -> None:
-        """End, unless somebody else has taken the place."""
+        """End, unless other code has taken the place."""
         if self._installed is not None and self._shell.CustomTB == self._installed:
             self._shell.set_custom_exc((), None)
         self._installed = None

@@ -49,7 +49,7 @@ class ChangeAnswer(TypedDict):
 
 
 class AnswersReply(TypedDict):
-    """What is known of a model without asking. `change` is null where the model was never saved.
+    """What is known of a model without asking. `change` is null if the model was never saved.
 
     measurable : whether the time of its operators takes little to measure, on a CPU that no cell uses
     """

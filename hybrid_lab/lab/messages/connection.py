@@ -96,7 +96,9 @@ class WorkPush(TypedDict):
 
 
 class FolderReply(TypedDict):
-    """Where files go. `beside`: the notebook is there too; `folders`, `archives`: names in the folder `path`."""
+    """The folder that files go to. `beside`: the notebook is there too; `folders`, `archives`: names in the folder
+    `path`.
+    """
 
     folder: str
     host: str

@@ -54,7 +54,7 @@ class BlockChange(TypedDict):
     """A Block that differs, or whose operators or tensors do.
 
     changes : what changed in the Block itself, its place included; move : how its place differs
-    first_path, second_path : its place in each model, null where it is missing
+    first_path, second_path : its place in each model, null if it is missing
     exchange : in words, which Block of equal structure changed places with it, as the numbers say; else ""
     """
 
@@ -85,9 +85,9 @@ class Difference(TypedDict):
 class ComparedItem(TypedDict):
     """A node or box of one picture, and its partner in the other picture.
 
-    first, second : their ids in the two graphs, null where it is missing
+    first, second : their ids in the two graphs, null if it is missing
     kind : how the item itself differs. `values`: only numbers do
-    changes : what differs, one text each; block : path of its Block, in the second model where it is there
+    changes : the differences, one text each; block : path of its Block, in the second model if it is there
     """
 
     first: NodeId | None
@@ -110,7 +110,7 @@ class ComparedGraphs(TypedDict):
 
 
 class CompareReply(TypedDict):
-    """What differs between a file and a model; `graphs` where they were asked for."""
+    """What differs between a file and a model; `graphs` if they were asked for."""
 
     path: str
     file: str
@@ -132,7 +132,7 @@ class CompareRequest(ModelRequest):
 
 
 class ComparedValuesReply(TypedDict):
-    """The numbers of a parameter on both sides; null where it is missing."""
+    """The numbers of a parameter on both sides; null if it is missing."""
 
     first: ValuesReply | None
     second: ValuesReply | None

@@ -40,7 +40,7 @@ class DocumentReply(TypedDict):
 
 
 class FilePart(TypedDict):
-    """A tensor or another member of a file, after it was read. Numbers are those of the finite elements."""
+    """A tensor or another member of a file, after it was read. The numbers are computed from the finite elements."""
 
     name: str
     kind: Literal["tensor", "member"]
@@ -80,7 +80,7 @@ class DifferenceLine(TypedDict):
 
 
 class DifferenceReply(TypedDict):
-    """What differs between two files. `count` is the number of all lines; `graphs`: null where a file has no model."""
+    """What differs between two files. `count` is the number of all lines; `graphs`: null if a file has no model."""
 
     other: str
     summary: str

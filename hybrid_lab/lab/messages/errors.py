@@ -13,7 +13,7 @@ ERROR = "application/vnd.hybrid-lab.error+json"
 class CellError(TypedDict):
     """An error of this package that ended a cell.
 
-    error : the name of its class; model, block : id of the model and path of its Block, "" and null where none is known
+    error : the name of its class; model, block : id of the model and path of its Block, "" and null if none is known
     name : what to call the Block, `net.features.3`; places : in the user's cells, the innermost first
     hidden : number of frames that the short traceback leaves out
     """

@@ -32,7 +32,7 @@ class FindingCall(TypedDict):
 
 
 class Diagnostic(Span):
-    """A finding of lint or of a trace. `calls`: where it is in a function that hybrid_forward calls."""
+    """A finding of lint or of a trace. `calls`: its place in a function that hybrid_forward calls."""
 
     code: str
     name: str
@@ -67,8 +67,8 @@ class LintReply(TypedDict):
 
 
 class LintRequest(TypedDict):
-    """All code cells of a notebook, and the ids of those to report on; none: all. With the target `mxnet`, also notes
-    about what MXNet itself cannot do.
+    """All code cells of a notebook, and the ids of the cells to report on; none: all. With the target `mxnet`, also
+    notes about what MXNet itself cannot do.
     """
 
     cells: list[CellSource]

@@ -90,7 +90,7 @@ class GraphBox(WithClass):
     summary : `14 operators, rows`; text : the source of a kernel; notes : a launch's programs, tiles and bytes, a line
         each
     outputs : values that are computed inside and read outside, or that the graph returns
-    location : index in the reply's locations: where the Block was called, or the first operator inside stands
+    location : index in the reply's locations: the line that calls the Block, or the line of the first operator inside
     """
 
     id: NodeId

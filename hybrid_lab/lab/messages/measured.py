@@ -18,7 +18,7 @@ MeasuredOn = Literal["random", "variables", "kept", ""]
 class OverlayItem(TypedDict):
     """What an overlay says of a node or box of a graph's picture.
 
-    value : seconds, bytes, the largest absolute value, or the norm of a gradient; null where there is no number
+    value : seconds, bytes, the largest absolute value, or the norm of a gradient; null if there is no number
     share : of the whole graph's time; else of the largest value; short : the number, for the picture
     text : all in words, the number first; bad : holds NaN or infinities
     """
@@ -39,8 +39,8 @@ class Moment(TypedDict):
 
 
 class StepMoment(TypedDict):
-    """A step of a recorded call or of its backward: the bytes in use of the arena that both share, and those of them
-    that the forward keeps for the backward.
+    """A step of a recorded call or of its backward: the bytes in use of the arena that both share, and the part of
+    these bytes that the forward keeps for the backward.
     """
 
     half: Literal["forward", "backward"]

@@ -39,7 +39,7 @@ class Model(WithClass):
     """A top-level Block of the user's namespace, or several Blocks that one variable holds.
 
     undo : the token of what can be undone next; undoes : it in words
-    held : what holds it where no variable does, `in a function`; else ""
+    held : its holder if no variable holds it, `in a function`; else ""
     also : its other names in words, `also other`; of several Blocks the variables of some, `net is nets.0`; else ""
     failed : the part that does not hybridize, null if everything does
     """
@@ -146,8 +146,8 @@ class ExplainReply(TypedDict):
 class BlockWork(TypedDict):
     """What one call of the model needs in a Block and all below it, as `mx.summary` counts it.
 
-    counted_at : the path of the Block's first place, if this is a later one; its parameters are counted there, and its
-        calls where the same Block around it makes them
+    counted_at : the path of the Block's first place, if this is a later one; its parameters are counted there, and so
+        are its calls if the same Block around it makes them
     calls : how often the Block is called; 0: not at all
     """
 
@@ -164,9 +164,9 @@ class BlockWork(TypedDict):
 class SummaryReply(TypedDict):
     """`mx.summary` of a model. Nothing runs.
 
-    inputs : their types, `f32[8,3,224,224]`; what_if : they are not those of the last call
+    inputs : their types, `f32[8,3,224,224]`; what_if : they are not the inputs of the last call
     headline : the totals in one line; missing : why numbers are not known, else ""
-    blocks : in the order of the tree; none where nothing is known
+    blocks : in the order of the tree; empty if nothing is known
     """
 
     inputs: str
@@ -179,8 +179,8 @@ class SummaryReply(TypedDict):
 class SummaryRequest(ModelRequest):
     """What a model would be called with.
 
-    inputs : shapes as the user types them, `32 x 3 x 224 x 224`; "": those of the last call
-    batch : the length of the first axis; 0: as it is; dtype : of inputs and parameters; "": as they are
+    inputs : shapes as the user types them, `32 x 3 x 224 x 224`; "": the inputs of the last call
+    batch : the length of the first axis; 0: unchanged; dtype : of inputs and parameters; "": unchanged
     """
 
     inputs: str

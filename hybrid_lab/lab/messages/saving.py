@@ -161,7 +161,7 @@ class HistoryReply(TypedDict):
 
 
 class HistoryRequest(ModelRequest):
-    """The file of a model whose earlier saves are asked for, "" for the one that Save proposes."""
+    """The file of a model whose earlier saves are asked for, "" for the file that Save proposes."""
 
     file: str
 
@@ -169,7 +169,8 @@ class HistoryRequest(ModelRequest):
 class Histogram(TypedDict):
     """The distribution of an array's values. looked : number of values read, fewer than `size` for a sample
 
-    zeros, nans, infinities : how many of the values read; minimum, maximum, mean, std : of the finite ones, or null
+    zeros, nans, infinities : their numbers among the values read; minimum, maximum, mean, std : of the finite values,
+    or null
     bins : how many finite values lie in each of equal parts of the range
     """
 
@@ -188,7 +189,7 @@ class Histogram(TypedDict):
 class SavedValues(TypedDict):
     """A parameter in one save. recorded : whether the archive has histograms; else its weights were read
 
-    values, gradient : null where the save has none; problem : why they cannot be read, or ""
+    values, gradient : null if the save has none; problem : the reason why they cannot be read, or ""
     """
 
     file: str
@@ -260,7 +261,9 @@ class AutosaveReply(TypedDict):
 
 
 class AutosaveRequest(ModelRequest):
-    """`unit` "off" ends it; "step": after every so many; "epoch": each time that a DataLoader ends after a step."""
+    """`unit` "off" ends it; "step": after this number of steps; "epoch": each time that a DataLoader ends after a
+    step.
+    """
 
     file: str
     unit: AutosaveUnit

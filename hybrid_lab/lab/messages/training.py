@@ -99,7 +99,7 @@ class KeptCurves(TypedDict):
 
 
 class RunsRequest(TypedDict):
-    """The kept runs, and the curves of those with these numbers."""
+    """The kept runs, and the curves of the runs with these numbers."""
 
     numbers: list[int]
 

@@ -37,7 +37,7 @@ class WorkerCurves(TypedDict):
 
 
 class WorkersReply(TypedDict):
-    """The workers, none where there are none; also a push. `note`: which workers have no curves here, or ""."""
+    """The workers, an empty list if there are none; also a push. `note`: which workers have no curves here, or ""."""
 
     headline: str
     note: str

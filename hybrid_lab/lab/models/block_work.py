@@ -51,7 +51,7 @@ class Inputs:
         return unflatten(self.spec, iter(arguments(list(self.types)) if self.types else ()))
 
     def with_batch(self, batch: int) -> Inputs:
-        """The same with another first axis, in all inputs whose first axis is as long as that of the first input."""
+        """The same with another first axis, in all inputs whose first axis is as long as the first input's."""
         size = next((shape[0] for shape, _ in self.types if shape), None)
         changed = [((batch, *shape[1:]) if shape[:1] == (size,) else shape, dtype) for shape, dtype in self.types]
         return replace(self, types=tuple(changed))
@@ -115,7 +115,7 @@ def last_inputs(net: Block) -> Inputs | None:
 
 def _of_parts(net: Block, batch: int, dtype: np.dtype | None) -> SummaryReply | None:
     """The sum of the last calls of the outermost HybridBlocks, for a plain Block whose own code gives no graph; None if
-    none of them was called.
+    no part was called.
     """
     rows: dict[str, BlockSummary] = {}
     inputs: list[str] = []

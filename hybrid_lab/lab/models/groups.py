@@ -152,7 +152,7 @@ def _reduced(record: Record, members: set[int]) -> Record:
     """The calls of these Blocks alone. Arrays that flowed through other Blocks and operators join their sources;
     repeated calls, such as the steps of a loop, count as one.
     """
-    sources: list[list[tuple[Source, ...]]] = []  # per item of the record and output: where its numbers come from
+    sources: list[list[tuple[Source, ...]]] = []  # per item of the record and output: the sources of its numbers
     items: list[Item] = []
     known: dict[object, int] = {}
     for item in record.items:

@@ -121,7 +121,7 @@ class LiveModel:
         return self.rows.revision
 
     def look(self, block: Block) -> None:
-        """Bring rows and facts up to date, where something that the lab shows of any Block changed."""
+        """Bring rows and facts up to date, if something that the lab shows of any Block changed."""
         changes = looks_count()
         if (self.name, changes) == (self._shown_name, self._changes):
             return
@@ -148,7 +148,7 @@ class LiveModel:
 
     @property
     def proposed_file(self) -> str:
-        """The archive name that Save proposes: of the last save or load, where the kernel is still in that folder."""
+        """The archive name that Save proposes: of the last save or load, if the kernel is still in that folder."""
         own = file_names.name_for(self.name)
         if self.file is None:
             return own

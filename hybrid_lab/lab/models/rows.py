@@ -24,7 +24,7 @@ class Row:
 
     attr : the name under which its parent holds it
     before : the path of the Block's first place, if it stands at several and this is a later one; else None
-    size : number of rows from this one to the last one below it, where no Block stands at several places
+    size : number of rows from this one to the last one below it, if no Block stands at several places
     walked : its structure version, read before the rows below it were found: another thread may change the structure
     structure : its structure version; parameters, types : ids and types of its own parameters
     graphs : the number of its graphs
@@ -124,8 +124,8 @@ class Rows:
         return retyped
 
     def _find_places(self, net: Block) -> bool:
-        """Find the rows of the tree if its structure changed, and return whether it did. A row stays where the same
-        Block stands in the same place.
+        """Find the rows of the tree if its structure changed, and return whether it did. A row stays as long as the
+        same Block stands in the same place.
         """
         structure = access.structure_version(net)
         if structure == self._structure:
@@ -140,7 +140,7 @@ class Rows:
         return True
 
     def _row(self, block: Block, path: str, attr: str, before: str | None = None) -> Row:
-        """The row of a Block at this place; a new one where another Block stood there."""
+        """The row of a Block at this place; a new one if another Block stood there."""
         index = self._places.get(path)
         if index is not None:
             row = self._rows[index]

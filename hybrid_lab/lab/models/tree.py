@@ -53,7 +53,7 @@ class _RowData:
         self.places: dict[type, Location | None] = {}
 
     def of(self, block: Block, path: str, attr: str, before: str | None, parameter_count: int | None) -> BlockRow:
-        """The data of a Block at a path. before : the path where the same Block stands before"""
+        """The data of a Block at a path. before : the path of the same Block's earlier place"""
         state = block_state(block, inner=path != "")
         calls = access.calls(block) if isinstance(block, HybridBlock) else None
         own = tuple(access.own_parameters(block).items())
@@ -116,7 +116,7 @@ class _Tree:
 
 
 def short_repr(block: Block) -> str:
-    """One line: `Dense(84 -> 10, linear)`; the class with an ellipsis where the repr would list children.
+    """One line: `Dense(84 -> 10, linear)`; the class with an ellipsis if the repr would list children.
 
     A `__repr__` of the user's that raises gives the class alone.
     """

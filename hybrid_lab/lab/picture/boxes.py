@@ -57,7 +57,7 @@ def add_item(
 
 @dataclass(eq=False)
 class Box:
-    """A frame. Most fields are those of the protocol's GraphBox.
+    """A frame. Most fields are fields of the protocol's GraphBox.
 
     members : what stands directly inside, in the order of execution once `arrange` ran
     order : of the last member, which comes after all that the box reads; the first one may be computed early
@@ -177,7 +177,7 @@ def _look(box: Box) -> tuple[object, ...]:
 
 
 def _alike_alone(first: Item, second: Item) -> bool:
-    """Whether two nodes are alike, but for the edges."""
+    """Whether two nodes are alike, apart from the edges."""
     one, other = first.row, second.row
     if any(one[key] != other[key] for key in ("kind", "op", "outputs", "engine")):
         return False

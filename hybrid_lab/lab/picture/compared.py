@@ -97,7 +97,7 @@ class _Pictures:
         self._blocks = {(block.first_path, block.second_path): block for block in compared.difference.blocks}
 
     def reply(self) -> ComparedGraphs:
-        """The body of the reply; nothing is matched where one of the pictures is empty."""
+        """The body of the reply; nothing is matched if one of the pictures is empty."""
         if self.one.nodes and self.two.nodes:
             self._match_boxes()
             self._match_operators()

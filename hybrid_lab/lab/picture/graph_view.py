@@ -46,7 +46,7 @@ def picture_of(net: Block, path: str, program: str = "") -> Picture | Whole | No
 
 
 def graph_dot(net: Block, path: str = "", program: str = "", depth: int | None = None) -> str:
-    """The picture in the DOT language, with colours; the arguments are those of `viz.plot_graph`.
+    """The picture in the DOT language, with colours; it takes the arguments of `viz.plot_graph`.
 
     Raises HybridLabError if there is nothing to draw.
     """

@@ -22,7 +22,7 @@ def hybrid_programs(
 ) -> list[Choice] | str:
     """What can be drawn of the HybridBlock at a path, the traced graph first; or why there is nothing.
 
-    paths : `parameter_paths` of the model, where they are at hand
+    paths : `parameter_paths` of the model, if they are at hand
     """
     graphs, failure, missing = access.graphs(block).graphs(), access.calls(block).failures.last, ""
     if failure is not None:

@@ -31,7 +31,7 @@ _KINDS = 4
 class KeptInputs:
     """Copies of the inputs of the next compiled calls of a model, of each kind of call of each Block once.
 
-    The caches of the Blocks alone hold it: when the model goes, so do the copies. `close()` gives them back at once.
+    Only the caches of the Blocks hold it: the copies go with the model. `close()` gives them back at once.
     """
 
     def __init__(self, net: Block):

@@ -124,7 +124,7 @@ def overlay(net: Block, path: str, program: str, kind: OverlayKind, data: Data, 
 
 
 def _of_whole(kind: OverlayKind, whole: Whole, data: Data) -> _Overlay:
-    """The overlay of a plain Block: those of the graphs in its picture together."""
+    """The overlay of a plain Block: the overlays of the graphs in its picture together."""
     if data.names and kind in ("time", "values"):
         raise RequestError(
             "failed",
@@ -167,7 +167,7 @@ def _of_whole(kind: OverlayKind, whole: Whole, data: Data) -> _Overlay:
 
 def _of_eager(kind: OverlayKind, whole: Whole) -> _Overlay | None:
     """Times, values, and bytes of the results, of the operators that a plain Block calls in eager mode, between its
-    graphs. Times and values are those of random numbers.
+    graphs. Times and values are measured with random numbers.
     """
     cells = {}
     for row, item in whole.eager:
@@ -498,7 +498,7 @@ def _step(forward: MemoryPlan, backward: MemoryPlan) -> list[StepMoment]:
 
 
 def _thinned(moments: Sequence[_M]) -> list[_M]:
-    """At most so many of them; each stands for several steps then, the fullest of them."""
+    """At most `_MOMENTS` moments: the fullest of every few steps, if there are more steps."""
     size = -(-len(moments) // _MOMENTS) or 1
     parts = [moments[start : start + size] for start in range(0, len(moments), size)]
     return [max(part, key=lambda moment: moment["bytes"]) for part in parts]
@@ -507,7 +507,7 @@ def _thinned(moments: Sequence[_M]) -> list[_M]:
 def _add_plan(result: _Overlay, picture: Picture, memory: MemoryPlan, shared: Sequence[StepMoment]) -> None:
     """The places of the values, and how full the arena is in each step.
 
-    shared : the steps of forward and backward, where both share the arena
+    shared : the steps of forward and backward, if both share the arena
     """
     first = len(shared) - len(memory.steps) if memory.start else 0
     own = shared[first : first + len(memory.steps)]

@@ -217,12 +217,12 @@ class _Maker:
         return Shown(DrawnGraph(graph, inputs, outputs, root, units), summary)
 
     def _inputs(self, neutral: NeutralGraph, graph: Graph, sources: object, states: set[str]) -> dict[Value, Role]:
-        """The roles of a graph's inputs; of those that a prologue computes there is none."""
+        """The roles of a graph's inputs, without the inputs that a prologue computes."""
         pairs = zip(graph.inputs, sources, strict=True)  # type: ignore[call-overload]
         return {value: self._input(neutral, index, states) for value, (kind, index) in pairs if kind == "input"}
 
     def _input(self, neutral: NeutralGraph, index: int, states: set[str]) -> Role:
-        """The role of input number `index` of a neutral graph. states : names of those that operators update"""
+        """The role of input number `index` of a neutral graph. states : names of the inputs that operators update"""
         name = neutral.graph.inputs[index].node.name
         if index < neutral.num_data:
             return Role("input", name, number=index)
@@ -295,7 +295,7 @@ def _label(item: Compilation, half: str = "forward") -> str:
     """`training forward (64, 1, 28, 28)`."""
     if item.neutral.bound:
         return f"gradients of gradients, {half}"
-    if item.signature is not None:  # whose shapes are at hand, while those of the graph may be bound only now
+    if item.signature is not None:  # whose shapes are at hand, while the shapes of the graph may be bound only now
         known = [shape for shape, _ in item.signature[0][1]]
     else:
         known = [value.shape for value in item.special.inputs[: item.neutral.num_data]]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """Operators of a compiled graph that run together; the fields are those of the protocol's GraphBox."""
+    """Operators of a compiled graph that run together; the fields are fields of the protocol's GraphBox."""
 
     name: str
     kind: BoxKind
@@ -35,7 +35,7 @@ class Units:
     """The graph that an executable runs, operator by operator.
 
     graph : every kernel and session opened
-    of : the unit that an operator runs in, where it is in one
+    of : the unit that an operator runs in, if it is in one
     engines : which engine runs an operator; "" for a view, which runs nowhere
     drawn : a node of the executable, or of a region in it -> the unit or the node of `graph` that it became
     """

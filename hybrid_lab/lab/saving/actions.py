@@ -103,8 +103,8 @@ def save(
 
 
 def _ask_first(net: Block, path: Path, is_in_use: Callable[[Block], bool]) -> None:
-    """Raise RequestError if the user must be asked before a file is replaced: it is somebody else's, or it has graphs,
-    tensors or other parts that the save would lose.
+    """Raise RequestError if the user must be asked before a file is replaced: it may be another model's or another
+    program's, or it has graphs, tensors or other parts that the save would lose.
     """
     reason = one_save.whose(net, path, is_in_use)
     lost = archive.would_lose(net, path)
@@ -280,7 +280,8 @@ def _label(path: Path) -> str:
 
 
 def set_autosave(entry: LiveModel, name: str, unit: AutosaveUnit, every: int, overwrite: bool = False) -> None:
-    """Save a model while it trains, or no longer. Raises RequestError `exists` if a file may be somebody else's.
+    """Save a model while it trains, or no longer. Raises RequestError `exists` if a file may be another model's or
+    another program's.
 
     overwrite : the user agreed to replace it
     """

@@ -41,7 +41,7 @@ class EveryRow:
 class PartlyDoneError(HybridLabError):
     """Some models could not be saved, reloaded or undone.
 
-    report : what became of the others; its `undo()` undoes that
+    report : the outcome for the others; its `undo()` undoes that
     """
 
     def __init__(self, message: str, report: EveryReport):

@@ -1,4 +1,4 @@
-"""Autosave: saves a model every so many training steps, or each epoch, in the thread that trains."""
+"""Autosave: saves a model after every few training steps, or each epoch, in the thread that trains."""
 
 from __future__ import annotations
 
@@ -116,17 +116,17 @@ running: list[Autosave] = []
 def autosave(
     net: Block, path: str | PathLike[str] | None = None, every: int | str = 100, trainer: Trainer | None = None
 ) -> Autosave:
-    """Save `net` while it trains: every so many steps of its Trainer, or with `every="epoch"` each time that a
+    """Save `net` while it trains: after every `every` steps of its Trainer, or with `every="epoch"` each time that a
     DataLoader gave its last batch after a step. A second call for the same model replaces the first; `.stop()` ends it.
 
     path : by default `<name>.autosave.hlab` in the current folder. A file there is replaced if it is an archive, and
         its last five versions are kept in `.hybrid_lab_history` beside it
     trainer : also save its states and the random state, to resume exactly with `mx.load_cached_graphs(..., trainer=)`
 
-    A save happens in the training thread, right after the step, and writes nothing into the cell's output. Of workers
-    that train together, rank 0 saves. One that fails does not stop the training; the panel and the returned object say
-    why. Raises HybridLabError for a bad argument, or if `path` is anything but an archive, FileError if its folder is
-    missing.
+    A save happens in the training thread, right after the step, and writes nothing into the cell's output. If workers
+    train together, rank 0 saves. A failed save does not stop the training; the panel and the returned object give the
+    reason. Raises HybridLabError for a bad argument, or if `path` is anything but an archive, FileError if its folder
+    is missing.
     """
     if not isinstance(net, Block):
         raise HybridLabError(f"autosave needs a Block, not {type(net).__name__}")

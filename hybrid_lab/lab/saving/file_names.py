@@ -99,7 +99,7 @@ def _refusal(name: str) -> Callable[[str], RequestError]:
 
 
 def _regular(path: Path, refuse: Callable[[str], RequestError]) -> Path:
-    """The same path, where a regular file is or none."""
+    """The same path, if it names a regular file or none."""
     if len(path.name.encode()) > LONGEST:
         raise refuse("it is too long")
     if path.is_symlink():
@@ -131,7 +131,7 @@ def checked_for_reading(name: str) -> Path:
 
 
 def existing(name: str) -> Path:
-    """The same for a file that must be there. Raises RequestError `not-found` besides."""
+    """The same for a file that must be there. Also raises RequestError `not-found`."""
     path = checked_for_reading(name)
     if not path.exists():
         raise RequestError(

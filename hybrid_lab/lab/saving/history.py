@@ -35,7 +35,7 @@ local time for people. Names without a number are of older releases.
 def replacing(path: Path) -> Iterator[Path | None]:
     """Save to `path` in the block: the file that was there is kept; gives where, or None if there was none.
 
-    An error in the block leaves file and history as they were. Raises FileError, before the block, where nothing can be
+    An error in the block leaves file and history as they were. Raises FileError, before the block, if nothing can be
     kept: then nothing is replaced either.
     """
     with writing(path):
@@ -106,7 +106,7 @@ def entries(path: Path) -> list[Path]:
 
 
 def _numbered(path: Path) -> list[tuple[int, Path]]:
-    """Number and path of each earlier save, newest first; 0 for those of older releases, which their files' times
+    """Number and path of each earlier save, newest first; 0 for saves of older releases, which their files' times
     order.
     """
     pattern = re.compile(rf"{re.escape(_stem(path))}\.(?:{_NUMBERED}){re.escape(path.suffix)}", re.ASCII)
@@ -123,7 +123,7 @@ def _numbered(path: Path) -> list[tuple[int, Path]]:
 
 
 def _keep(path: Path) -> tuple[Path | None, bool]:
-    """A second name for the file in the history: a hard link, or a copy where the file system has none.
+    """A second name for the file in the history: a hard link, or a copy if the file system has no links.
 
     Gives it, and whether it is new: a save that was killed may have left it.
     """

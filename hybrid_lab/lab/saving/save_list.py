@@ -81,7 +81,7 @@ class SaveHistograms:
 
 @dataclass(repr=False)
 class HistogramHistory(InsightReport):
-    """A parameter over the saves, oldest first; the last row is the live model's, where there is one."""
+    """A parameter over the saves, oldest first; the last row is the live model's, if there is one."""
 
     name: str
     rows: list[SaveHistograms]
@@ -248,7 +248,7 @@ def _save(path: Path) -> Save:
 
 
 def _opened(path: Path) -> tuple[Save, Container | None]:
-    """A save, and its archive where it can be opened. Raises FileNotFoundError."""
+    """A save, and its archive if it can be opened. Raises FileNotFoundError."""
     state = path.stat()
     save = Save(os.fspath(path), state.st_mtime, state.st_size)
     try:

@@ -115,7 +115,7 @@ class Snapshot:
         return restored
 
     def _restore_calls(self) -> None:
-        """Take away the pictures of calls that came from the file; those of calls since then stay."""
+        """Take away the pictures of calls that came from the file; the pictures of calls since then stay."""
         for reference, before in self._not_called:
             block = reference()
             if block is not None and not _was_called(block) and records_of(block) is not before:

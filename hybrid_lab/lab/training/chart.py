@@ -34,7 +34,7 @@ _LARGEST, _SMALLEST = 7e307, 1e-300
 
 
 def charts(curves: Sequence[Curve], earlier: Sequence[Sequence[Curve]] = ()) -> str:
-    """One chart for each group of curves. earlier : curves of runs before; those of the same names are faint lines"""
+    """One chart for each group of curves. earlier : curves of runs before; a curve of the same name is a faint line"""
     parts = []
     for group in grouped(curves):
         names = {curve["name"] for curve in group}
@@ -86,11 +86,11 @@ class _Plot:
         self._wide, self._tall = self.across / (self.last - self.first), self.up / (self.high - self.low)
 
     def x(self, step: float) -> float:
-        """Where a step is, in pixels."""
+        """The place of a step, in pixels."""
         return round(_LEFT + (step - self.first) * self._wide, 1)
 
     def y(self, value: float) -> float:
-        """Where a value is, in pixels."""
+        """The place of a value, in pixels."""
         top, bottom = _TOP - _OUTSIDE, _TOP + self.up + _OUTSIDE
         place = _TOP + (self.high - value) * self._tall
         return round(place, 1) if top < place < bottom else top if place < bottom else bottom
@@ -113,7 +113,7 @@ class _Plot:
         )
 
     def line(self, curve: Curve, color: str, band: str, stroke: str) -> list[str]:
-        """The line of the means over the band of the values; band, stroke : attributes of these"""
+        """The line of the means over the band of the values; band, stroke : attributes of band and line"""
         places, parts = [self.x(step) for step in curve["steps"]], []
         if curve["highs"] != curve["lows"]:
             border = list(zip(places, map(self.y, curve["highs"]), strict=True))
@@ -126,7 +126,7 @@ class _Plot:
 
 
 def grouped(curves: Iterable[Curve]) -> list[list[Curve]]:
-    """Curves that share a chart: those whose names end with the same word, such as `loss` and `val_loss`."""
+    """Curves that share a chart: curves whose names end with the same word, such as `loss` and `val_loss`."""
     groups: dict[str, list[Curve]] = {}
     for curve in curves:
         word = re.split(r"[_/.-]+", curve["name"].strip())[-1].lower()

@@ -29,7 +29,7 @@ _PARAMETERS, _VALUES = 4, 2
 
 
 def runs_reply(numbers: Sequence[int]) -> RunsReply:
-    """The protocol's reply to `runs`: all kept runs, newest first, and the curves of those with these numbers."""
+    """The protocol's reply to `runs`: all kept runs, newest first, and the curves of the runs with these numbers."""
     file = RunsFile()
     path = file.path
     try:
@@ -169,7 +169,7 @@ class RunList(InsightReport):
         return [*super()._parts(), *charts[:1], left, more, table and folded("Details", table)]
 
     def chart(self, name: str | None = None) -> str:
-        """The curves of one name of all these runs as SVG; by default those of the name that most runs have."""
+        """The curves of one name of all these runs as SVG; by default the name that most runs have."""
         name = self._name(name)
         drawn = self.runs if self.chosen else self.runs[-SHOWN:]
         return comparison(name, [(self.label(run), curve) for run in drawn if (curve := run.curve(name)) is not None])
@@ -188,8 +188,8 @@ class RunList(InsightReport):
     # -- what leaves ---------------------------------------------------------------------------------------
 
     def export(self, path: str | PathLike[str]) -> list[str]:
-        """Write `runs.csv`, a line for each run, and `runs_curves.csv`, a line for each bucket of each curve; or, where
-        the path ends with `.png` or `.svg`, the chart. Returns the paths of the files.
+        """Write `runs.csv`, a line for each run, and `runs_curves.csv`, a line for each bucket of each curve; or the
+        chart, if the path ends with `.png` or `.svg`. Returns the paths of the files.
         """
         ending = Path(path).suffix.lower()
         if ending == ".png":
@@ -227,7 +227,7 @@ class RunList(InsightReport):
         return export.to_mlflow(experiment, self.runs, tracking_uri)
 
     def delete(self, *numbers: int) -> None:
-        """Delete these runs from the file; without numbers, those of this list."""
+        """Delete these runs from the file; without numbers, the runs of this list."""
         gone = list(numbers) or [run.number for run in self.runs]
         RunsFile(self.path).delete(gone)
         self.runs = [run for run in self.runs if run.number not in gone]

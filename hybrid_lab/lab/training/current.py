@@ -28,7 +28,7 @@ class Runs:
     """The runs of this process.
 
     kept : finished runs that have curves, oldest first; current : the run under way, or None
-    pushes : called with a run where its pages should show it anew
+    pushes : called with a run when its pages should show it anew
     watched : a page shows the curves, so that Trainers are recorded in every cell
     """
 
@@ -42,7 +42,7 @@ class Runs:
         self._lock = threading.Lock()
 
     def under_way(self, steps: int = 0) -> Run:
-        """The current run; one starts where there is none.
+        """The current run; one starts if there is none.
 
         steps : how many of the cell's steps so far it will still be told of
         """
@@ -187,6 +187,6 @@ def log(**values: Any) -> None:
     values : numbers or arrays, of which the mean is taken. Every value counts: a curve has the smallest, the largest
         and the mean value of each piece of it, and the step of every NaN. The mean of an array on a GPU is computed
         there at once and read later, so that the program does not wait for it
-    The step is that of the Trainer; without one, the number of calls with this name. Raises TypeError for other values.
+    The step is the Trainer's; without one, the number of calls with this name. Raises TypeError for other values.
     """
     (runs.current or runs.under_way()).log(values)

@@ -137,7 +137,7 @@ def write_png(path: str | PathLike[str], name: str, lines: Sequence[tuple[str, C
 
 
 def values_by_step(curves: Sequence[Curve]) -> list[tuple[int, dict[str, float]]]:
-    """(step, values by name) in the order of the steps: of each bucket the mean and, where it holds several values, the
+    """(step, values by name) in the order of the steps: of each bucket the mean and, if it holds several values, the
     smallest and the largest as `loss/min` and `loss/max`; NaN and infinities at their steps.
     """
     found: dict[int, dict[str, float]] = {}

@@ -1,4 +1,4 @@
-"""The norm of all gradients of a Trainer, where they are: on the host or on a GPU."""
+"""The norm of all gradients of a Trainer, computed on each gradient's device: the host or a GPU."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def gradient_norm(trainer: Trainer) -> tuple[float | None, bool]:
 
 
 def is_of_last_step(trainer: Trainer) -> bool:
-    """Whether the gradients are those that the Trainer's last step used: no backward pass has come since then."""
+    """Whether the Trainer's last step used these gradients: no backward pass has come since then."""
     arrays = [access.arrays(parameter) for parameter in access.trainer_parameters(trainer)]
     links = [each.tape_link for group in arrays for each in group or ()]
     return not any(isinstance(link, Leaf) and link.fresh for link in links)

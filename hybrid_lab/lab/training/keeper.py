@@ -60,7 +60,7 @@ setting = Setting()
 def keep_runs(on: bool) -> None:
     """Keep the training runs from now on in the file `.hybrid_lab_runs.sqlite` of the current folder, or keep none.
 
-    By default a notebook's runs are kept, and those of scripts are not. The environment variable HYBRID_LAB_RUNS=0
+    By default a notebook's runs are kept, and a script's runs are not. The environment variable HYBRID_LAB_RUNS=0
     switches it off for all notebooks.
     """
     setting.chosen = bool(on)
@@ -92,7 +92,7 @@ class RunKeeper:
         self._own.update({key: _plain(value) for key, value in parameters.items()})
 
     def __call__(self, run: Run) -> None:
-        """Write the run, if it has values, where it is time or its end."""
+        """Write the run, if it has values, when it is time or when it ends."""
         ended = run.state != "running"
         if ended:
             alive.discard(self.kept.key)
@@ -187,7 +187,7 @@ def _model(parameter: object) -> str:
 
 
 def notebook() -> str:
-    """The notebook's name as far as the kernel knows it, or that of the script; "" if neither is known."""
+    """The notebook's name as far as the kernel knows it, or the script's name; "" if neither is known."""
     shell = _shell()
     given = "" if shell is None else shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME", "")
     if shell is None and sys.argv:

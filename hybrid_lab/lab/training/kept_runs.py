@@ -59,8 +59,9 @@ class KeptRun:
     """One kept run.
 
     key : unique everywhere; number : in the file, 0 before it is written; started, updated : seconds since 1970
-    state : as of a TrainingRun, and "lost" where its kernel ended; reason : the error that ended it
-    title : that of `mx.lab.new_run`; code : digest of the cell's code; parameters : of the optimizer, and the user's
+    state : as of a TrainingRun, and "lost" if its kernel ended; reason : the error that ended it
+    title : the title given to `mx.lab.new_run`; code : digest of the cell's code; parameters : of the optimizer, and
+    the user's
     last : the last value of the first curve, in words
     """
 
@@ -131,7 +132,7 @@ class RunsFile:
         return run.number
 
     def read(self, numbers: Iterable[int] | None = None, with_curves: bool = True) -> list[KeptRun]:
-        """The runs with these numbers, or all, oldest first; none where there is no file. Raises RunsFileError."""
+        """The runs with these numbers, or all, oldest first; empty if there is no file. Raises RunsFileError."""
         if not os.path.lexists(self.path):
             return []
         wanted = None if numbers is None else set(numbers)

@@ -160,7 +160,9 @@ def mean_of(value: np.ndarray) -> float:
 
 
 def means_of(values: Sequence[np.ndarray]) -> list[float]:
-    """The mean of each array, the same number as `mean_of` gives; those of equal shapes and types at once."""
+    """The mean of each array, the same number as `mean_of` gives; arrays of equal shapes and types are computed at
+    once.
+    """
     alike: dict[tuple[tuple[int, ...], np.dtype], list[int]] = {}
     for number, key in enumerate(map(_shape_and_type, values)):
         alike.setdefault(key, []).append(number)

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class ProgressLoop(Generic[T]):
-    """What `progress` returns: iterate over it, as often as you like. `len()` is that of the items."""
+    """What `progress` returns: iterate over it, as often as you like. `len()` is the number of items."""
 
     def __init__(self, items: Iterable[T], title: str, unit: str, total: int | None):
         self._items, self._title, self._unit, self._total = items, title, unit, total
@@ -44,7 +44,7 @@ def progress(items: Iterable[T], title: str = "", *, total: int | None = None, u
     the lab's panel, or in a terminal on standard error.
 
     items : a DataLoader or any other iterable; title : put before the bar
-    total : number of steps; by default `len(items)`, where there is one. A generator without it has no time left
+    total : number of steps; by default `len(items)`, if there is one. A generator without it has no time left
     unit : what a step is called, such as "batch"
     """
     if not isinstance(items, Iterable):

@@ -1,7 +1,7 @@
 """A training run: the loops that one cell, or one script, shows with a bar, and the curves of its values.
 
 Every value counts. Values on the host are kept as they are logged, and brought into the curves some dozens at a time.
-Those on a GPU are read later, so that the program does not wait for it.
+Values on a GPU are read later, so that the program does not wait for them.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Run:
     """One run.
 
     number : unique in this process; label : `cell 5`, or ""; reason : the error that ended it, or ""
-    loops : those under way, and the last ones that ended; earlier_loops : number of those before them
+    loops : the loops under way, and the last ones that ended; earlier_loops : number of the loops before them
     lock : held while values are added and read
     steps : calls of `step` of the Trainer that the run follows, over which the curves are drawn
     overhead : seconds that reading from a GPU, norms and drawing took
@@ -273,7 +273,7 @@ class Run:
                 self._waiting.append((self.steps, {"gradient norm": norm}))
 
     def _measure_norm(self, trainer: Trainer) -> None:
-        """The norm of the gradients, at a pace of its own: it reads all of them."""
+        """The norm of the gradients, at a pace of its own: it reads all gradients."""
         started = perf_counter()
         self._norm_step = self.steps
         try:
@@ -354,7 +354,7 @@ class Run:
                 series.extend([max(step, series.last_step)], [value])
 
     def _series_of(self, name: str) -> Series | None:
-        """The series of a name; a new one where there is none; None if there are NAMES of them."""
+        """The series of a name; a new one if there is none; None if there are NAMES of them."""
         series = self.series.get(name)
         return self._new_series(name) if series is None else series
 

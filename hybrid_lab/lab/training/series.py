@@ -51,7 +51,7 @@ class Series:
     """Every value counts. Finite values go into buckets of equal counts; when LIMIT buckets are full, neighbours are
     merged. A value that is not finite is noted with its step in `spans`; beyond SPANS places it is only counted.
 
-    count : number of values; not_finite : number of infinite values and NaNs; unplaced : number of these without a
+    count : number of values; not_finite : number of infinite values and NaNs; unplaced : number of the values without a
     place
     last, last_step : the latest value
     """

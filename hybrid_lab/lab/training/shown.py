@@ -1,4 +1,4 @@
-"""Where a training run is shown while it is under way: below its cell, or as bars (tqdm) in a terminal."""
+"""Shows a training run while it is under way: below its cell, or as bars (tqdm) in a terminal."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TerminalBars:
         self._bars: dict[Loop, tqdm] = {}
 
     def __call__(self, run: Run) -> None:
-        """Draw the bars of the loops under way, and close those of loops that ended."""
+        """Draw the bars of the loops under way, and close the bars of loops that ended."""
         from tqdm import tqdm
 
         for loop in run.loops:

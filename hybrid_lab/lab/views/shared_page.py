@@ -85,7 +85,9 @@ class SharedPage:
 
 
 def page_file(folder: Path, name: str) -> Path:
-    """Where the panel writes the page of a model: `net.html`, or `net-2.html` if `net.html` is somebody else's file."""
+    """The file for the page of a model that the panel writes: `net.html`, or `net-2.html` if `net.html` is a file that
+    the panel did not write.
+    """
     stem = re.sub(r"[^\w-]+", "_", name).strip("_")[:_LONGEST] or "model"
     for number in itertools.count(1):
         path = folder / (f"{stem}.html" if number == 1 else f"{stem}-{number}.html")

@@ -138,7 +138,7 @@ def image_source(svg: str) -> str:
 
 
 def graph_svg(net: Block, path: str = "", program: str = "") -> str:
-    """The static picture of a Block's graph, as a file of its own; the arguments are those of `viz.plot_graph`."""
+    """The static picture of a Block's graph, as a file of its own; it takes the arguments of `viz.plot_graph`."""
     from hybrid_lab.lab.picture.graph_view import graph_view
 
     return _whole(picture_svg(graph_view(net, path, program))[0])

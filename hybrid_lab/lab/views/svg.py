@@ -30,8 +30,8 @@ def clean_svg(text: str) -> str:
 
 
 def _without_references(element: str, attribute: str, value: str) -> str | None:
-    """The value of an attribute; None, which leaves the attribute out, where it is more than names, numbers, colours
-    and the functions of colours and transformations. CSS reads most attributes, with its escapes and comments.
+    """The value of an attribute; None, which leaves the attribute out, if it is more than names, numbers, colours and
+    the functions of colours and transformations. CSS reads most attributes, with its escapes and comments.
     """
     if attribute in _TEXTS:
         return None if _SPACES.sub("", value.lower()).find("url(") >= 0 else value

@@ -1,4 +1,4 @@
-"""mx.view(net): block tree beside the cached graph as an anywidget; static HTML where no front end shows widgets."""
+"""mx.view(net): block tree beside the cached graph as an anywidget; static HTML if no front end shows widgets."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class View(anywidget.AnyWidget):
         session.views.add(self)
 
     def refresh(self) -> None:
-        """Bring tree, graph and findings up to date where the model's revision grew."""
+        """Bring tree, graph and findings up to date if the model's revision grew."""
         entry = self._entry
         self._session.registry.refresh()
         net = entry.reference()
@@ -112,7 +112,7 @@ class View(anywidget.AnyWidget):
                 forget_route(self.comm)
 
     def open(self) -> None:
-        """Connect with the front end; not where a program runs the notebook, whose file would keep all of the state."""
+        """Connect with the front end; not if a program runs the notebook, whose file would keep all of the state."""
         if not is_run_by_a_program():
             super().open()
 
@@ -140,7 +140,7 @@ class View(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **keywords: dict[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The widget, and beside it static HTML and text for places that show no widgets.
 
-        Where a program runs the notebook, there is no widget: nbconvert would write a script in place of the HTML.
+        If a program runs the notebook, there is no widget: nbconvert would write a script in place of the HTML.
         """
         bundle = None if self.comm is None or is_run_by_a_program() else super()._repr_mimebundle_(**keywords)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
@@ -204,7 +204,7 @@ def _show_boxes_of_views() -> None:
 
 
 def _bundle_of_box(box: ipywidgets.Box, **keywords: Any) -> object:
-    """A Box as ipywidgets shows it; where a program runs the notebook, the static HTML of the views in it."""
+    """A Box as ipywidgets shows it; if a program runs the notebook, the static HTML of the views in it."""
     if not is_run_by_a_program() or not any(isinstance(each, View) for each in _inside(box)):
         return box._repr_mimebundle_(**keywords)
     texts = [
