@@ -92,7 +92,7 @@ def _import_torch() -> ModuleType:
 
 
 class _Finder(MetaPathFinder):
-    """Ends the import of this thread where the process ends, and has torch's number of threads set."""
+    """Ends the import of this thread when the process ends, and has torch's number of threads set."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()

@@ -33,7 +33,7 @@ class Executable:
 
     run : the same as calling it, for callers that count microseconds; takes (inputs, rng)
     report : of the compile
-    device : torch's device where it takes and gives tensors there instead of arrays; else None
+    device : torch's device if it takes and gives tensors there instead of arrays; else None
     """
 
     __slots__ = ("__weakref__", "graph", "report", "run")

@@ -3,8 +3,8 @@
 Python cannot resume an import that an interrupt stopped: torch's raises AttributeError or SystemError from then on,
 until the process ends. So the import runs in a thread, which an interrupt does not reach, and the caller waits for it.
 
-A fork waits for the end of such imports, because a child has none of its parent's threads: a module half imported at
-the fork (in Python, in C++ or in the loader of shared libraries) would stay half imported in the child.
+A fork waits for the end of such imports, because a child has none of its parent's threads: a module that is half
+imported at the fork (in Python, in C++ or in the loader of shared libraries) would stay half imported in the child.
 """
 
 from __future__ import annotations

@@ -154,7 +154,9 @@ class Report:
 
     @property
     def body_programs(self) -> int:
-        """How many programs the bodies of loops and branches have compiled so far, for any of their callers."""
+        """The number of programs that the bodies of loops and branches have compiled so far, for any of their
+        callers.
+        """
         return sum(body.compiles for body in self.bodies)
 
     @property

@@ -6,10 +6,10 @@ rename, so other processes see a whole entry or no entry. Each kind has a limit 
 were used longest ago are removed.
 
 Some entries are code: binaries run on the GPU. A user who can write a file can also write its digest. So a file is read
-only if only this user or root can have written it: the store's folder, the folder of the kind and the file belong to
-this user or to root, and group and others may not write to them. Only the store's folder may be a symbolic link, of
-this user or root. Everything else counts as missing, which a warning says once. On Windows the user's cache folder is
-taken to be the user's own.
+only if no user but this one and root can have written it: the store's folder, the folder of the kind and the file
+belong to this user or to root, and group and others may not write to them. Only the store's folder may be a symbolic
+link, of this user or root. Everything else counts as missing, which a warning says once. On Windows the user's cache
+folder is taken to be the user's own.
 
 Nothing here raises OSError. If an entry cannot be written, a warning says so once, and the work goes on without it.
 """
@@ -266,7 +266,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raise OSError where a device, FIFO or socket is, which a file must not replace; a link is replaced itself."""
+    """Raise OSError for a device, FIFO or socket, which a file must not replace; a link is replaced itself."""
     with contextlib.suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):

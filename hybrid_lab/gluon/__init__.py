@@ -59,7 +59,7 @@ def load(path: str | PathLike[str], **options: object) -> Any:  # noqa: ANN401 -
         opened = gluon.load("model.hlab")
         (opened(nd.ones((1, 3))) == y).asnumpy()
 
-    ctx= : where the parameters go; with_aux=True : return (model, the values saved as `aux=`)
+    ctx= : the device of the parameters; with_aux=True : return (model, the values saved as `aux=`)
     Raises ArchiveError for a damaged file.
     """
     return _load_archive(path, **options)

@@ -129,7 +129,7 @@ class Block(AnyBlock):
         return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
 
     def _repr_html_(self) -> str:
-        """The block tree as HTML without scripts, where a notebook shows the block."""
+        """The block tree as HTML without scripts, for notebooks."""
         return block_html(self)
 
     # -- attributes, children, structure -----------------------------------------------------------------------
@@ -360,8 +360,8 @@ class Block(AnyBlock):
 
     @shows_work("saving the parameters of")
     def save_parameters(self, filename: str | PathLike[str], deduplicate: bool = False) -> None:
-        """Write all parameters by attribute path: as safetensors where the name ends with `.safetensors`, else in
-        MXNet's `.params` form.
+        """Write all parameters by attribute path: as safetensors if the name ends with `.safetensors`, else in MXNet's
+        `.params` form.
 
         deduplicate : write shared parameters once. Raises UninitializedError if one has no values; no file is left.
         """
@@ -510,9 +510,9 @@ class Block(AnyBlock):
         """As `load`, or from SINGA's file; returns the dictionary that `save_states` got.
 
         dev : move the model to this context afterwards; use_graph : hybridize it, or run the code itself; None leaves
-            both as they are
+            both unchanged
         graph_alg : as of `compile`; options : as of `load`
-        All or nothing: raises ArchiveError for a damaged file, LoadMismatchError for one of another model.
+        All or nothing: raises ArchiveError for a damaged file, LoadMismatchError for another model's file.
         """
         from hybrid_lab.formats.singa import is_singa
         from hybrid_lab.gluon.files import states
@@ -617,7 +617,7 @@ class Block(AnyBlock):
     def register_forward_pre_hook(self, hook: Callable[[Block, tuple[object, ...]], object]) -> HookHandle:
         """Call `hook(block, inputs)` before each forward; `handle.detach()` ends that.
 
-        A HybridBlock does not call it where it runs inside the graph of another Block.
+        A HybridBlock does not call it if it runs inside the graph of another Block.
         """
         handle = HookHandle().attach(self._forward_pre_hooks, hook)
         self._hooked()

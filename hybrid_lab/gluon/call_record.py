@@ -53,7 +53,7 @@ Types = tuple[tuple[tuple[int, ...], Any], ...]
 
 
 class Source(NamedTuple):
-    """Where an array came from: output `output` of item number `item`; item -1 stands for the inputs of the call."""
+    """The source of an array: output `output` of item number `item`; item -1 stands for the inputs of the call."""
 
     item: int
     output: int

@@ -514,8 +514,8 @@ class HybridBlock(Block):
             gfx942), several times as fast; without it, and on other devices, float32 is multiplied as float32
         products : on a GPU, the implementation of matrix products and convolutions. None : the vendor's library
             (cuBLAS, cuDNN, rocBLAS, MIOpen) for products that it computes faster by rule, this package's kernels for
-            all others; 'own' : this package's kernels for all products, as with `strict`; 'vendor' : the library for
-            all products that it has a call for
+            all other products; 'own' : this package's kernels for all products, as with `strict`; 'vendor' : the
+            library for all products that it has a call for
         flags : `backend`, MXNet's name of `engine`; MXNet's other flags (inline_limit, forward_bulk_size ...) are
             accepted and kept; any other is dropped with a warning
 

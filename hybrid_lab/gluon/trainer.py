@@ -70,7 +70,7 @@ class Trainer:
         Gradients of several contexts are summed in this process, and every context is updated here, one by one. A store
         of your own (see KVStoreBase), or its registered name, sums them itself
     update_on_kvstore : whether such a store updates the parameters; None leaves that to the store's capabilities
-    compression_params : given to such a store
+    compression_params : given to the store
     Raises WorkersError where 'dist_sync' finds no other workers, WorkersDifferError if they have other parameters.
     """
 

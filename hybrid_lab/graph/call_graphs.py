@@ -26,10 +26,10 @@ Source = tuple[str, int]
 class Split:
     """The graphs of a recorded call.
 
-    forward : its outputs are those of the call, then the saved values for the backward
+    forward : its outputs are the outputs of the call, then the saved values for the backward
     backward : the gradients. Random nodes that are computed again keep their draws: run it with the forward's rng
-    sources : where each input of `backward` comes from: ("input", i) and ("output", i) of the call, ("saved", i) for
-        saved value i of `forward`, ("head", i) for a gradient handed in
+    sources : the source of each input of `backward`: ("input", i) and ("output", i) of the call, ("saved", i) for saved
+        value i of `forward`, ("head", i) for a gradient handed in
     """
 
     forward: Graph
@@ -48,7 +48,7 @@ class Split:
 
     @property
     def saved_bytes(self) -> int:
-        """The bytes that the forward saves for the backward, besides its own inputs and outputs."""
+        """The bytes that the forward saves for the backward, apart from its own inputs and outputs."""
         return sum(value.nbytes for value in self.forward.outputs[self.num_outputs :])
 
     def __str__(self) -> str:
@@ -72,14 +72,14 @@ class Specialized:
     wrt : indices of the graph's inputs whose gradients `backward` returns, in this order
     prologue : for inference, the values that depend on parameters alone and that `forward` reads, or None; run it when
         one of the inputs numbered in `prologue_sources` has changed, and hand its outputs to `forward`
-    forward_sources : where each input of `forward` comes from: ("input", k) for input k of the neutral graph,
+    forward_sources : the source of each input of `forward`: ("input", k) for input k of the neutral graph,
         ("hoisted", j) for output j of the prologue
     given : a graph that has all inputs of the neutral graph; `forward` may lack those that only the prologue reads
     stages : the passes that ran, with the graphs before and after each; empty unless `keep` was asked for
     heads : numbers of the outputs that `backward` differentiates; None: all
     absent : indices from `wrt` at which no gradient arrives; `backward` returns zeros for them
     needs_numbers : why some leading sizes of the data are no symbols (see graph.specialize)
-    guards : where sizes are symbolic: how many guards the passes relied on, see `Guards.count`
+    guards : if sizes are symbolic: the number of guards that the passes relied on, see `Guards.count`
     cutter : where sizes of a recorded call are symbolic: what cuts the joint graph for the sizes of another call
     """
 

@@ -93,7 +93,7 @@ class Stage:
 def run_pass(
     stages: list[Stage] | None, name: str, function: Callable[..., T], before: object, *arguments: object
 ) -> T:
-    """`function(before, *arguments)`, printed where HYBRID_LAB_DUMP asks for it. stages : get the Stage, if not None"""
+    """`function(before, *arguments)`, printed if HYBRID_LAB_DUMP asks for it. stages : get the Stage, if not None"""
     try:
         after = dump(name, function(before, *arguments))
     except NeedsNumber as need:

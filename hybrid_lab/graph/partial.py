@@ -97,7 +97,7 @@ class PartialShapes:
     def _sweep(self, assume: bool) -> bool:
         """Visit every node in both directions; returns whether something was learned.
 
-        assume : also ask the records that assume equal shapes, where operands might be broadcast
+        assume : also ask the records that assume equal shapes, if operands might be broadcast
         """
         before = dict(self.shapes)
         for node in self.graph.nodes:

@@ -49,7 +49,7 @@ class ReadScopes:
         self._known: dict[tuple[str, tuple[int, ...]], Scope] = {}
 
     def scope(self, path: str, numbers: tuple[int, ...] = ()) -> str:
-        """The Scope of a node; the path itself where it is too long for Blocks.
+        """The Scope of a node; the path itself if it is too long for Blocks.
 
         numbers : of the calls, for the last Blocks of the path; the others are first calls
         """

@@ -22,14 +22,14 @@ class CallState:
     """The arrays of the parameters of one compiled call, and what was read of them last.
 
     arrays : of the parameters, on the context of the call; buffers : theirs
-    requests : (name, whether its gradient is wanted) of each parameter, where calls are recorded
+    requests : (name, whether its gradient is wanted) of each parameter, if calls are recorded
     checked : `changes.count` when `still_valid` last looked
     cached_inputs : versions of the parameters (None: always read them again), and the arrays that the forward reads
     packed : whether the engine has packed the parameters; quiet : calls since they changed
     patience : how many such calls until the engine packs them
     gradients : the programs of gradients of gradients, see `higher_order.gradient_program`
     head_sets : the programs that differentiate other outputs
-    one_step : whether a call stays one step of the history where its gradients are differentiated; None: not known yet
+    one_step : whether a call stays one step of the history if its gradients are differentiated; None: not known yet
     """
 
     __slots__ = (
@@ -66,14 +66,14 @@ class CallState:
         return True
 
     def holds_current(self) -> bool:
-        """Whether its arrays are those of the parameters."""
+        """Whether its arrays are the parameters' current arrays."""
         return all(
             parameter._array is array or any(array is other for other in parameter._data or ())
             for parameter, array in zip(self.parameters, self.arrays, strict=True)
         )
 
     def requests_now(self) -> tuple[tuple[str, bool], ...]:
-        """(name, whether its gradient is wanted) of each parameter, where calls are recorded."""
+        """(name, whether its gradient is wanted) of each parameter, if calls are recorded."""
         if not self.recording:
             return ()
         pairs = []

@@ -51,7 +51,7 @@ _compiled: weakref.WeakSet[GraphCalls] = weakref.WeakSet()
 def forget_all_programs() -> None:
     """Drop every compiled program, because a setting of the process changed (see `contrib.amp`).
 
-    Traces stay, except those of code that read dtypes.
+    Traces stay, except traces of code that reads dtypes.
     """
     for calls in tuple(_compiled):
         calls.forget_programs()
@@ -75,7 +75,8 @@ forks.in_child(_forked)
 
 
 def drop_for_values(block: Tree, changed: str) -> None:
-    """Drop the graphs of a Block, and those of all Blocks above it, because of a changed value that the code reads.
+    """Drop the graphs of a Block, and the graphs of all Blocks above it, because of a changed value that the code
+    reads.
 
     changed : what changed, in words: the reason of the compiles that follow
     """
@@ -304,7 +305,7 @@ class GraphCalls:
         return self._run(ONE_TENSOR, (leaf,), (leaf,))
 
     def _run(self, spec: Spec, leaves: Sequence[NDArray], args: tuple[Any, ...], inside: int | None = None) -> Any:
-        """The call, compiled; eagerly where the code has sizes that depend on numbers, unless `strict` refuses that.
+        """The call, compiled; eagerly if the code has sizes that depend on numbers, unless `strict` refuses that.
 
         inside : the number of interceptors that are still to run; None for all
         """

@@ -41,12 +41,12 @@ def _stores(leaves: Sequence[tape.Leaf | None], places: Sequence[Any]) -> Ready:
 class CompiledEntry(tape.Entry):
     """The tape's entry for a whole compiled call.
 
-    values : the arrays that the backward reads, but for output gradients, in its order
+    values : the arrays that the backward reads, without output gradients, in its order
     buffers : those behind the first of them - inputs, parameters and outputs, which others may write to
     forward_state : what the forward holds for the backward, used up by the last one; None if there is nothing
     versions : of these buffers, when they were recorded
     before : of the buffers of all inputs and parameters, as the forward read them: gradients of gradients start there
-    outputs : weak references to the buffers of the outputs, where there are several
+    outputs : weak references to the buffers of the outputs, if there are several
     """
 
     __slots__ = ("before", "buffers", "forward_state", "leaves", "outputs", "program", "rng", "values", "versions")

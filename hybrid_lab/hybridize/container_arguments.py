@@ -76,7 +76,8 @@ def separated(args: Sequence[object]) -> tuple[tuple[Any, ...], Callable[[object
 
 
 def _replaced(item: object, replace: Callable[[Symbol], Symbol], visited: set[int]) -> Any:
-    """The item with every tensor replaced: in lists and dicts in place, in each once; in tuples anew where one differs.
+    """The item with every tensor replaced: in lists and dicts in place, in each once; tuples with a replaced tensor are
+    made anew.
 
     visited : the ids of these lists and dicts
     """

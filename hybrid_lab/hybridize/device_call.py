@@ -39,7 +39,7 @@ def program_for(
     recording: bool,
     cache: ProgramCache,
 ) -> CompiledCall:
-    """A CompiledCall, on the device of the engine where it has one.
+    """A CompiledCall, on the device of the engine if it has one.
 
     Raises EngineUnavailable if the arrays are on a GPU that the engine does not run on.
     """

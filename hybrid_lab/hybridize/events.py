@@ -1,6 +1,6 @@
 """What Blocks tell of: lists of functions, to which tools add theirs by `listen`.
 
-Who tells of something loops over the list. So while nobody listens, nothing is called, formatted or looked up.
+Who tells of something loops over the list. So without listeners, nothing is called, formatted or looked up.
 """
 
 from __future__ import annotations

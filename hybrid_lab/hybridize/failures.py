@@ -111,7 +111,7 @@ class Failures:
         return error.keeps_tensors or (error.code == "HL164" and keeps_tensors(self.block))
 
     def take_refusal(self, spec: Spec, error: HybridizeError) -> bool:
-        """Let calls with such arguments run eagerly from now on, where the error allows that, and warn once."""
+        """Let calls with such arguments run eagerly from now on, if the error allows that, and warn once."""
         keeps = self.keeps(error)
         if not (keeps or error.runs_eagerly):
             return False

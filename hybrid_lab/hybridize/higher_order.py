@@ -34,7 +34,7 @@ def _bound_graph(program: CompiledCall) -> Graph:
 
 
 def one_step(program: CompiledCall) -> bool:
-    """Whether a call may stay one step of the history where its gradients are differentiated: these go backward through
+    """Whether a call may stay one step of the history if its gradients are differentiated: these go backward through
     the call in two steps, once from its outputs and once from its gradients.
     """
     bound = _bound_graph(program)

@@ -15,7 +15,7 @@ CALL, BORDER = 6.0, 0.6
 #: Microseconds that an operator costs less in a session before it touches data.
 OPERATOR = 0.5
 
-#: Nanoseconds per output element that ONNX Runtime is faster, negative where NumPy is; measured with two threads.
+#: Nanoseconds per output element that ONNX Runtime is faster, negative if NumPy is; measured with two threads.
 #: Operators and families that are not listed take as long in both.
 _PER_ELEMENT = {
     "erf": 3.5,

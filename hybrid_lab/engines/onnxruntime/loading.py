@@ -36,7 +36,7 @@ def load(make: Callable[[], Any], cancel: Callable[[], object], longest: float) 
     """The result of `make()`, which runs in a thread. Raises the errors of `make`, TooLong after `longest` seconds, and
     KeyboardInterrupt as soon as it comes.
 
-    cancel : asks `make` to stop, where it is given up. The thread ends by itself; only the end of the process waits for
+    cancel : asks `make` to stop, if it is given up. The thread ends by itself; only the end of the process waits for
         it, because ONNX Runtime aborts a process that ends meanwhile
     """
     try:

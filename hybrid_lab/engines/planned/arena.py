@@ -84,7 +84,7 @@ class Arena:
 
 
 def host_memory(nbytes: int) -> np.ndarray:
-    """So many bytes, aligned for every kernel."""
+    """This number of bytes, aligned for every kernel."""
     raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]
@@ -93,7 +93,7 @@ def host_memory(nbytes: int) -> np.ndarray:
 class ArenaPool:
     """Free arenas that programs borrow for the time of one call.
 
-    allocate : the memory of a new arena, of so many bytes
+    allocate : the memory of a new arena, of the given number of bytes
     """
 
     def __init__(self, allocate: Callable[[int], Any] = host_memory) -> None:

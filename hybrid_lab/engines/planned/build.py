@@ -64,7 +64,7 @@ def _is_constant(value: Value) -> bool:
 def build(graph: Graph, report: Report, static_alloc: bool, later: bool = False) -> PlannedExecutable:
     """The executable of a graph of which every operator has a NumPy kernel, a compiled region counting as one operator.
 
-    Fills in the memory and program parts of `report`. later : only when somebody runs it
+    Fills in the memory and program parts of `report`. later : only at the program's first run
     """
     graph = decompose(graph, _has_kernel)
     report.bodies = _bodies(graph)
@@ -111,7 +111,7 @@ class Later:
         return run(inputs, rng)
 
     def forget(self) -> None:
-        """Drop the function, and the arenas with it, until somebody runs it again."""
+        """Drop the function, and the arenas with it, until the next run."""
         self._run = None
 
 
@@ -144,7 +144,7 @@ class PlannedEngine(Engine):
     def _executable(
         self, graph: Graph, static_alloc: bool, strict: bool, later: bool = False, background: bool = False
     ) -> Executable:
-        """later : write the program when somebody runs it"""
+        """later : write the program at its first run"""
         started = time.perf_counter()
         executable = build(*self.prepare(graph, strict, background), static_alloc, later)
         executable.report.seconds = time.perf_counter() - started

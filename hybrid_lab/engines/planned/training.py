@@ -45,7 +45,7 @@ class Begin(Writer):
 class Finish(Writer):
     """The backward over the arena that the forward took; it overwrites what was kept.
 
-    takes_ready : the program takes `ready` besides, and calls it for each gradient after the step that computes it
+    takes_ready : the program also takes `ready`, and calls it for each gradient after the step that computes it
     """
 
     parameters = "inputs, rng, arena, given"
@@ -66,7 +66,7 @@ class Finish(Writer):
                     self._emit(f"ready({position}, {self.names[value]})")
 
     def _handed_out(self, value: Value) -> int | None:
-        """The number of the gradient that lies where the value is; None for others."""
+        """The number of the gradient that shares the value's memory; None for others."""
         position = self.plan.position.get(value)
         return None if position in self.plan.copies else position
 
@@ -95,7 +95,7 @@ class Finish(Writer):
 
 
 def relay(ready: Ready, positions: tuple[int | None, ...]) -> Ready:
-    """`ready` for the outputs of a region. positions : the number of the gradient that each of them is, or None"""
+    """`ready` for the outputs of a region. positions : for each output, the number of its gradient, or None"""
 
     def told(output: int, array: object) -> None:
         position = positions[output]
@@ -108,12 +108,12 @@ def relay(ready: Ready, positions: tuple[int | None, ...]) -> Ready:
 class JointTraining(Training):
     """A forward that leaves what it keeps in its arena, and a backward that runs in the same arena.
 
-    forward, backward : executables that share nothing; they are written when somebody runs them
+    forward, backward : executables that share nothing; each is written at its first run
     begin, finish : write the two programs
     run_backward : the backward in a forward's arena: (operands, rng, arena, out) -> gradients
     """
 
-    #: The same with `ready` as its last argument; written when somebody asks for it.
+    #: The same with `ready` as its last argument; written at the first access.
     _run_with_ready: Any = None
 
     def __init__(

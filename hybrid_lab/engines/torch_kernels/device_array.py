@@ -306,7 +306,7 @@ def write(target: Operand, result: torch.Tensor, where: Operand = True) -> torch
 
 
 def add_by_index(total: torch.Tensor, key: tuple[torch.Tensor, ...], values: torch.Tensor) -> None:
-    """total[key] += values, where places come several times. On a device torch sorts the places, so that the additions
+    """total[key] += values; a place may come several times. On a device torch sorts the places, so that the additions
     have the same order in every run.
     """
     shape = torch.broadcast_shapes(*(item.shape for item in key)) + total.shape[len(key) :]

@@ -96,7 +96,7 @@ class LayerBackward:
     h, c : the first states, (N, H)
     dy : the gradient of the output
     dh, dc : gradients of the final states; the backward overwrites them with the gradients of the first states
-    weights, dweights : the weights wx, wh, bx and bh, and where their gradients go
+    weights, dweights : the weights wx, wh, bx and bh, and the memory for their gradients
     """
 
     place: int

@@ -22,7 +22,7 @@ __all__ = ["DeformableConvolution", "ModulatedDeformableConvolution"]
 
 @layer
 class DeformableConvolution(HybridBlock):
-    """A convolution that predicts where its kernel's places lie, with a second convolution (arXiv 1703.06211).
+    """A convolution that predicts the places of its kernel's elements, with a second convolution (arXiv 1703.06211).
 
     channels : number of outputs; kernel_size, strides, padding, dilation : a number or (height, width)
     num_deformable_group : number of groups of inputs, each with offsets of its own

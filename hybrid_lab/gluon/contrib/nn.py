@@ -37,7 +37,7 @@ __all__ = [
 class Concurrent(Sequential):
     """Every child gets the same input; their outputs are joined along `axis`.
 
-    axis : where the outputs are concatenated; all other dimensions must agree (ShapeError otherwise)
+    axis : the axis along which the outputs are concatenated; all other dimensions must agree (ShapeError otherwise)
     """
 
     def __init__(self, axis: int = -1, prefix: str | None = None, params: ParameterDict | None = None) -> None:

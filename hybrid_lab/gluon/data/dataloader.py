@@ -98,7 +98,7 @@ class DataLoader:
             self.set_state(position)
 
     def get_state(self) -> dict[str, Any]:
-        """Where the loader stands: the epoch, and how many of its batches have been delivered and in which order.
+        """The loader's position: the epoch, and how many of its batches have been delivered and in which order.
 
         Batches made ahead do not count. The random numbers of now are not part of it: `mx.checkpoint` saves them.
         """
@@ -138,7 +138,7 @@ class DataLoader:
         """Continue an epoch that another number of workers began: all loaders together give the samples that were left.
 
         state : the result of `get_state` in one worker; workers : their number then
-        Raises HybridLabError without a DistributedSampler, and for anything but such a state.
+        Raises HybridLabError without a DistributedSampler, and for anything but a state that `get_state` returned.
         """
         sampler = getattr(self._batch_sampler, "sampler", None)
         if not isinstance(sampler, DistributedSampler):

@@ -1,4 +1,4 @@
-"""Where a DataLoader stands in its epoch, as data, and how another DataLoader continues from there."""
+"""A DataLoader's position in its epoch, as data, and how another DataLoader continues from there."""
 
 from __future__ import annotations
 

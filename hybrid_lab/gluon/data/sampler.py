@@ -135,7 +135,7 @@ class DistributedSampler(Sampler):
     def resume(self, taken: int) -> None:
         """Leave out, in the next iteration, the first numbers of the epoch, which all workers have had together.
 
-        Another number of workers may go on where others stopped: `sampler.resume(batches * batch_size * workers)`.
+        Another number of workers may continue the epoch: `sampler.resume(batches * batch_size * workers)`.
         """
         _check_whole("taken", taken)
         self._taken = min(taken, self._length)

@@ -33,7 +33,7 @@ class Activation(HybridBlock):
 
 @layer
 class LeakyReLU(HybridBlock):
-    """x where x > 0, else alpha * x. x : any shape -> the same."""
+    """x if x > 0, else alpha * x. x : any shape -> the same."""
 
     def __init__(self, alpha: float, **kwargs: Unpack[BlockOptions]) -> None:
         if alpha < 0:
@@ -70,7 +70,7 @@ class PReLU(HybridBlock):
 
 @layer
 class ELU(HybridBlock):
-    """x where x > 0, else alpha * (exp(x) - 1) (arXiv 1511.07289)."""
+    """x if x > 0, else alpha * (exp(x) - 1) (arXiv 1511.07289)."""
 
     def __init__(self, alpha: float = 1.0, **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(**kwargs)

@@ -32,7 +32,7 @@ LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 def checked_layout(block: HybridBlock, layout: str | None, layouts: Sequence[str]) -> str:
-    """The layout, or the first one where it is None. Raises ValueError if it is none of `layouts`."""
+    """The layout, or the first one if it is None. Raises ValueError if it is none of `layouts`."""
     if layout is None:
         return layouts[0]
     if layout not in layouts:

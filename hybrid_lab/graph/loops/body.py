@@ -155,7 +155,7 @@ class Body:
         return self._keep(key, found)
 
     def _keep(self, key: object, run: object) -> Any:
-        """Note that the program is used now, and drop the one unused for longest where there are too many."""
+        """Note that the program is used now, and drop the one unused for longest if there are too many."""
         with _changes:
             self._compiled.pop(key, None)
             self._compiled[key] = run

@@ -151,7 +151,7 @@ class Loop(ControlFlow):
 
     def leading(self, heads: tuple[int, ...], differentiable: bool = True) -> set[int]:
         """As of ControlFlow, through any number of steps."""
-        shift = self.num_data - self.num_out  # from the number of a new state to that of the state
+        shift = self.num_data - self.num_out  # from the number of a new state to the number of the state
         leading: set[int] = set()
         behind, before = set(heads), set[int]()
         while behind != before:
@@ -196,7 +196,7 @@ class LoopOutputs:
     def finish(
         self, states: Sequence[Array], carried: Sequence[Array], extra: Sequence[Array]
     ) -> tuple[Array | None, ...]:
-        """All outputs, in `out` where it was given."""
+        """All outputs, in `out` if it was given."""
         values = [*self.stacked, *states, *carried, *self.history, *extra]
         results: list[Array | None] = []
         for value, target, wanted in zip(values, self.outs, self.need, strict=True):
@@ -220,5 +220,5 @@ def entries(data: np.ndarray) -> np.ndarray:
 
 
 def entry_of(data: np.ndarray) -> np.ndarray:
-    """One entry of an array along its first axis, or a stand-in of its shape where there is none."""
+    """One entry of an array along its first axis, or a stand-in of its shape if there is none."""
     return data[0] if len(data) else np.empty(data.shape[1:], data.dtype)

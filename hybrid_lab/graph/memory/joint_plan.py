@@ -1,8 +1,8 @@
 """Plan the memory of a forward and its backward together: one arena from the first step to the last gradient.
 
-Values that the forward keeps for the backward stay where the forward put them. A kept value frees its place after its
-last use in the backward, and the backward's own values move in there; so the arena is little larger than the most
-memory alive at one moment of a training step.
+Values that the forward keeps for the backward stay in the places that the forward gave them. A kept value frees its
+place after its last use in the backward, and the backward's own values move in there; so the arena is little larger
+than the most memory alive at one moment of a training step.
 
     forward     z = dot(x, w)          arena 0..128, kept
                 y = square(z)          output 0
@@ -24,7 +24,7 @@ from hybrid_lab.graph.node import Value
 class JointPlan:
     """Two plans over one arena. The backward's overwrites what the forward kept: it can run once per forward.
 
-    forward, backward : their arena_bytes and ideal_bytes are those of the whole
+    forward, backward : each one's arena_bytes and ideal_bytes are the whole's
     kept_bytes : what lies in the arena between the two
     """
 

@@ -75,7 +75,7 @@ def _is(number: object, wanted: float) -> bool:
 
 
 def _other(index: int, wanted: float) -> Callable[[Node], Value | None]:
-    """The tensor, where input `index` is the number `wanted`."""
+    """The tensor, if input `index` is the number `wanted`."""
     return lambda node: node.inputs[1 - index] if _is(_number(node, index), wanted) else None
 
 
@@ -95,7 +95,7 @@ def _under(value: object, name: str) -> Value | None:
 
 
 def _same(node: Node) -> Value | None:
-    """The first of the last two inputs, where both are one value of the result's shape."""
+    """The first of the last two inputs, if both are one value of the result's shape."""
     one, two = node.inputs[-2:]
     return one if one is two and isinstance(one, Value) and one.shape == node.outputs[0].shape else None
 
@@ -158,7 +158,7 @@ def _twice(node: Node) -> Value | None:
 
 
 def _even(node: Node) -> Value | None:
-    """f(-x) = f(x). Not where there is no sign: abs(-x) of uint8 is 256 - x."""
+    """f(-x) = f(x). Not for unsigned types: abs(-x) of uint8 is 256 - x."""
     inner = _under(node.inputs[0], "negative")
     return None if inner is None or inner.dtype.kind == "u" else _made(node, node.op.name, inner)
 

@@ -6,7 +6,7 @@ from collections import deque
 
 #: A capacity that no cut can afford.
 INFINITE = 1 << 60
-#: The vertices of a part with source and sink, the edges that the source has in it, and those of the sink.
+#: The vertices of a part with source and sink, the source's edges into it, and its edges to the sink.
 _Part = tuple[list[int], list[int], list[int]]
 
 

@@ -10,7 +10,7 @@ from hybrid_lab.graph.call_graphs import Specialized
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 
-#: Inputs that keep their values from one call to the next, unless somebody writes to them.
+#: Inputs that keep their values from one call to the next, unless code writes to them.
 STEADY_ROLES = ("param", "aux")
 #: A result larger than everything it is made of (a bias repeated over a batch) is hoisted only up to this many bytes.
 _FREE_BYTES = 1 << 16

@@ -25,7 +25,7 @@ class Region:
 
     nodes : in program order
     inputs : Values from outside, constants left out (they go with the region)
-    outputs : Values that somebody outside reads
+    outputs : Values that are read outside
     """
 
     nodes: tuple[Node, ...]
@@ -119,7 +119,7 @@ def contract(graph: Graph, regions: Sequence[Region], make: Callable[[Region], O
     """The graph with one node in the place of each region; `make(region)` is its operator.
 
     Regions may share nodes, which each of them computes; a value is an output of at most one region. Nodes of no region
-    stay if somebody reads them. An operator with `temporaries`, pairs (shape, dtype), has these as further outputs
+    stay if they are read. An operator with `temporaries`, pairs (shape, dtype), has these as further outputs
     without readers: memory planned for the operator.
     """
     stored = {value: region for region in regions for value in region.outputs}

@@ -64,12 +64,12 @@ def is_identity(node: Node) -> bool:
     return False
 
 
-#: Results up to this size are computed at compile time where all inputs are constants.
+#: Results up to this size are computed at compile time if all inputs are constants.
 _FOLD_BYTES = 1 << 14
 
 
 def _folded(node: Node, inputs: tuple[object, ...]) -> Value | None:
-    """The node's output as a constant, where it is small and depends on nothing."""
+    """The node's output as a constant, if it is small and depends on nothing."""
     if node.op.random or len(node.outputs) != 1:
         return None
     if not all(isinstance(item.node.op, Constant) for item in inputs if isinstance(item, Value)):

@@ -76,7 +76,7 @@ class Cutter:
         return self._latest[1]
 
     def _parts(self, kept: Sequence[Value]) -> Split:
-        """Both graphs, where the backward receives these Values."""
+        """Both graphs, if the backward receives these Values."""
         joint, origins = self.joint, dict(self._origins)
         saved = [value for value in kept if value not in origins]
         for index, value in enumerate(saved):

@@ -23,7 +23,7 @@ ABSENT = object()
 def makes_stale(block: Hybrid, name: str, before: object, value: object) -> bool:
     """Whether another value of an attribute may change what a graph of the Block, or of one above it, computes.
 
-    before, value : ABSENT where there is none
+    before, value : ABSENT if there is none
     """
     if "_graph_calls" not in vars(block) or name in OWN:
         return False

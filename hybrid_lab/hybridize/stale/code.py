@@ -23,7 +23,7 @@ def code_of(kind: type) -> tuple[CodeType, ...]:
 
 
 def globals_of(kind: type) -> list[tuple[dict[str, Any], set[str]]]:
-    """(global names of a module, those of them that the same code may read or assign), one pair per function."""
+    """(global names of a module, the names among them that the same code may read or assign), one pair per function."""
     return [(function.__globals__, set(facts_of(function.__code__).names)) for function in functions_of(kind)]
 
 
@@ -273,7 +273,7 @@ def of_user(module: object) -> bool:
 
 
 def bases_of_user(kind: type) -> list[type]:
-    """The class itself and those of its bases that the user wrote, in the order of the MRO."""
+    """The class itself and its bases that the user wrote, in the order of the MRO."""
     return [base for base in kind.__mro__ if of_user(base.__module__)]
 
 

@@ -37,7 +37,7 @@ _BY_ANY_TEXT = frozenset({
 })  # fmt: skip
 #: What code names that runs texts.
 _RUNS_TEXTS = frozenset({"eval", "exec"})
-#: Exceptions that code handles where an attribute may be missing.
+#: Exceptions that code handles if an attribute may be missing.
 _MISSING = frozenset({"AttributeError", "Exception"})
 _NAME = re.compile(r"[^\W\d]\w*")
 _PATH = re.compile(r"[\w.]+")

@@ -33,7 +33,7 @@ _SKIPPED = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, property,
 #: Objects of Python's library - loggers, locks, clocks - change by themselves; those that hold settings do not.
 _MACHINERY = sys.stdlib_module_names - {"types", "argparse"}
 
-#: Attributes of every Block that Gluon itself changes, and reports as a changed structure where it matters.
+#: Attributes of every Block that Gluon itself changes, and reports as a changed structure if it matters.
 OWN = frozenset({
     "_active", "_children", "_empty_prefix", "_flags", "_forward_hooks", "_forward_pre_hooks", "_graph_inside",
     "_graph_calls", "_graphs", "_last_change", "_last_outputs", "_name", "_name_counts", "_operator_hook", "_params",

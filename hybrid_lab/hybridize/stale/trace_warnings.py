@@ -47,7 +47,7 @@ def warning_of_changes(block: Tree) -> Iterator[UserState | None]:
     """Around the trace of a Block's code: warn of each thing that the trace froze or changed, once per class. Gives the
     state before, or None for code that has no effect.
 
-    Raises HybridizeError HL173 where the code left a tensor in an attribute, a global or a container in one. After a
+    Raises HybridizeError HL173 if the code left a tensor in an attribute, a global or a container in one. After a
     HybridizeError these objects are as before the trace, and so are the random numbers of NumPy and Python: the Block
     may run eagerly then.
     """
@@ -160,7 +160,7 @@ def _is_about(finding: Finding, code: str, name: str) -> bool:
 
 
 def _user_blocks(block: Tree) -> list[Tree]:
-    """The block and those below it, those of the package's own classes left out."""
+    """The block and the Blocks below it, without Blocks of the package's own classes."""
     return [each for each in tree_of(block) if of_user(type(each).__module__)]
 
 

@@ -164,7 +164,7 @@ def _containers(values: Iterable[object]) -> list[tuple[_Container, list[object]
 
 
 def _assign(name: Name, value: object) -> None:
-    """Give a name its object again, or delete it where it had none."""
+    """Give a name its object again, or delete it if it had none."""
     block, sort, text, owner = name
     if sort == "attribute":
         object.__setattr__(block, text, value) if value is not _ABSENT else object.__delattr__(block, text)

@@ -34,7 +34,7 @@ class ValueGuard:
 
     holds : whether all values are the same as before; a function written for these places at its first call, as most
         calls of a Block find nothing changed. A plain value that was replaced by an equal one is the same
-    iterators : names of iterators, which every call reads on from where the last one stopped
+    iterators : names of iterators, which every call reads on from the place where the last one stopped
     unwatched : name -> why it is not compared
     functions : whose values these are
     excluded : places that are not compared because the code changes them itself, without effect on its results
@@ -81,7 +81,7 @@ class ValueGuard:
         return self.holds()
 
     def compare(self) -> bool:
-        """Whether all values are those of before, place by place: as `holds`, slower."""
+        """Whether all values equal the earlier values, place by place: as `holds`, slower."""
         try:
             for place in self._items:
                 if place[0][place[1]] is not place[2] and not _is_equal(place, place[0][place[1]]):
@@ -157,7 +157,7 @@ class ValueGuard:
             if getattr(owner, name, _ABSENT) is not value:
                 setattr(owner, name, value)
         for container, keys, values, *_ in self._dicts:
-            if isinstance(container, MappingProxyType):  # whose dict is another place, where it is within reach
+            if isinstance(container, MappingProxyType):  # whose dict is another place, if it is within reach
                 continue
             if len(container) != len(keys) or not all(map(is_, container.values(), values)):
                 container.clear()

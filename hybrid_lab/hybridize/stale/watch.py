@@ -69,7 +69,7 @@ class Watch:
         self._values = {}
 
     def holds(self) -> bool:
-        """Whether the values that calls compare are those of the trace."""
+        """Whether the values that calls compare are the trace's values."""
         return self.guard is None or self.guard.holds()
 
     def differences(self) -> list[str] | None:

@@ -35,7 +35,7 @@ def dot(picture: Picture | Whole, depth: int | None = None, colors: bool = False
 
 
 def _largest_depth(picture: Picture | Whole, levels: dict[str, int]) -> int:
-    """The number of levels that can be open in a picture that Graphviz lays out; 0 if even one of them is too large."""
+    """The largest number of open levels with which Graphviz lays out the picture; 0 if one open level is too large."""
     added: dict[int, int] = {}  # by opening a level: its members take the place of its boxes
     for box in picture.boxes:
         level = levels[box["parent"]]

@@ -367,7 +367,7 @@ class ConcatPart(Operator, name="_concat_part"):
         return data[self.index]
 
     def cut(self, shapes: list[tuple[int, ...]]) -> tuple[slice, ...]:
-        """Where the part lies in dy."""
+        """The place of the part in dy."""
         axis = self.dim % len(shapes[0])
         start = sum(shape[axis] for shape in shapes[: self.index])
         return along(axis, start, start + shapes[self.index][axis], len(shapes[0]))
@@ -439,7 +439,7 @@ class _Splitting(Operator):
     title: ClassVar[str]
 
     def places(self, size: int) -> list[int]:
-        """Where the parts of an axis start, and the end. Raises ShapeError."""
+        """The starts of the parts of an axis, and the end. Raises ShapeError."""
         raise NotImplementedError
 
     def sizes(self, size: int) -> list[int]:

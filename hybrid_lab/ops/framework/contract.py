@@ -1,4 +1,6 @@
-"""The contract of a record, checked: when it is declared, and where its rules answer. Errors name record and member."""
+"""The contract of a record, checked: at its declaration, and at the answers of its rules. Errors name record and
+member.
+"""
 
 from __future__ import annotations
 

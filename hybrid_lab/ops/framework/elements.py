@@ -1,4 +1,4 @@
-"""What several Element kernels have in common: where an element of cut and joined arrays lies."""
+"""Functions that several Element kernels share: the place of an element of cut and joined arrays."""
 
 from __future__ import annotations
 

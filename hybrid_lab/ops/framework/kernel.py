@@ -30,7 +30,7 @@ class Pointwise:
     text : an expression of Triton over elements {0} {1} ... of the inputs, and of {seed}, {draw} and {element} with
         `random`; or (op, dtype) -> the expression for elements of a dtype
     whole : the expression for whole numbers, if they need another one
-    jumps : the result jumps where operands change a little. Kernels then round operands of half precision, which they
+    jumps : the result may jump when operands change a little. Kernels then round operands of half precision, which they
         compute in float32, as eager calls do
     floating : whole numbers are computed in float64 and cut back, as in MXNet. Kernels do not take them then
     fits : shapes of the inputs -> whether the operator is pointwise for them; None: it always is
@@ -84,7 +84,7 @@ class Contraction:
 
     batch, rows, columns, inner : the sizes of the axes that b, m, n and k stand for; () without them
     left, right : (elements, b, m, k) and (elements, b, k, n) -> an element, as `Element.read` writes it
-    place : (b, m, n) -> where in the output the sum belongs
+    place : (b, m, n) -> the sum's place in the output
     bias : (elements, b, m, n) -> the summand, or None
     """
 
@@ -118,7 +118,7 @@ class Entries:
     rows, columns, entries : the sizes of the axes that row, column and i stand for; () without them
     number : (elements, i) -> the row that an entry belongs to, an index over all rows; it lies inside
     entry : (elements, i, column) -> an element, as `Element.read` writes it
-    place : (row, column) -> where in the output
+    place : (row, column) -> the place in the output
     last : the entry that comes last counts, not the sum
     start : (elements, row, column) -> the value of an output element without entries, instead of 0; with `last` only
     """

@@ -26,7 +26,7 @@ def run_kernel(
 
     out : None, or one array (or None) per output, to be filled
     rng : (seed, draw) for random operators
-    scratch : where kernels take temporary memory from; None means the thread's workspace
+    scratch : gives the temporary memory of kernels; None means the thread's workspace
     """
     half = op.half_in_float32
     for item in inputs:
@@ -68,7 +68,7 @@ class InFloat32:
     record says `half_in_float32`: it computes in float32, and its results are rounded once, at the end. Called as
     `op.numpy` is.
 
-    op : in float32, where its attributes ask for bfloat16; dtypes : of the outputs
+    op : in float32, if its attributes ask for bfloat16; dtypes : of the outputs
     """
 
     def __init__(self, op: Operator, dtypes: Sequence[np.dtype]):
@@ -133,7 +133,7 @@ def infer(
     guards = guards_of(shapes)
     if guards is None:
         known, key = op.inferred, (shapes, dtypes)
-        # What runs in float32 is kept apart: eager calls run the kernel itself where they find their key in `inferred`.
+        # What runs in float32 is kept apart: eager calls run the kernel itself if they find their key in `inferred`.
         if computes_in_float32(op, dtypes):
             known = known.setdefault(BFLOAT16, {})
     else:  # symbolic sizes have no hash; their inferred types are kept for this run of the passes

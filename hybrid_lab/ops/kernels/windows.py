@@ -1,4 +1,4 @@
-"""Windows of a pooling: where they lie, sweeps over them for NumPy, and their elements for kernels."""
+"""Windows of a pooling: their places, sweeps over them for NumPy, and their elements for kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_PLACES = 64
 
 
 class Windows:
-    """Where the windows of a pooling lie; one entry per spatial axis."""
+    """The places of the windows of a pooling; one entry per spatial axis."""
 
     def __init__(self, spatial: Shape, kernel: Shape, stride: Shape, pad: Shape, output: Shape):
         self.spatial, self.kernel, self.stride, self.pad, self.output = spatial, kernel, stride, pad, output

@@ -120,7 +120,7 @@ class Paths:
             raise HybridLabError(f"CTCLoss: a label outside of {classes} classes")
         self.states[:, 1::2] = np.where(used, label, blank % classes)
         self.inside = np.arange(self.states.shape[1], like=data) <= self.ends[:, None]
-        # From label to label without a blank between, where they differ.
+        # From label to label without a blank between, if they differ.
         self.skips = np.zeros_like(self.states, bool)
         self.skips[:, 3::2] = self.states[:, 3::2] != self.states[:, 1:-2:2]
 

@@ -341,7 +341,7 @@ class BatchDot(Operator, name="batch_dot"):
 class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
     """alpha * A B for matrices or batches of them: (..., m, k) x (..., k, n) -> (..., m, n).
 
-    axis : where the rows of the matrices are, in all three arrays; the columns are always the last axis
+    axis : the axis of the matrices' rows, in all three arrays; the columns are always the last axis
     """
 
     precision = "float32"  # type: ignore[assignment]

@@ -48,7 +48,7 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
     """alpha * op(A) op(B) + beta * C for matrices or batches of them, op a transposition.
 
     A : (..., m, k); B : (..., k, n), transposed if the flags say so; C : (..., m, n); returns : as C
-    axis : where the rows of the matrices are, in all four arrays; the columns are always the last axis
+    axis : the axis of the matrices' rows, in all four arrays; the columns are always the last axis
     """
 
     dtype_kinds = "f"

@@ -14,7 +14,7 @@ from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, Pa
 
 
 class _Correlating(Operator):
-    """Base: the attributes, and where the windows lie."""
+    """Base: the attributes, and the places of the windows."""
 
     dtype_kinds = "f"
     half_in_float32 = True

@@ -42,7 +42,7 @@ class _Corners(NamedTuple):
 
 
 class _Placed(Operator):
-    """Base: the attributes that say where a kernel's places lie. mask : whether there is one"""
+    """Base: the attributes that give the places of a kernel's elements. mask : whether there is one"""
 
     mask: ClassVar[bool] = False
     dtype_kinds = "f"

@@ -46,7 +46,7 @@ class _Padding(Operator):
 
     @staticmethod
     def inside(pairs: list[tuple[int, int]], shape: tuple[int, ...]) -> tuple[slice, ...]:
-        """Where data lies in the padded array."""
+        """The place of data in the padded array."""
         return tuple(slice(before, before + size) for (before, _), size in zip(pairs, shape, strict=True))
 
 
@@ -166,7 +166,7 @@ class PadGrad(Adjoint, _Padding, name="_pad_grad"):
         return in_kernels.added(elements, parts)
 
     def copies(self, elements: Elements, index: Index, pair: tuple[int, int], size: int) -> Iterator[tuple[Index, str]]:
-        """In kernels: where along an axis of dy an element of data lies, and under which condition."""
+        """In kernels: the place of an element of data along an axis of dy, and its condition."""
         (before, after), last = pair, size - 1
         yield index + before, ""
         if self.mode == "edge":
@@ -183,7 +183,7 @@ class PadGrad(Adjoint, _Padding, name="_pad_grad"):
 
 
 class _Cropping(Operator):
-    """Base of Crop and its gradient: where the cut lies."""
+    """Base of Crop and its gradient: the place of the cut."""
 
     offset: Shape = (0, 0)
     h_w: Shape = (0, 0)

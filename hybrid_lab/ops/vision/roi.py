@@ -302,7 +302,7 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
 
     data : (n, c, h, w); rois : (regions, 5), each the number of an image (negative: the region gives 0), then x1, y1,
     x2, y2 in pixels / spatial_scale; or (regions, 4) for the first image
-    sample_ratio : points along each side of a part, or -1 for as many as it has pixels
+    sample_ratio : points along each side of a part, or -1 for one point per pixel
     position_sensitive : part p of channel k comes from channel k ph pw + p; aligned : pixels' centers are at 0.5
     returns : (regions, c, *pooled_size); with position_sensitive c / (ph pw) channels. The regions have no gradient.
     """

@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _answer(internals: Any, resources: Any, request: dict[str, Any], folder: str) -> dict[str, Any]:
-    """Where the files of the stages lie; or an error."""
+    """The paths of the stages' files, or an error."""
     started = time.perf_counter()
     tries: list[tuple[int, dict[str, str], str]] = []
     warps, text = request["options"].get("num_warps", 4), request["text"]

@@ -279,7 +279,7 @@ def _processors() -> int:
 
 
 def _compiled(requests: list[dict[str, object]], target: str) -> Generator[tuple[str, Binary | str]]:
-    """(key, binary or error) as they are done. All processes end with the iterator, however it ends."""
+    """(key, binary or error), each when it is done. All processes end with the iterator, however it ends."""
     waiting = sorted(requests, key=_effort)
     progress = Progress(f"compiling for {target}", len(requests))
     count = min(_processors(), MOST_PROCESSES, -(-len(requests) // EACH))
@@ -355,7 +355,7 @@ def _kept(request: dict[str, Any], answer: dict[str, Any], target: str, printed:
     shared, limit = binary.resources.shared, shared_limit(tuple(request["target"]))
     if shared > limit and request["target"][0] == "cuda":
         return _failure(request, target, f"it needs {shared} bytes of shared memory, a program there has {limit}")
-    texts.keep(request["name"], request["text"])  # where the binary's line numbers say it is
+    texts.keep(request["name"], request["text"])  # the path in the binary's line numbers
     BINARIES.add(binary)
     return binary
 

@@ -117,7 +117,7 @@ def _mend_conditions() -> None:
 def _mend_bounds() -> None:
     """Let numbers of the interpreter, which it keeps as arrays of one element, be bounds of loops.
 
-    Up to 3.8 it asks NumPy for `int()` of such an array, which NumPy refuses since 2.4.
+    Up to 3.8 it asks NumPy for `int()` of an array with one element, which NumPy refuses since 2.4.
     """
     import numpy as np
     from triton.runtime import interpreter

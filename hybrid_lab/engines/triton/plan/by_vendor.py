@@ -118,7 +118,7 @@ class VendorRule:
         return lowered(with_vendor_attention(graph, self.attends), self.keeps_whole)
 
     def with_channels_last(self, graph: Graph) -> Graph:
-        """A lowered graph, biases apart, with channels last where convolutions are the vendor's so."""
+        """A lowered graph, biases apart, with channels last around convolutions that the vendor computes so."""
         return with_channels_last(graph, self.convolves_last)
 
     def keeps_whole(self, node: Node) -> bool:
@@ -246,7 +246,7 @@ def _readable(node: Node, call: VendorCall) -> tuple[Node, ...]:
 
 
 def _can_read(node: Node, call: VendorCall) -> bool:
-    """Whether torch reads all factors where they lie."""
+    """Whether torch reads all factors from their memory, without a copy."""
     try:
         for index, form in call.reads:
             item = node.inputs[index]

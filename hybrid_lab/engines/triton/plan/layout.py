@@ -176,7 +176,7 @@ class _Conversion:
     def stored(self, value: Value) -> Value:
         """The value's transpose in memory of its own."""
         if value not in self.last:
-            if _axes(value.node) == _TO_FIRST:  # it has channels last where it comes from
+            if _axes(value.node) == _TO_FIRST:  # it has channels last at its source
                 self.last[value] = self.first(value.node.values_in[0])
             else:
                 view = _transposed(self.first(value), _TO_LAST)

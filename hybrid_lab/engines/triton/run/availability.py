@@ -146,7 +146,7 @@ def triton_distributions() -> dict[str, str]:
     """The installed distributions of Triton, with their versions. More than one is a mistake: they overwrite one
     another.
     """
-    import importlib.metadata  # loads a dozen modules, where most machines have no GPU
+    import importlib.metadata  # loads a dozen modules, and most machines have no GPU
 
     versions = {}
     for name in _DISTRIBUTIONS:

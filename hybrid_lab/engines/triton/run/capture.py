@@ -2,8 +2,8 @@
 
 A training step is two replays, forward and backward, and the update's one launch (update.py), which a graph of its own
 would not make cheaper. One graph for all three is impossible: between `record()`, `backward()` and `Trainer.step()` the
-caller's code runs, which may read the loss, clip gradients, skip the step or set another rate. Nobody can know
-beforehand whether it does.
+caller's code runs, which may read the loss, clip gradients, skip the step or set another rate. Whether it does is
+unknown beforehand.
 
 A captured graph reads and writes the addresses it was captured with. Before a replay, data is copied to the graph's own
 memory; outputs are copied out of it. Values computed from parameters alone are copied whenever they were recomputed.
@@ -375,7 +375,7 @@ class CapturedTraining(_Capturing, Training):
         expected = self.backward.run(operands, rng)
         self._operands = []
         for (kind, index), tensor in zip(self._sources, operands, strict=True):
-            if kind == "input":  # where the captured forward read it
+            if kind == "input":  # the place that the captured forward read it from
                 self._operands.append(self._steady.inputs[index])
             elif kind == "output":
                 self._operands.append(self._outputs[index])

@@ -39,7 +39,7 @@ class KernelOperator(RegionOperator):
 
     @property
     def hint(self) -> str:
-        """The next step where it fails, for its errors; "" if there is none to name."""
+        """The next step if it fails, for its errors; "" if there is none to name."""
         if not any(isinstance(kernel, VendorKernel) for kernel in self.kernels):
             return ""
         return "the vendor's library computes this; hybridize(products='own') takes kernels of this package instead"
@@ -78,12 +78,12 @@ def has_rule(node: Node) -> bool:
 
 
 def on_torch(node: Node) -> bool:
-    """Whether torch computes the operator on the device, where no kernel does."""
+    """Whether torch computes the operator on the device, if no kernel does."""
     return has_rule(node) or on_device.refusal(node) is None
 
 
 def why_on_host(node: Node) -> str:
-    """Why an operator without a kernel runs on the host; "" where it does not."""
+    """Why an operator without a kernel runs on the host; "" if it does not."""
     return "" if has_rule(node) else on_device.refusal(node) or ""
 
 

@@ -239,7 +239,7 @@ def _plain_flag(name: str, read: Callable[[], Any], write: Callable[[Any], None]
 
 
 def _tf32(core: ModuleType, library: str, op: str, together: tuple[str, ...], tf32: bool) -> Flag:
-    """Whether float32 may be rounded to tf32. Since 2.9 torch has two ways to say it, and refuses to work where they
+    """Whether float32 may be rounded to tf32. Since 2.9 torch has two ways to say it, and refuses to work if they
     differ, so both are set.
 
     op : as torch names it, "matmul", "conv" or "rnn"; together : the flags that the older way sets at once

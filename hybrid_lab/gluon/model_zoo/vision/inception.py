@@ -22,7 +22,7 @@ def _convolution(channels: int, kernel: Size, stride: Size = 1, padding: Size = 
 
 
 def _branch(*steps: Step, pool: str | None = None) -> nn.HybridSequential:
-    """Convolutions one after another, behind a pooling ("avg": same size, "max": half) where one is named."""
+    """Convolutions one after another, behind a pooling ("avg": same size, "max": half) if one is named."""
     branch = nn.HybridSequential(prefix="")
     if pool == "avg":
         branch.add(nn.AvgPool2D(pool_size=3, strides=1, padding=1))

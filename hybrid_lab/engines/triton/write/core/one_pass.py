@@ -1,4 +1,4 @@
-"""One pass for two sums of the same rows, where the second one needs the first: mean and variance, softmax.
+"""One pass for two sums of the same rows, the second of which needs the first: mean and variance, softmax.
 
 As written, a variance needs the mean of the whole row, and a sum of exponentials its largest element: rows that do not
 fit a tile would be read once for each. In one pass each lane of the tile keeps what belongs to its own elements so far,

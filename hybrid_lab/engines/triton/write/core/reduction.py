@@ -121,7 +121,7 @@ class Rows:
         return min(ONE_TILE, 4 * TILE // power_of_two(self.counts[0], 1, NEIGHBOURS)) if self.across else ONE_TILE
 
     def place(self, row: Index, column: Index) -> Place:
-        """Where the element of a row and a column lies."""
+        """The place of the element of a row and a column."""
         rows, columns = iter(row.digits(self.kept)), iter(column.digits(self.reduced))
         return tuple(next(columns) if axis in self.axes else next(rows) for axis in range(len(self.shape)))
 
