@@ -1,0 +1,44 @@
+"""The front end in other languages: catalogs are complete, and JupyterLab's server finds them."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCALE = ROOT / "hybrid_lab" / "lab" / "locale"
+LANGUAGES = sorted(path.stem for path in (ROOT / "extension" / "locale").glob("*.po"))
+
+
+def test_catalogs_have_every_text_and_are_those_of_the_po_files():
+    pytest.importorskip("babel")
+    if shutil.which("node") is None or not (ROOT / "node_modules").exists():
+        pytest.skip("Node and its packages are needed: make build")
+    command = [sys.executable, "scripts/write_translations.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_jupyterlab_finds_the_catalog(language, monkeypatch):
+    utils = pytest.importorskip("jupyterlab_server.translation_utils")
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["jupyterlab.locale"]
+    points = [EntryPoint(name, value, "jupyterlab.locale") for name, value in declared.items()]
+    monkeypatch.setattr(utils, "entry_points", lambda group: points)
+    found, problem = utils.get_installed_packages_locale(language)
+    assert not problem
+    header = found["hybrid_lab"][""]
+    assert header["language"].replace("-", "_") == language and header["pluralForms"].startswith("nplurals=")
+    assert found["hybrid_lab"]["Findings"] != ["Findings"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_there_are_as_many_forms_as_the_language_has(language):
+    catalog = json.loads((LOCALE / language / "LC_MESSAGES" / "hybrid_lab.json").read_text(encoding="utf-8"))
+    count = int(catalog[""]["pluralForms"].split("=")[1].split(";")[0])
+    assert len(catalog["%1 Block"]) == count and len(catalog["Save"]) == 1
