@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -34,6 +35,9 @@ def finished(outcome: Future[T], longest: float = math.inf) -> Future[T]:
 def started(function: Callable[[], T], name: str, outcome: Future[T] | None = None) -> Future[T]:
     """The Future of `function()`, which runs in a thread of its own; `outcome`, if one is given."""
     outcome = Future() if outcome is None else outcome
+    if sys.platform == "emscripten":  # Python in a browser has no threads: the caller does the work
+        _fulfil(outcome, function)
+        return outcome
     threading.Thread(target=_fulfil, args=(outcome, function), name=name).start()
     return outcome
 

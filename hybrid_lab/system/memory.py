@@ -17,7 +17,6 @@ of 18.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import os
 import sys
@@ -84,7 +83,9 @@ def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
     """Let this process keep up to 256 MiB of freed memory. False, and nothing changes, if the C library is another one
     or the environment sets it.
     """
-    if os.name != "posix" or any(name in environment for name in _VARIABLES):
+    if os.name != "posix" or sys.platform == "emscripten" or any(name in environment for name in _VARIABLES):
         return False
+    import ctypes
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(mallopt(_MMAP_THRESHOLD, MAPPED)) and bool(mallopt(_TRIM_THRESHOLD, KEPT))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import weakref
@@ -153,10 +152,12 @@ def trim() -> None:
 
 
 @functools.cache
-def _c_library() -> ctypes.CDLL | None:
+def _c_library() -> object:
     try:
+        import ctypes
+
         return ctypes.CDLL(None)
-    except (OSError, TypeError):  # there is no such handle on Windows
+    except (ImportError, OSError, TypeError):  # there is none in a browser, and no such handle on Windows
         return None
 
 

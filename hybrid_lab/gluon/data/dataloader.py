@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -73,7 +74,7 @@ class DataLoader:
         self._batch_size = batch_size
         self._batch_sampler = batch_sampler
         self._batchify = batchify_fn
-        self._workers = max(0, num_workers)
+        self._workers = 0 if sys.platform == "emscripten" else max(0, num_workers)  # a browser has no threads
         self._ahead = max(0, 2 * self._workers if prefetch is None else prefetch)
         self.epoch = 0
         self._running: Position | None = None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
-import ssl
 import urllib.request
-from typing import IO
+from typing import IO, TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
@@ -16,6 +15,9 @@ from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.formats.atomic import atomic_write, check_writable
 from hybrid_lab.system.logger import logger
 from hybrid_lab.system.progress import shows_work
+
+if TYPE_CHECKING:
+    import ssl
 
 
 class DownloadError(HybridLabError, RuntimeError):
@@ -64,7 +66,11 @@ def download(
     check_writable(target)
     if not verify_ssl:
         logger.warning(f"{url} is downloaded without checking the server's certificate (verify_ssl=False)")
-    context = None if verify_ssl else ssl._create_unverified_context()  # noqa: SLF001 - Python's only name for it
+    context = None
+    if not verify_ssl:
+        import ssl
+
+        context = ssl._create_unverified_context()  # noqa: SLF001 - Python's only name for it
     for left in range(retries, -1, -1):
         logger.info(f"downloading {url} to {target}")
         try:

@@ -9,12 +9,11 @@ attributes of the user's Blocks that Python changes without `HybridBlock.__setat
 from __future__ import annotations
 
 import builtins
+import contextlib
 import contextvars
-import ctypes
 import functools
 import inspect
 import io
-import mmap
 import operator
 import os
 import re
@@ -61,7 +60,16 @@ _NEUTRAL = frozenset({
     "threading", "typing", "uuid", "warnings", "zoneinfo",
 })  # fmt: skip
 #: Objects around memory of their own or of others, without attributes.
-_MEMORY = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union, memoryview)
+_MEMORY: tuple[type, ...] = (memoryview,)
+_MAPPED: tuple[type, ...] = ()
+with contextlib.suppress(ImportError):  # a Python in a browser may have neither
+    import ctypes
+
+    _MEMORY = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union, memoryview)
+with contextlib.suppress(ImportError):
+    import mmap
+
+    _MAPPED = (mmap.mmap,)
 #: Views of a dict, which is their `mapping`.
 _VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 #: Types of compared values on modules of Python and of installed packages.
@@ -349,7 +357,7 @@ class _Walk:
             self._object(value, name, depth, is_container=True)
         elif isinstance(value, _MEMORY) and memoryview(value).contiguous and memoryview(value).nbytes:
             self._array(np.frombuffer(memoryview(value), np.uint8), name, depth)
-        elif isinstance(value, mmap.mmap) and len(value) <= MAX_BYTES:  # an array over it would keep it open
+        elif isinstance(value, _MAPPED) and len(value) <= MAX_BYTES:  # an array over it would keep it open
             self._call(bytes, (value,), f"{name}[:]")
         elif isinstance(value, _VIEWS):
             self._look(value.mapping, name, depth)

@@ -373,6 +373,8 @@ def workers(
         raise SettingError("mx.lab.workers takes a number of workers, or profile= or cluster_id= of a running cluster")
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1024):
         raise SettingError(f"the number of workers is a whole number from 1 on, not {count!r}")
+    if sys.platform == "emscripten":
+        raise EngineUnavailable("mx.lab.workers: Python in a browser starts no processes; use a Jupyter server")
     try:
         import ipyparallel
     except ImportError:

@@ -8,7 +8,6 @@ library, products go to NumPy unchanged.
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +31,10 @@ TINY = 1 << 18
 @cache
 def thread_control() -> tuple[Callable[[], int], Callable[[int], None]] | None:
     """OpenBLAS' functions that read and set its number of threads, or None."""
+    try:
+        import ctypes
+    except ImportError:  # Python in a browser, whose NumPy has no OpenBLAS either
+        return None
     package = Path(np.__file__).parent
     for folder in (package.parent / "numpy.libs", package / ".libs", package / ".dylibs"):
         for file in sorted(folder.glob("*openblas*")) if folder.is_dir() else ():
