@@ -43,7 +43,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export ORT_DISABLE_TELEMETRY ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install check check-python test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
+.PHONY: help lab install check check-python test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lite lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -79,6 +79,7 @@ help:
 	@echo 'make bench-lab   what the lab costs: graphs drawn (Chromium), cells beside 10,000 Blocks, steps of a training'
 	@echo 'make bench-workers  steps of two workers beside torch and DistributedDataParallel'
 	@echo 'make docs        the site, into build/docs/html (ARGS=--quick: without notebooks and reference)'
+	@echo 'make lite        the tutorial as a site of JupyterLite, into build/lite: Python in the browser, no server'
 	@echo 'make test-gpu    the tests of the Triton engine on this machine'"'"'s GPU (SIMULATE=sm90: on one without its chip)'
 	@echo 'make oracle      $(ORACLE) with the real MXNet; make golden writes the golden data with it'
 	@echo 'make clean       build results and stamps; make distclean also the environments'
@@ -144,6 +145,15 @@ $(STAMPS)/docs: pyproject.toml | $(STAMPS)/install
 
 docs: install $(STAMPS)/docs $(if $(findstring --quick,$(ARGS)),,$(EXECUTED))
 	$(PY) -m docs.site --notebooks build/docs/notebooks $(ARGS)
+
+$(STAMPS)/lite: pyproject.toml | $(STAMPS)/install
+	@$(STEP) "Installing what builds JupyterLite" $(PIP) install --no-compile $$($(PY) -c \
+	  "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['lite'])")
+	@touch $@
+
+# Opened, the site loads Pyodide and NumPy from the network (docs/guide/support.md).
+lite: $(STAMPS)/lite $(STAMPS)/wheel
+	$(PY) scripts/build_lite.py dist/hybrid_lab-*.whl build/lite
 
 bench: install
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(PY) $$script $(ARGS) || exit 1; done

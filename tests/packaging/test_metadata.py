@@ -34,7 +34,20 @@ def test_base_installation_is_thin():
 
 
 def test_extras_are_the_documented_ones():
-    assert set(EXTRAS) == {"lab", "cpu", "cuda", "dist", "rocm", "amd", "images", "lsp", "notebooks", "docs", "test"}
+    assert set(EXTRAS) == {
+        "lab",
+        "cpu",
+        "cuda",
+        "dist",
+        "rocm",
+        "amd",
+        "images",
+        "lite",
+        "lsp",
+        "notebooks",
+        "docs",
+        "test",
+    }
     assert names(EXTRAS["lab"]) == {"jupyterlab", "jupyter_server", "ipywidgets", "anywidget", "nh3"}
     assert names(EXTRAS["cpu"]) == {"onnx", "onnxruntime", "ml_dtypes"}
     assert names(EXTRAS["notebooks"]) == {"scikit-learn", "matplotlib"}

@@ -60,8 +60,8 @@ _NEUTRAL = frozenset({
     "threading", "typing", "uuid", "warnings", "zoneinfo",
 })  # fmt: skip
 #: Objects around memory of their own or of others, without attributes.
-_MEMORY: tuple[type, ...] = (memoryview,)
-_MAPPED: tuple[type, ...] = ()
+_MEMORY: tuple[Any, ...] = (memoryview,)
+_MAPPED: tuple[Any, ...] = ()
 with contextlib.suppress(ImportError):  # a Python in a browser may have neither
     import ctypes
 

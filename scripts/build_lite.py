@@ -1,0 +1,64 @@
+"""Build the tutorial as a site of JupyterLite: JupyterLab in a browser, with Python by Pyodide and no server.
+
+    python scripts/build_lite.py dist/hybrid_lab-0.1.0-py3-none-any.whl build/lite
+
+The site has the wheel, the extension that is installed in this environment, and the notebook with a cell before the
+others that installs the wheel. Opened, it loads Pyodide and NumPy from the network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOK = ROOT / "notebooks" / "01_tutorial.ipynb"
+
+
+def with_installation(notebook: Path) -> str:
+    """The notebook with a first cell that installs the package from the site."""
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    cell = {
+        "cell_type": "code",
+        "execution_count": None,
+        "id": "install-hybrid-lab",
+        "metadata": {},
+        "outputs": [],
+        "source": ["# In the browser: the package from this site, then what the notebook draws with.\n",
+                   "%pip install -q hybrid-lab ipywidgets anywidget matplotlib scikit-learn"],
+    }  # fmt: skip
+    content["cells"].insert(0, cell)
+    content["metadata"]["kernelspec"] = {"display_name": "Python (Pyodide)", "language": "python", "name": "python"}
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument("output", type=Path)
+    asked = parser.parse_args(arguments)
+    shutil.rmtree(asked.output, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as folder:
+        contents = Path(folder) / "contents"
+        contents.mkdir()
+        (contents / NOTEBOOK.name).write_text(with_installation(NOTEBOOK), encoding="utf-8")
+        command = [
+            *(sys.executable, "-m", "jupyter", "lite", "build", "--contents", str(contents)),
+            *("--output-dir", str(asked.output.resolve()), "--piplite-wheels", str(asked.wheel.resolve())),
+            *("--no-sourcemaps", "--apps", "lab"),
+        ]
+        done = subprocess.run(command, cwd=folder)
+    if done.returncode == 0:
+        print(f"{asked.output}: python -m http.server -d {asked.output}, then /lab/index.html?path={NOTEBOOK.name}")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
