@@ -94,6 +94,7 @@ function broken(): BlockNode {
   const [features] = root.children;
   features!.state = root.state = 'failed';
   features!.why = 'HL101: reads x.shape (cell 4, line 12)';
+  root.failed_in = 'features';
   root.why = 'its graph failed in features: HL101: reads x.shape (cell 4, line 12)';
   return root;
 }
@@ -108,6 +109,21 @@ test('a model where all is well has one calm line', async () => {
   click(buttonOf(made.element, `saved ${today}`));
   click(buttonOf(made.element, 'find the slowest operator'));
   assert.deepEqual(told, ['compare net.hlab', 'measure']);
+});
+
+test('Blocks whose calls run eagerly are no failures', async () => {
+  const root = network();
+  const [features] = root.children;
+  features!.state = root.state = 'refused';
+  features!.why = 'HL173: keeps a tensor (cell 4, line 12)';
+  root.failed_in = 'features';
+  const { banner: made, told } = banner(answers());
+  made.showTree('m1', root, '');
+  await made.refresh();
+  assert.equal(texts(made)[0], '1 Block runs eagerly');
+  assert.equal(made.element.querySelectorAll('.hl-answer-bad').length, 0);
+  click(buttonOf(made.element, '1 Block runs eagerly'));
+  assert.deepEqual(told, ['block features']);
 });
 
 test('each answer leads to its place', async () => {

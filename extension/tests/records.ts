@@ -51,6 +51,7 @@ export function block(path: string, changes: Partial<BlockNode> = {}): BlockNode
     hybrid: true,
     state: 'inlined',
     why: '',
+    failed_in: '',
     repr: '',
     parameters: [],
     parameter_count: 0,

@@ -232,8 +232,12 @@ class Explanation(InsightReport):
             "recompile": sum(row.recompiled for row in self.blocks),
         }
         text = ", ".join(count(number, word) for word, number in counts.items())
-        failed = sum(row.state == "failed" for row in self.blocks if row.shared_with is None)
-        return f"{self.name}: {text}" + (f", {count(failed, 'Block')} that cannot be hybridized" if failed else "")
+        states = [row.state for row in self.blocks if row.shared_with is None]
+        if failed := states.count("failed"):
+            text += f", {count(failed, 'Block')} that cannot be hybridized"
+        if refused := states.count("refused"):
+            text += f", {count(refused, 'Block')} without a graph"
+        return f"{self.name}: {text}"
 
     def _parts(self) -> list[str]:
         table = Table([Column("block", flexible=True), *map(Column, ("state", "output", "graphs")), Column("runs on")])

@@ -11,7 +11,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.hybridize.hooks import has_hooks
 
-State = Literal["active", "inlined", "waiting", "eager", "plain", "failed", "file", "imported"]
+State = Literal["active", "inlined", "waiting", "eager", "plain", "refused", "failed", "file", "imported"]
 
 
 class Wording(NamedTuple):
@@ -27,6 +27,7 @@ STATES: dict[State, Wording] = {
     "waiting": Wording("waiting", "is hybridized; its next call compiles its graph"),
     "eager": Wording("eager", "is a HybridBlock that was not hybridized"),
     "plain": Wording("plain", "is not hybrid: a Block that is no HybridBlock has no graph"),
+    "refused": Wording("no graph", "is hybridized, but its calls cannot be part of a graph"),
     "failed": Wording("failed", "does not hybridize: its last call could not be traced or compiled"),
     "file": Wording("from file", "runs a graph that was loaded from a file"),
     "imported": Wording("imported", "runs the graph of a module of PyTorch"),
@@ -36,10 +37,14 @@ STATES: dict[State, Wording] = {
 
 @dataclass(frozen=True)
 class BlockState:
-    """why : one sentence, or "" """
+    """why : one sentence, or ""
+
+    failed_in : the path from this Block to the one below whose code has no graph; "" for its own code
+    """
 
     state: State
     why: str
+    failed_in: str = ""
 
 
 def walk(net: Block) -> Iterator[tuple[str, str, Block, str | None]]:
@@ -112,9 +117,13 @@ def block_state(block: Block, inner: bool = True) -> BlockState:
     failure = calls.failures.last
     if failure is not None:
         where = f" ({failure.location.describe()})" if failure.location is not None else ""
-        inner_path = failure.path_below(block)
-        start = f"its graph failed in {inner_path}: " if inner_path else ""
-        return BlockState("failed", start + ": ".join(filter(None, (failure.code, failure.message))) + where)
+        inner_path, refusal = failure.path_below(block), calls.failures.refusal
+        runs = refusal is not None and (refusal.code, refusal.message) == (failure.code, failure.message)
+        start = (
+            f"{'it has no graph because of' if runs else 'its graph failed in'} {inner_path}: " if inner_path else ""
+        )
+        why = start + ": ".join(filter(None, (failure.code, failure.message))) + where
+        return BlockState("refused" if runs else "failed", why, inner_path)
     if calls.programs:
         return BlockState("active", "")
     if graphs.variants and not inner:

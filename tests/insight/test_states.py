@@ -114,6 +114,72 @@ def test_the_block_whose_code_fails_has_the_failure_and_those_around_it_name_its
     assert [block_state(block, path != "").state for path, block in blocks_below(net)] == ["active", *["inlined"] * 3]
 
 
+class Keeping(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        self.last = x
+        return F.relu(x)
+
+
+class Masking(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.contrib.boolean_mask(x, F.sum(x, axis=1) > 0)
+
+
+class Extending(gluon.HybridBlock):
+    def hybrid_forward(self, F, x, seen=None):
+        if seen is not None:
+            seen.append(1)
+        return F.relu(x)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "rest"), [(Keeping, "HL173", ()), (Masking, "HL133", ()), (Extending, "HL142", ([],))]
+)
+def test_a_block_whose_calls_run_eagerly_has_a_state_of_its_own(kind, code, rest):
+    net = kind()
+    net.hybridize()
+    for _ in range(2):
+        net(mx.nd.ones((2, 4)), *rest)
+        state = block_state(net)
+        assert (state.state, state.why.partition(":")[0], state.failed_in) == ("refused", code, "")
+        assert "test_states.py, line" in state.why
+        assert mx.explain(net).headline.endswith(", 1 Block without a graph")
+    strict = kind()
+    strict.hybridize(strict=True)
+    with pytest.raises(mx.HybridizeError, match=code):
+        strict(mx.nd.ones((2, 4)), *rest)
+    assert block_state(strict).state == "failed"
+
+
+@pytest.mark.parametrize("kind", [Keeping, Masking])
+def test_blocks_around_one_that_runs_eagerly_name_its_path(kind):
+    net, middle = nn.HybridSequential(), nn.HybridSequential()
+    middle.add(nn.Activation("relu"), kind())
+    net.add(middle)
+    net.hybridize()
+    net(mx.nd.ones((2, 4)))
+    states = {path: block_state(block, path != "") for path, block in blocks_below(net)}
+    assert {path: state.state for path, state in states.items()} == {
+        "": "refused", "0": "refused", "0.0": "active", "0.1": "refused",
+    }  # fmt: skip
+    assert {path: state.failed_in for path, state in states.items()} == {"": "0.1", "0": "1", "0.0": "", "0.1": ""}
+    assert states[""].why == f"it has no graph because of 0.1: {states['0.1'].why}"
+
+
+def test_an_error_after_a_refusal_is_a_failure():
+    class Both(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, y=None):
+            return F.contrib.boolean_mask(x, F.sum(x, axis=1) > 0) if y is None else self.oops
+
+    net = Both()
+    net.hybridize()
+    net(mx.nd.ones((2, 4)))
+    assert block_state(net).state == "refused"
+    with pytest.raises(AttributeError, match="oops"):
+        net(mx.nd.ones((2, 4)), mx.nd.ones((2, 4)))
+    assert block_state(net).state == "failed"
+
+
 def test_a_failure_keeps_neither_the_net_around_nor_the_arrays_of_its_frames():
     net, inner = nn.HybridSequential(), Reading()
     net.add(inner)

@@ -71,6 +71,8 @@ interface States {
   blocks: number;
   /** Blocks whose own code failed, else all that failed. */
   failed: BlockNode[];
+  /** Blocks whose calls have no graph and run eagerly: those whose own code has none, else all. */
+  refused: BlockNode[];
   eager: BlockNode[];
   plain: BlockNode[];
   waiting: number;
@@ -277,7 +279,7 @@ export class Banner {
   }
 
   /** Blocks that run as Python, or that all run as graphs. */
-  private unhybridized({ blocks, failed, eager, plain, waiting }: States): Item[] {
+  private unhybridized({ blocks, failed, refused, eager, plain, waiting }: States): Item[] {
     const items: Item[] = [];
     const listed = (key: string, nodes: BlockNode[], word: string): void => {
       const [one] = nodes;
@@ -292,6 +294,7 @@ export class Banner {
         });
       }
     };
+    listed('refused', refused, refused.length === 1 ? __('runs eagerly') : __('run eagerly'));
     listed('eager', eager, __('not hybridized'));
     listed('plain', plain, 'plain');
     if (failed.length === 0 && items.length === 0) {
@@ -342,7 +345,7 @@ export class Banner {
     this.events.onNan(nan);
   }
 
-  private speed({ blocks, waiting, eager, plain }: States): Item[] {
+  private speed({ blocks, waiting, refused, eager, plain }: States): Item[] {
     const slowest = this.slowest.get(this.model);
     if (slowest) {
       const share =
@@ -358,7 +361,7 @@ export class Banner {
       ];
     }
     const hasGraph = this.root !== null && first(this.root, node => node.graphs > 0) !== null;
-    if (!hasGraph || !this.requester || waiting + eager.length + plain.length >= blocks) {
+    if (!hasGraph || !this.requester || waiting + refused.length + eager.length + plain.length >= blocks) {
       return [];
     }
     return [
@@ -493,21 +496,24 @@ export class Banner {
   private resting: ReturnType<typeof setTimeout> | undefined;
 }
 
-/** Each Block once; of those that failed the ones whose own code did, where that is known. */
+/** Each Block once; of those without a graph the ones whose own code has none, where that is known. */
 function statesOf(root: BlockNode): States {
-  const states: States = { blocks: 0, failed: [], eager: [], plain: [], waiting: 0 };
+  const states: States = { blocks: 0, failed: [], refused: [], eager: [], plain: [], waiting: 0 };
   const waiting = [root];
   for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
     if (node.shared_with === null) {
       states.blocks++;
-      if (node.state === 'failed' || node.state === 'eager' || node.state === 'plain') {
-        states[node.state].push(node);
+      const { state } = node;
+      if (state === 'failed' || state === 'refused' || state === 'eager' || state === 'plain') {
+        states[state].push(node);
       }
       states.waiting += node.state === 'waiting' ? 1 : 0;
     }
     waiting.push(...[...node.children].reverse());
   }
-  const own = states.failed.filter(node => !node.why.startsWith('its graph failed in '));
-  states.failed = own.length > 0 ? own : states.failed;
+  for (const state of ['failed', 'refused'] as const) {
+    const own = states[state].filter(node => !node.failed_in);
+    states[state] = own.length > 0 ? own : states[state];
+  }
   return states;
 }

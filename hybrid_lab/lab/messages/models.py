@@ -6,7 +6,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from .common import Location, ModelRequest, Shape, Tensor, WithClass
 
-State = Literal["plain", "eager", "waiting", "active", "inlined", "failed", "file", "imported"]
+State = Literal["plain", "eager", "waiting", "active", "inlined", "refused", "failed", "file", "imported"]
 
 
 class AutosaveState(TypedDict):
@@ -75,7 +75,10 @@ class Parameter(TypedDict):
 
 
 class BlockRow(WithClass):
-    """A Block at its place in the tree of its model, without what is below it."""
+    """A Block at its place in the tree of its model, without what is below it.
+
+    failed_in : of a Block without a graph, the path from it to the Block below whose code has none; "" for its own code
+    """
 
     path: str
     attr: str
@@ -83,6 +86,7 @@ class BlockRow(WithClass):
     hybrid: bool
     state: State
     why: str
+    failed_in: NotRequired[str]
     repr: str
     parameters: list[Parameter]
     parameter_count: int | None

@@ -397,14 +397,14 @@ def _facts(rows: Rows, name: str) -> Facts:
 def _failed(blocks: list[tuple[str, Block]]) -> FailedBlock | None:
     """The first Block whose own code failed, else the first that failed; None if none did."""
     states = [
-        (path, state.why)
+        (path, state)
         for path, block in blocks
         if isinstance(block, HybridBlock)
         and access.calls(block).failures.last is not None
         and (state := block_state(block)).state == "failed"
     ]
-    own = [pair for pair in states if not pair[1].startswith("its graph failed in ")] or states
-    return {"path": own[0][0], "why": visible(own[0][1]), "count": len(own)} if own else None
+    own = [pair for pair in states if not pair[1].failed_in] or states
+    return {"path": own[0][0], "why": visible(own[0][1].why), "count": len(own)} if own else None
 
 
 def saving_data(entry: LiveModel) -> Saving:

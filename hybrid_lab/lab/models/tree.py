@@ -65,6 +65,7 @@ class _RowData:
             "hybrid": calls is not None,
             "state": state.state,
             "why": visible(state.why),
+            "failed_in": state.failed_in,
             "repr": visible(short_repr(block)),
             "parameters": [parameter_row(key, item, id(item) in self.shared) for key, item in own],
             "parameter_count": parameter_count,
