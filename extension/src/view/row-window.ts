@@ -1,4 +1,5 @@
 // Rows of a list: all of them where they are few; of many only those in view, and the one that has to stay.
+// JupyterLab's WindowedList is not used: `mx.view` and shared pages show these lists too, where there is no JupyterLab.
 
 /** Up to so many rows are all there, and may be of any height. */
 const MANY = 200;
