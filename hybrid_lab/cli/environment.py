@@ -68,7 +68,7 @@ def report() -> Iterator[Item]:
     yield Item("processors", str(os.cpu_count()))
     for probe in (_numpy, _onnx, _onnxruntime, _torch, _triton, _gpu_driver, _compiler, _gpu):
         yield _guarded(probe)
-    for probe in (_compiling, _kernel_cache, _jupyterlab, _front_end, _server, _widgets):
+    for probe in (_compiling, _kernel_cache, _opencv, _jupyterlab, _front_end, _server, _widgets):
         yield _guarded(probe)
     yield from _engines()
 
@@ -128,6 +128,15 @@ def _is_rocm() -> bool:
     import torch
 
     return torch.version.hip is not None
+
+
+def _opencv() -> Item:
+    needed = "images: reading and writing files, mx.image, nd.image.resize"
+    if not has_module("cv2"):
+        return Item("OpenCV", None, needed, install_hint("images"))
+    import cv2
+
+    return Item("OpenCV", cv2.__version__, needed)
 
 
 def _compiling() -> Item:

@@ -21,6 +21,7 @@ def test_report_names_the_parts(capsys):
         "C compiler",
         "compiling",
         "kernel cache",
+        "OpenCV",
         "jupyterlab",
         "lab extension",
     ):

@@ -763,9 +763,9 @@ def softmax_with_negative_temperature(item: Comparison, difference: Difference) 
     return not bool(np.all(np.abs(array(item.case["arrays"]["a"], item.case)) < 10))
 
 
-@rule("images of int8 are resized as numbers with a sign; MXNet takes them for uint8")
-def resized_int8(item: Comparison, difference: Difference) -> bool:
-    return "image.resize" in item.case["text"] and item.case["arrays"]["a"]["dtype"] == "int8"
+@rule("images of int8 and int64 are resized as numbers; MXNet takes their bytes for numbers of another type")
+def resized_whole_numbers(item: Comparison, difference: Difference) -> bool:
+    return "image.resize" in item.case["text"] and item.case["arrays"]["a"]["dtype"] in ("int8", "int64")
 
 
 @rule("LARS corrects the momentum of every weight when a schedule changes the rate; MXNet only of the first weight")
