@@ -9,7 +9,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import sym
 from hybrid_lab.diagnostics import Unmappable
-from hybrid_lab.formats.mxnet import load_params, load_symbol, symbol_json
+from hybrid_lab.formats.mxnet import fused, load_params, load_symbol, symbol_json
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, constant_node, input_node
 from hybrid_lab.ndarray.interpret import interpret
@@ -171,3 +171,26 @@ def test_older_files(key):
     graph = symbol_json.loads(old_style(key))
     assert [v.node.name for v in graph.inputs][-2:] == ["bn_moving_mean", "bn_moving_var"]
     assert graph.operators[0].op.num_hidden == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "cuts"),
+    [
+        ("relu", {}, True),
+        ("sigmoid", {}, False),
+        ("Activation", {"act_type": "relu"}, True),
+        ("Activation", {"act_type": "tanh"}, False),
+        ("clip", {"a_min": 0, "a_max": 6}, True),
+        ("clip", {"a_min": 1, "a_max": 6}, False),
+    ],
+)
+def test_a_fused_convolution_ends_with_what_cuts_off_at_zero(name, attributes, cuts):
+    inputs = [input_node(each) for each in ("x", "w", "b")]
+    convolution = Node(get("Convolution").bind(kernel=(1, 1), num_filter=2), inputs).outputs
+    graph = Graph(inputs, Node(get(name).bind(**attributes), convolution).outputs)
+    written = {"quantized": "true", "min_calib_range": "0", "max_calib_range": "1", "with_act": "true"}
+    if cuts:
+        assert fused.read(written, graph).attributes["kernel"] == (1, 1)
+    else:
+        with pytest.raises(ValueError, match=name):
+            fused.read(written, graph)

@@ -119,6 +119,18 @@ def test_open_arrays_take_their_sizes_from_their_readers():
     assert step.simple_bind(mx.cpu(), x=(4, 5)).forward()[0].shape == (4, 8)
 
 
+@pytest.mark.parametrize("name, settings", [
+    ("take", {}), ("pick", {}), ("batch_take", {}), ("gather_nd", {}), ("slice_like", {}), ("reshape_like", {}),
+    ("broadcast_like", {}), ("SequenceMask", {"use_sequence_length": True}),
+    ("ROIPooling", {"pooled_size": (1, 1), "spatial_scale": 1.0}),
+])  # fmt: skip
+def test_the_dtype_of_the_result_is_that_of_the_data_and_not_of_what_places_or_shapes_it(name, settings):
+    y = getattr(sym, name)(var("a"), var("b"), **settings)
+    first, second = y.list_arguments()
+    assert y.infer_type_partial(**{second: "int32"})[1] == [None]
+    assert y.infer_type_partial(**{first: "float16"})[1] == [HALF]
+
+
 def test_dtypes():
     layer = sym.FullyConnected(sym.Cast(var("x"), dtype="float32"), num_hidden=8, name="fc")
     net = sym.SoftmaxOutput(layer, name="softmax")

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from hybrid_lab import nd
+from hybrid_lab.diagnostics import HybridizeError
 from hybrid_lab.gluon import HybridBlock, Parameter, nn
 from hybrid_lab.hybridize.block import tree_of
 from hybrid_lab.hybridize.stale.effects import has_no_effect
+from hybrid_lab.hybridize.stale.user_state import UserState
 
 RATE = 2.0
 TABLE = [1.0]
@@ -252,3 +254,22 @@ def test_a_class_of_classes_of_the_users_counts():
         pass
 
     assert not has_no_effect(tree_of(Meta("Net", (Plain,), {})()))
+
+
+def test_both_generators_of_random_numbers_get_their_states_again():
+    state = UserState([])
+    drawn = random.random(), np.random.rand()
+    state.restore_random()
+    assert (random.random(), np.random.rand()) == drawn
+
+
+def test_a_call_that_cannot_be_traced_is_known():
+    class ReadsValues(HybridBlock):
+        def hybrid_forward(self, F, x):
+            return F.array(x.asnumpy())
+
+    net = ReadsValues()
+    net.hybridize()
+    with pytest.raises(HybridizeError):
+        net(nd.ones((2,)))
+    assert [call.types for call in net._graphs.calls] == [(((2,), "float32"),)]
