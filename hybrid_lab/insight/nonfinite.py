@@ -152,18 +152,18 @@ def first_in_backward(
         gradients(
             [result for result, _ in pairs], [to_host(head) if is_tensor(head) else head for _, head in pairs], ()
         )
-    except _Found as found:
+    except _CulpritFound as found:
         return found.culprit
     return None
 
 
-class _Found(Exception):
+class _CulpritFound(Exception):
     def __init__(self, culprit: Culprit):
         self.culprit = culprit
 
 
 class _Step(tape.Entry):
-    """The step of one operator on the tape, which ends the pass with _Found if it makes a bad gradient."""
+    """The step of one operator on the tape, which ends the pass with _CulpritFound if it makes a bad gradient."""
 
     def __init__(self, inner: tape.Entry, node: Node, inputs: Sequence[object], is_bad: IsBad):
         self.inner, self.node, self.inputs, self.is_bad, self.name = inner, node, inputs, is_bad, inner.name
@@ -174,7 +174,7 @@ class _Step(tape.Entry):
         if bad:
             node = self.node
             texts = [*described(self.inputs), *described(douts, "gradient ")]
-            raise _Found(Culprit(node.op.name, node.scope, node.location, texts, made(bad)))
+            raise _CulpritFound(Culprit(node.op.name, node.scope, node.location, texts, made(bad)))
         return results
 
     def release(self) -> None:

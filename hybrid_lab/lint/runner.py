@@ -42,7 +42,7 @@ _QUOTED = 1000
 """Characters of the code that a message quotes."""
 
 
-class _Found(NamedTuple):
+class _TargetFinding(NamedTuple):
     """A finding, and whether it only matters for MXNet."""
 
     finding: Finding
@@ -192,7 +192,7 @@ def _check_sources(sources: list[Source], target: str | None, context: Iterable[
     checked = [cls for found_there in classes[len(others) :] for cls in found_there if cls.hybrid]
     found = [item for cls in checked for item in _check_class(cls, budget)]
     found += _unknown_names(modules, found)
-    found += [_Found(finding, False) for finding in budget.findings()]
+    found += [_TargetFinding(finding, False) for finding in budget.findings()]
     comments = {(source.file, source.cell): suppressions(source) for source in sources}
     findings = _unsilenced(found, comments, target)
     elsewhere = [item for item in findings if (item.file, item.cell) not in comments and item.file != _CONTEXT]
@@ -211,7 +211,7 @@ def _check_sources(sources: list[Source], target: str | None, context: Iterable[
     return reports
 
 
-def _unknown_names(modules: list[Module], found: list[_Found]) -> Iterator[_Found]:
+def _unknown_names(modules: list[Module], found: list[_TargetFinding]) -> Iterator[_TargetFinding]:
     """What HL166 finds outside of the methods that make graphs."""
     places = {(item.finding.file, item.finding.cell, item.finding.line, item.finding.col) for item in found}
     for module in modules:
@@ -231,7 +231,7 @@ def _resolve_late(cls: SourceClass, shared: _SharedNames) -> None:
     cls.bases = tuple(None if isinstance(base, SourceClass) and cls in base.mro() else base for base in bases)
 
 
-def _unsilenced(found: list[_Found], comments: Comments, target: str | None) -> list[Finding]:
+def _unsilenced(found: list[_TargetFinding], comments: Comments, target: str | None) -> list[Finding]:
     """The findings that matter for the target and that no comment silences."""
     findings = []
     for item in found:
@@ -268,9 +268,9 @@ def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target
     budget = Budget()
     live = Live(budget)
     walk = Walk(NODES)  # of the constructors
-    found: list[_Found] = []
+    found: list[_TargetFinding] = []
     sources: dict[str, Source] = {}
-    known: dict[Hashable, list[_Found]] = {}
+    known: dict[Hashable, list[_TargetFinding]] = {}
     for cls, block, path in subjects:
         if not _is_checked(cls):
             continue
@@ -281,7 +281,7 @@ def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target
         before = len(found)
         source_class = live.source_class(cls)
         if source_class is None:
-            found.append(_Found(_no_source(cls, path), False))
+            found.append(_TargetFinding(_no_source(cls, path), False))
             continue
         chain = [c for c in source_class.mro() if c.hybrid]
         if block is not None:
@@ -297,11 +297,11 @@ def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target
                 break
         if look is not None:
             known[look] = found[before:]
-    found += [_Found(finding, False) for finding in budget.findings()]
+    found += [_TargetFinding(finding, False) for finding in budget.findings()]
     return ordered(_unsilenced(found, _comments_for(found, sources), target))
 
 
-def _check_class(cls: SourceClass, budget: Budget) -> list[_Found]:
+def _check_class(cls: SourceClass, budget: Budget) -> list[_TargetFinding]:
     """Everything found in a class, and in the functions it calls."""
     if budget.is_spent:
         budget.leave_long(cls)
@@ -320,7 +320,7 @@ def _check_class(cls: SourceClass, budget: Budget) -> list[_Found]:
     return [item for around, item in found if not (around and item.portability)]
 
 
-def _comments_for(found: list[_Found], sources: dict[str, Source]) -> Comments:
+def _comments_for(found: list[_TargetFinding], sources: dict[str, Source]) -> Comments:
     """The comments of all files with findings or calls that lead to them. sources : parsed sources so far, by file"""
     comments: Comments = {}
     for file in {file for item in found for file in (item.finding.file, *(call.file for call in item.finding.calls))}:
@@ -329,7 +329,7 @@ def _comments_for(found: list[_Found], sources: dict[str, Source]) -> Comments:
     return comments
 
 
-def _finding(mark: Mark, record: rules.Rule, source: Source) -> _Found:
+def _finding(mark: Mark, record: rules.Rule, source: Source) -> _TargetFinding:
     severity = mark.severity
     if severity is None and record.softer_in_forward and mark.style == "forward":
         severity = Severity.WARNING
@@ -339,7 +339,7 @@ def _finding(mark: Mark, record: rules.Rule, source: Source) -> _Found:
     calls = tuple(mark.calls)
     details = {"tensor": mark.tensor, "fix": mark.fix, "rewrite": rewrite.strip(), "calls": calls}
     finding = source.finding(record, message, mark.node, severity, **details)
-    return _Found(finding, bool(mark.portability or record.portability))
+    return _TargetFinding(finding, bool(mark.portability or record.portability))
 
 
 def _shortened(fact: object) -> object:

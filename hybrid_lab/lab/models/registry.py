@@ -37,7 +37,7 @@ _OF_OTHERS = "its Blocks have variables of their own"
 
 
 @dataclass(frozen=True)
-class Found:
+class NamespaceModel:
     """A model of the namespace. name, held, also, saved_with : see LiveModel"""
 
     name: str
@@ -193,7 +193,7 @@ class Registry:
                 if id(block) not in found:
                     # Its variable may hold another model by now, whose file is not this one's.
                     anew = f"{entry.name} is another model now" if entry.name in names else ""
-                    found[id(block)] = Found(entry.name, block, IN_A_VIEW, saved_with=anew)
+                    found[id(block)] = NamespaceModel(entry.name, block, IN_A_VIEW, saved_with=anew)
             for key, each in found.items():
                 if key not in known:
                     new = LiveModel(self._new_id(), each.block, each.name, self.is_bound)
@@ -211,7 +211,7 @@ class Registry:
         number = f"m{next(self._numbers)}"
         return f"{number}.{self._kernel}" if self._kernel else number
 
-    def _found(self) -> dict[int, Found]:
+    def _found(self) -> dict[int, NamespaceModel]:
         """The found models by id of the Block: models that variables hold, and models in functions."""
         names = names_in(self._namespace(), _is_below)
         for key, (_, block) in (names.models | names.leftovers).items():
@@ -224,12 +224,12 @@ class Registry:
         for block in self._unbound.blocks(
             id(self._namespace()), lambda block: id(block) in listed or _is_below(block, tops)
         ):
-            found[id(block)] = Found(block.name, block, IN_A_FUNCTION)
+            found[id(block)] = NamespaceModel(block.name, block, IN_A_FUNCTION)
         return found
 
-    def _held(self, names: Names) -> dict[int, Found]:
+    def _held(self, names: Names) -> dict[int, NamespaceModel]:
         """What is known of the models that variables hold, maybe in lists, dicts and objects; each is saved once."""
-        found = {key: Found(own[0], block, also=also(own[1:])) for key, (own, block) in names.models.items()}
+        found = {key: NamespaceModel(own[0], block, also=also(own[1:])) for key, (own, block) in names.models.items()}
         groups: dict[str, Group] = {}
         for container in names.containers:
             name, members = container.name, container.members
@@ -244,7 +244,7 @@ class Registry:
                 others = [f"{each}.{attribute}" for each in container.others]
                 if id(block) not in found:
                     held = f"in the {container.kind} {name}"
-                    found[id(block)] = Found(f"{name}.{attribute}", block, held, also([*left, *others]))
+                    found[id(block)] = NamespaceModel(f"{name}.{attribute}", block, held, also([*left, *others]))
                 elif id(block) in names.models:
                     every = [*names.models[id(block)][0][1:], f"{name}.{attribute}", *others]
                     found[id(block)] = replace(found[id(block)], also=also(every))
@@ -256,7 +256,7 @@ class Registry:
             group.hold(members)
             group.follow()
             words = [also(container.others), *(f"{variable} is {path}" for variable, path in left.items())]
-            found[id(group)] = Found(name, group, "" if new else _OF_OTHERS, ", ".join(filter(None, words)))
+            found[id(group)] = NamespaceModel(name, group, "" if new else _OF_OTHERS, ", ".join(filter(None, words)))
         self._groups = groups
         _save_once(found, names, {name: id(group) for name, group in groups.items()})
         return found
@@ -289,7 +289,7 @@ class Registry:
         return entry
 
 
-def _save_once(found: dict[int, Found], names: Names, groups: Mapping[str, int]) -> None:
+def _save_once(found: dict[int, NamespaceModel], names: Names, groups: Mapping[str, int]) -> None:
     """For variables and lists whose Blocks are parts of a saved list, note the list with which they are saved.
 
     groups : name -> key in `found` of the lists, dicts and objects

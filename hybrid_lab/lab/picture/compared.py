@@ -73,7 +73,7 @@ class _Drawn:
 
 
 @dataclass
-class _Found:
+class _PairDifference:
     """What is known of a pair of nodes or boxes."""
 
     first: str | None
@@ -89,7 +89,7 @@ class _Pictures:
     def __init__(self, compared: archive.Compared, one: _Drawn, two: _Drawn):
         self.compared, self.matching = compared, compared.matching
         self.one, self.two = one, two
-        self.items: list[_Found] = []
+        self.items: list[_PairDifference] = []
         self._seen: tuple[set[str], set[str]] = set(), set()
         tensors = compared.difference.tensors
         self._tensors = {tensor.name: tensor for tensor in tensors if tensor.kind != "removed"}
@@ -118,7 +118,7 @@ class _Pictures:
         for identity, seen in zip((first, second), self._seen, strict=True):
             if identity is not None:
                 seen.add(identity)
-        self.items.append(_Found(first, second, kind, changes, block))
+        self.items.append(_PairDifference(first, second, kind, changes, block))
 
     # -- boxes --------------------------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class _Pictures:
 
     # -- the order ----------------------------------------------------------------------------------------------------
 
-    def _in_order(self) -> Iterator[_Found]:
+    def _in_order(self) -> Iterator[_PairDifference]:
         """The items in the order of the second picture; a removed item stands behind its predecessor in the first."""
         places = [
             {row["id"]: place for place, row in enumerate(_in_reading_order(drawn.reply))}
@@ -233,7 +233,7 @@ class _Pictures:
             elif item is not None:
                 behind[id(item)] = last
 
-        def order(item: _Found) -> tuple[int, int]:
+        def order(item: _PairDifference) -> tuple[int, int]:
             if item.second is not None:
                 return places[1][item.second], -1
             return behind[id(item)], places[0][item.first or ""]

@@ -12,7 +12,7 @@ from hybrid_lab.lab.picture.dot import dot
 from hybrid_lab.lab.picture.hybrid_block import chosen, hybrid_programs
 from hybrid_lab.lab.picture.nodes import PRINTED, DrawnGraph, Picture
 from hybrid_lab.lab.picture.plain_block import Whole, plain_programs
-from hybrid_lab.lab.picture.programs import Choice, Shown
+from hybrid_lab.lab.picture.programs import SelectorEntry, Shown
 from hybrid_lab.lab.places import location_data
 from hybrid_lab.system.memory import without_collecting
 
@@ -59,7 +59,7 @@ def graph_dot(net: Block, path: str = "", program: str = "", depth: int | None =
     return dot(picture, depth, colors=True)
 
 
-def programs_of(net: Block, path: str) -> list[Choice] | str:
+def programs_of(net: Block, path: str) -> list[SelectorEntry] | str:
     """What can be drawn of a Block, the traced graph first, of a plain Block its calls; or why there is nothing."""
     block = block_at(net, path)
     return hybrid_programs(net, path, block) if isinstance(block, HybridBlock) else plain_programs(net, path, block)
@@ -79,8 +79,8 @@ def _picture(program: DrawnGraph | Whole | None, net: Block | None, path: str) -
 
 def _reply(
     path: str,
-    found: list[Choice],
-    choice: Choice | None,
+    found: list[SelectorEntry],
+    choice: SelectorEntry | None,
     shown: Shown,
     picture: Picture | Whole | None,
 ) -> GraphReply:

@@ -14,12 +14,12 @@ from hybrid_lab.hybridize.failures import Failure, failure_of
 from hybrid_lab.hybridize.neutral import NeutralGraph, trace_block
 from hybrid_lab.hybridize.structure import LEAF
 from hybrid_lab.insight.silent import silent
-from hybrid_lab.lab.picture.programs import FAILED, Choice, choices
+from hybrid_lab.lab.picture.programs import FAILED, SelectorEntry, choices
 
 
 def hybrid_programs(
     net: Block, path: str, block: HybridBlock, paths: dict[int, str] | None = None
-) -> list[Choice] | str:
+) -> list[SelectorEntry] | str:
     """What can be drawn of the HybridBlock at a path, the traced graph first; or why there is nothing.
 
     paths : `parameter_paths` of the model, if they are at hand
@@ -33,7 +33,7 @@ def hybrid_programs(
     return choices(net, path, graphs, failure, missing, paths) or missing
 
 
-def chosen(found: list[Choice], program: str) -> Choice:
+def chosen(found: list[SelectorEntry], program: str) -> SelectorEntry:
     """The choice with this id. Without an id, or for a vanished program: the graph of the last failed trace, else the
     latest compiled call's forward, else the traced graph.
     """

@@ -27,7 +27,7 @@ from hybrid_lab.lab.models.tree import tensor
 from hybrid_lab.lab.picture.boxes import Box, Item, add_item, write
 from hybrid_lab.lab.picture.hybrid_block import chosen, hybrid_programs
 from hybrid_lab.lab.picture.nodes import DrawnGraph, Picture
-from hybrid_lab.lab.picture.programs import Choice, Shown, entry, parameter_paths, updates
+from hybrid_lab.lab.picture.programs import SelectorEntry, Shown, entry, parameter_paths, updates
 from hybrid_lab.lab.places import located
 from hybrid_lab.system.memory import without_collecting
 
@@ -52,7 +52,7 @@ _Value = tuple[Item, int]
 """An output of a node."""
 
 
-def plain_programs(net: Block, path: str, block: Block) -> list[Choice] | str:
+def plain_programs(net: Block, path: str, block: Block) -> list[SelectorEntry] | str:
     """The pictures of the plain Block at a path: its last call, with the graphs of the code and with the graphs that
     ran; or the reason why there is none.
     """
@@ -63,8 +63,10 @@ def plain_programs(net: Block, path: str, block: Block) -> list[Choice] | str:
     half, label = _words(record)
     if isinstance(block, Group) and record is not None:
         half, label = "forward" if any(item.recording for item in record.items) else "predict", "calls of the last cell"
-    traced = Choice(entry(TRACED, "what it calls, as traced", "traced"), lambda: _show(net, path, block, "traced"))
-    ran = Choice(entry(RAN, label, half), lambda: _show(net, path, block, "ran"))
+    traced = SelectorEntry(
+        entry(TRACED, "what it calls, as traced", "traced"), lambda: _show(net, path, block, "traced")
+    )
+    ran = SelectorEntry(entry(RAN, label, half), lambda: _show(net, path, block, "ran"))
     return [traced, ran, *updates(block)]
 
 
@@ -343,7 +345,7 @@ class Whole:
                 node.reads = self._joined[number]
         return _splice(picture, box, sources)
 
-    def _choose(self, found: list[Choice], block: HybridBlock, item: Called | None) -> Choice:
+    def _choose(self, found: list[SelectorEntry], block: HybridBlock, item: Called | None) -> SelectorEntry:
         """The program of the Block that ran in the call, or the graph of its code."""
         if self._graphs == "traced":
             return next((choice for choice in found if choice.entry["half"] == "traced"), found[0])

@@ -51,7 +51,7 @@ class Shown(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Choice:
+class SelectorEntry:
     """An entry of the selector. show : opens its graph"""
 
     entry: GraphProgram
@@ -65,7 +65,7 @@ def choices(
     failure: Failure | None,
     missing: str = "",
     paths: dict[int, str] | None = None,
-) -> list[Choice]:
+) -> list[SelectorEntry]:
     """What can be drawn of the HybridBlock at `path`, whose traced graphs are `graphs`; the compiled in the order of
     their compiles, the update of each Trainer at the end.
 
@@ -104,19 +104,19 @@ class _Maker:
 
     # -- the traced graph ---------------------------------------------------------------------------------------------
 
-    def traced(self, graphs: list[NeutralGraph]) -> Iterator[Choice]:
+    def traced(self, graphs: list[NeutralGraph]) -> Iterator[SelectorEntry]:
         """One for each variant."""
         for number, neutral in enumerate(graphs):
             name = "traced" if number == 0 else f"traced{number + 1}"
             label = name if number == 0 else f"traced, variant {number + 1}{neutral.observation.describe()}"
-            yield Choice(entry(name, label, "traced"), lambda neutral=neutral: self._show_traced(neutral))  # type: ignore[misc]
+            yield SelectorEntry(entry(name, label, "traced"), lambda neutral=neutral: self._show_traced(neutral))  # type: ignore[misc]
 
-    def failed(self, failure: Failure | None, missing: str) -> Iterator[Choice]:
+    def failed(self, failure: Failure | None, missing: str) -> Iterator[SelectorEntry]:
         """What a trace had made when it failed."""
         if failure is not None and failure.partial is not None and failure.top is self.block:
             where = f" at {failure.location.describe()}" if failure.location is not None else ""
             row = entry(FAILED, f"traced, up to {failure.code}{where}", "traced")
-            yield Choice(row, lambda: self._show_failed(failure, missing))
+            yield SelectorEntry(row, lambda: self._show_failed(failure, missing))
 
     def _show_failed(self, failure: Failure, missing: str) -> Shown:
         assert failure.partial is not None
@@ -142,7 +142,7 @@ class _Maker:
 
     # -- compiled programs --------------------------------------------------------------------------------------------
 
-    def compiled(self) -> Iterator[Choice]:
+    def compiled(self) -> Iterator[SelectorEntry]:
         """The halves of each compiled call that lives."""
         for item in self.compilations:
             program = item.program
@@ -158,7 +158,7 @@ class _Maker:
                 reason = f"{engine_choice(item.engine, asked, report)}; {item}"
                 row = entry(f"p{item.number}:{half}", _label(item, half), kind, report.runs_on, reason, item.seconds)
                 show = self._show_forward if half == "forward" else self._show_backward
-                yield Choice(row, lambda show=show, item=item, program=program: show(item, program))  # type: ignore[misc]
+                yield SelectorEntry(row, lambda show=show, item=item, program=program: show(item, program))  # type: ignore[misc]
 
     def _show_forward(self, item: Compilation, program: CompiledCall) -> Shown:
         special, neutral = program.special, program.neutral
@@ -237,7 +237,7 @@ class _Maker:
 # -- the update --------------------------------------------------------------------------------------------------------
 
 
-def updates(block: Block) -> Iterator[Choice]:
+def updates(block: Block) -> Iterator[SelectorEntry]:
     """One for each Trainer, and context, that updates a parameter of this Block."""
     below = [inner for _, inner in blocks_below(block)]
     own = {id(item) for inner in below for item in tuple(access.own_parameters(inner).values())}
@@ -249,7 +249,7 @@ def updates(block: Block) -> Iterator[Choice]:
             label = f"update ({type(trainer.optimizer).__name__})"
             row = entry(f"u{number}", label, "update", update.engine, repr(update))
             number += 1
-            yield Choice(row, lambda update=update: _show_update(update))  # type: ignore[misc]
+            yield SelectorEntry(row, lambda update=update: _show_update(update))  # type: ignore[misc]
 
 
 def _show_update(update: FusedUpdate) -> Shown:

@@ -77,7 +77,7 @@ def _weights(q: Array, k: Array, scale: float) -> Array:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _AttentionMatch:
     """An attention of a graph: its last product, its softmax, its operands, and the factor of its scores."""
 
     mixed: Node
@@ -86,7 +86,7 @@ class _Found:
     scale: float
 
 
-def _attentions(graph: Graph, saved: Iterable[Value] = ()) -> list[_Found]:
+def _attentions(graph: Graph, saved: Iterable[Value] = ()) -> list[_AttentionMatch]:
     """The attentions of a graph of which only the result is read. saved : values that may be saved"""
     users, roots = graph.users(), set(graph.roots) - set(saved)
     return [
@@ -95,7 +95,7 @@ def _attentions(graph: Graph, saved: Iterable[Value] = ()) -> list[_Found]:
     ]  # fmt: skip
 
 
-def _attention_at(mixed: Node) -> _Found | None:
+def _attention_at(mixed: Node) -> _AttentionMatch | None:
     if not _is_product(mixed, False, False) or mixed.outputs[0].dtype.name not in NARROW:
         return None
     softmax = mixed.values_in[0].node
@@ -108,10 +108,10 @@ def _attention_at(mixed: Node) -> _Found | None:
     width = q.shape[2]
     if not q.shape[2] == k.shape[2] == v.shape[2] or width % EIGHT or width > WIDEST:
         return None
-    return _Found(mixed, softmax, (q, k, v), scale)
+    return _AttentionMatch(mixed, softmax, (q, k, v), scale)
 
 
-def _inner(found: _Found) -> list[Value]:
+def _inner(found: _AttentionMatch) -> list[Value]:
     """The scores, before and after they are scaled, and the weights."""
     values, value = [found.softmax.outputs[0]], found.softmax.values_in[0]
     while value.node.op.name != "batch_dot":
@@ -156,7 +156,7 @@ def split_with_vendor_attention(split: Split, computes: Callable[[Node], bool]) 
     saved = {forward_value(split, source): value for value, source in
              zip(split.backward.inputs, split.sources, strict=True) if source[0] == "saved"}  # fmt: skip
     users, roots = split.backward.users(), set(split.backward.roots)
-    pairs: dict[Node, tuple[_Found, _Gradient, Value]] = {}
+    pairs: dict[Node, tuple[_AttentionMatch, _Gradient, Value]] = {}
     for found in _attentions(split.forward, [value for value in saved if value is not None]):
         weights = saved.get(found.softmax.outputs[0])
         others = [value for value in _inner(found) if value in saved and value is not found.softmax.outputs[0]]
@@ -207,7 +207,7 @@ def split_with_vendor_attention(split: Split, computes: Callable[[Node], bool]) 
     return with_saved(Split(forward, split.backward, split.sources), backward, dropped, added)
 
 
-def _attended(node: Node, found: _Found, new: _Rebuilt, outputs: int) -> Node:
+def _attended(node: Node, found: _AttentionMatch, new: _Rebuilt, outputs: int) -> Node:
     inputs = tuple([new.of(value) for value in found.operands])
     shape, dtype = node.outputs[0].shape, node.outputs[0].dtype
     return node.replace(
@@ -225,7 +225,7 @@ class _Gradient:
 
 
 def _gradient_of(
-    weights: Value, found: _Found, users: Mapping[Value, Sequence[Node]], roots: set[Value]
+    weights: Value, found: _AttentionMatch, users: Mapping[Value, Sequence[Node]], roots: set[Value]
 ) -> _Gradient | None:
     """The gradient of an attention, if only the three gradients at its ends are read elsewhere."""
 
