@@ -3,6 +3,9 @@
 `AnyBlock` and `AnyParameter` are the bases of the two classes in `gluon/`, by which these files tell Blocks and
 Parameters from other objects. `Tree`, `Hybrid` and `Weight` are protocols for type checkers: what the room reads of any
 Block, of a HybridBlock, and of a Parameter. The members have the names that the classes give them.
+
+Their names begin with an underscore because classes of users share them: a network may have attributes called `flags`
+or `graphs`. MXNet's names among them, as `_children`, are also what ported code reads.
 """
 
 from __future__ import annotations
