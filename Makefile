@@ -23,6 +23,8 @@ NOTEBOOK_TIMEOUT ?= 600
 # the tests only need a CPU build. TORCH_ARGS="--index-url https://download.pytorch.org/whl/cpu" asks for one by name.
 TORCH      ?= torch==2.13.0
 TORCH_ARGS ?=
+# The versions that the tests have passed with: make install CONSTRAINTS=constraints.txt
+CONSTRAINTS ?=
 
 PYTHON ?= $(shell sh scripts/find-python.sh)
 BIN    := $(VENV)/bin
@@ -39,6 +41,9 @@ PACKAGE   := $(shell find hybrid_lab hybrid_lab-stubs notebooks/*.ipynb -type f 
 # node (when it comes from PyPI), jlpm and jupyter-builder are found in the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+ifneq ($(CONSTRAINTS),)
+export PIP_CONSTRAINT := $(abspath $(CONSTRAINTS))
+endif
 # ONNX Runtime reports to its maker from its import on, also in processes that do not import this package.
 export ORT_DISABLE_TELEMETRY ?= 1
 

@@ -45,7 +45,7 @@ def catalog_json(catalog: Catalog, language: str) -> str:
     header = {
         "domain": DOMAIN,
         "language": language.replace("_", "-"),
-        "pluralForms": catalog.plural_forms,
+        "plural_forms": catalog.plural_forms,
         "version": "1",
     }
     content: dict[str, object] = {"": header}

@@ -10,8 +10,12 @@ import { ITranslator } from '@jupyterlab/translation';
 import { setTexts } from './text';
 
 function takeTexts(translator: ITranslator | null): void {
-  if (translator) {
-    setTexts(translator.load('hybrid_lab'));
+  try {
+    if (translator) {
+      setTexts(translator.load('hybrid_lab'));
+    }
+  } catch (error) {
+    console.warn('Hybrid Lab is shown in English.', error); // a catalog that this JupyterLab does not take
   }
 }
 

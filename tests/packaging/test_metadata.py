@@ -170,3 +170,15 @@ def test_the_readme_names_only_commands_of_make_that_exist():
     named = set(re.findall(r"(?:`|^    )make ([a-z][a-z-]*)", README, re.MULTILINE))
     assert {"lab", "test"} <= named
     assert sorted(name for name in named if not re.search(rf"^{name}:", makefile, re.MULTILINE)) == []
+
+
+def test_constraints_allow_what_the_extras_need():
+    from packaging.requirements import Requirement
+
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    versions = dict(line.split("==") for line in lines if not line.startswith("#"))
+    for extra in ("lab", "cpu", "notebooks", "test"):
+        for text in PROJECT["optional-dependencies"][extra]:
+            requirement = Requirement(text)
+            version = versions.get(requirement.name.lower().replace("_", "-"))
+            assert version is not None and requirement.specifier.contains(version), f"{text}: {version}"

@@ -33,12 +33,12 @@ def test_jupyterlab_finds_the_catalog(language, monkeypatch):
     found, problem = utils.get_installed_packages_locale(language)
     assert not problem
     header = found["hybrid_lab"][""]
-    assert header["language"].replace("-", "_") == language and header["pluralForms"].startswith("nplurals=")
+    assert header["language"].replace("-", "_") == language and header["plural_forms"].startswith("nplurals=")
     assert found["hybrid_lab"]["Findings"] != ["Findings"]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_there_are_as_many_forms_as_the_language_has(language):
     catalog = json.loads((LOCALE / language / "LC_MESSAGES" / "hybrid_lab.json").read_text(encoding="utf-8"))
-    count = int(catalog[""]["pluralForms"].split("=")[1].split(";")[0])
+    count = int(catalog[""]["plural_forms"].split("=")[1].split(";")[0])
     assert len(catalog["%1 Block"]) == count and len(catalog["Save"]) == 1
