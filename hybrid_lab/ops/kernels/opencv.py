@@ -1,6 +1,6 @@
 """Images by OpenCV, which MXNet uses: other sizes, affine maps, hues.
 
-OpenCV is the optional package `opencv-python-headless`; it is loaded by the first call that needs it. Its versions 4.10
+OpenCV is the optional package `opencv-python-headless`; it is loaded by the first call that needs it. Its versions 4.12
 to 4.14 give every pixel of uint8 as the one in MXNet does. Affine maps of OpenCV 5 differ by up to 2 of 255.
 """
 
