@@ -20,8 +20,8 @@ MODEL = {
     "file", "undo", "undoes", "revision", "summary", "held", "also", "failed",
 }  # fmt: skip
 BLOCK = {
-    "path", "attr", "name", "class", "hybrid", "state", "why", "repr", "parameters", "parameter_count", "output",
-    "graphs", "engine", "findings", "shared_with", "location", "children",
+    "path", "attr", "name", "class", "hybrid", "state", "why", "failed_in", "repr", "parameters", "parameter_count",
+    "output", "graphs", "engine", "findings", "shared_with", "location", "children",
 }  # fmt: skip
 GRAPH = {
     "path",
@@ -322,6 +322,7 @@ def test_findings_are_lint_and_failed_traces_with_paths_in_the_model(page, names
     root = page.ok("tree", model="m1")["root"]
     assert (root["findings"], root["children"][0]["findings"]) == (0, 1)
     assert root["children"][0]["state"] == "failed" and "HL101" in root["children"][0]["why"]
+    assert (root["failed_in"], root["children"][0]["failed_in"]) == (root["children"][0]["path"], "")
 
 
 def test_lint_of_cells_checks_them_together(page):
