@@ -15,7 +15,7 @@ def planned(function, *shapes: tuple[int, ...]) -> JointPlan:
     parts = specialize(graph, shapes, ["float32"] * len(shapes), True, wrt)
     assert parts.split is not None and parts.split.num_outputs == len(graph.outputs)
     found = plan_jointly(parts.split)
-    assert not overlaps([*found.forward.blocks, *found.backward.blocks])
+    assert not overlaps([*found.forward.allocations, *found.backward.allocations])
     return found
 
 
@@ -51,7 +51,7 @@ def test_before_and_after():
 def test_what_the_caller_gets_is_not_kept_in_the_arena():
     # tanh's gradient reads its output, which the caller may write to: the tape has a copy.
     found = planned(lambda F, x, w: F.tanh(F.dot(x, w)), (4, 8), (8, 8))
-    assert found.kept_bytes == 0 and found.forward.kinds[found.forward.graph.outputs[0]] == "output"
+    assert found.kept_bytes == 0 and found.forward.storage[found.forward.graph.outputs[0]] == "output"
 
 
 def test_the_arena_is_as_small_as_the_busiest_moment_of_a_step():
