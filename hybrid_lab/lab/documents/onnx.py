@@ -93,6 +93,7 @@ class OnnxFile:
             "hybrid": True,
             "state": "file",
             "why": "the structure of an ONNX file",
+            "failed_in": "",
             "repr": "ONNX graph",
             "parameters": [],
             "parameter_count": 0,
