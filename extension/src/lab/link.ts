@@ -142,7 +142,9 @@ export class KernelLink implements IDisposable {
       if (!this.problem) {
         await Promise.all([this.look(channel), this.locate(channel)]);
         this.models ??= await channel.request('models', {});
-        this.busy = this.models.busy; // after a page reload nobody else tells
+        if (!this.isTold) {
+          this.busy = this.models.busy; // the page was reloaded while a cell runs
+        }
       }
     } catch (caught) {
       const error = asRequestError(caught);
@@ -316,6 +318,7 @@ export class KernelLink implements IDisposable {
 
   private onIOPub(_: unknown, message: KernelMessage.IMessage): void {
     if (KernelMessage.isStatusMsg(message) && isAboutExecution(message)) {
+      this.isTold = true;
       this.setBusy(message.content.execution_state === 'busy');
     }
     if (!KernelMessage.isExecuteInputMsg(message)) {
@@ -367,6 +370,7 @@ export class KernelLink implements IDisposable {
     this.mentioned = false;
     this.executed = false;
     this.busy = false;
+    this.isTold = false;
     open?.close(reason);
     if (comm && !comm.isDisposed) {
       comm.onClose = () => undefined;
@@ -401,6 +405,8 @@ export class KernelLink implements IDisposable {
   private executed = false;
   private mentioned = false;
   private busy = false;
+  /** The kernel has told whether a cell runs. Its answer to `models` may be older than that. */
+  private isTold = false;
   private busyTimer: ReturnType<typeof setTimeout> | undefined;
   private retries: ReturnType<typeof setTimeout>[] = [];
   private generation = 0;
