@@ -281,7 +281,7 @@ class Zero(Initializer):
 @register
 @alias("ones")
 class One(Initializer):
-    """An array of 1."""
+    """All elements are 1."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -110,7 +110,7 @@ class Store:
         return True
 
     def _mark_newest(self, path: Path) -> None:
-        """Let a new entry be the one used last also if the clock was set back since other entries were used."""
+        """Let a new entry count as the last used, even if the clock was set back after other entries were used."""
         newest = self._newest.get(path.parent, 0)
         if newest >= time.time_ns():
             self._newest[path.parent] = newest + 1_000_000

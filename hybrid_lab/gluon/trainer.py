@@ -243,7 +243,7 @@ class Trainer:
                     raise StaleGradientError(
                         f"the gradient of Parameter {parameter.name!r} on {array.ctx} was not written by a backward "
                         "pass since the last step: this iteration did not use it. If that is meant, "
-                        "step(batch_size, ignore_stale_grad=True) does not update the parameter"
+                        "step(batch_size, ignore_stale_grad=True) leaves the parameter unchanged"
                     )
 
     def _update(self, batch_size: float, ignore_stale_grad: bool) -> None:

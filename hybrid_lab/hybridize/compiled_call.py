@@ -179,7 +179,7 @@ class CompiledCall:
             self.prologue = self.cache.prologue(special.prologue, arrays, engine, options)
 
     def _bind(self, state: CallState) -> None:
-        """Prepare the uses of arrays once for every call."""
+        """Determine once, for all calls, which arrays the executables read and which outputs have gradients."""
         special, graph, num_data = self.special, self.neutral.graph, self.num_data
         self._num_outputs = len(graph.outputs)
         self._draws = graph.draws

@@ -176,12 +176,15 @@ def trace_block(
 ) -> NeutralGraph:  # fmt: skip
     """Run the block's code once on Symbols.
 
-    spec : structure of the arguments; types : (shape, dtype) of each input tensor, for code that asks for them;
-    (None, None) if unknown; keep : let the HybridBlocks called on the way keep their graphs
+    spec : structure of the arguments
+    types : (shape, dtype) of each input tensor, for code that asks for them; (None, None) if unknown
+    keep : let the HybridBlocks called on the way keep their graphs
     for_shapes : the graph only determines shapes and is never run. So the code may keep Symbols on the Block, which the
-    caller then undoes, change its arguments, and have parameters whose class defines `data()`
+        caller then undoes, change its arguments, and have parameters whose class defines `data()`
     part : the part of the code that gets the arguments
     salvage : if the trace fails, let the HybridBlocks called before the failure keep their graphs all the same
+
+    Raises HybridizeError or NestingError; the Block then keeps no graph, only the error's `partial` has one.
     """
     inputs = [input_node(name, "data") for name in data_names(len(types))]
     recording = bool(modes.recording)

@@ -143,8 +143,8 @@ class ModelDifference(InsightReport):
 
     @property
     def largest_changes(self) -> list[TensorDifference]:
-        """The tensors ordered by their change: tensors of another type and infinite changes first, tensors of one side
-        last.
+        """The tensors ordered by their change: first tensors of another type or with a change that is not finite, last
+        tensors of one side.
         """
         return sorted(self.tensors, key=lambda each: (each.kind != "changed", -_size(each)))
 

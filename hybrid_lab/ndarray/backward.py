@@ -61,7 +61,7 @@ class _Gradients:
             slots[index] = gradient
         elif (target, index) in self._owned and present is slots[index]:
             present += gradient
-        else:  # also if the sum so far was copied to the device of the new gradient
+        else:  # even if the sum so far was copied to the device of the new gradient
             # The gradient of a bool is a bool, as NumPy's sums of bools are, but not NDArrays' sums.
             bools = type(present) is NDArray and present.host_view.dtype == bool
             slots[index] = present = present | gradient if bools else _sum(present, gradient)

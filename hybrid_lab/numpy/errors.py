@@ -34,7 +34,7 @@ _TYPES: dict[type[Exception], type[HybridLabError]] = {
 
 
 def named(name: str, function: Function) -> Function:
-    """The function, with errors that name it, also if an operator or another function raises them inside.
+    """The function, with errors that name it, even if an operator or another function raises them inside.
 
     name : as users write it, "np.sum". Errors that Python or NumPy raises inside become typed errors: an IndexError an
     ArrayIndexError, a ValueError an InputError, a LinAlgError a MatrixError, a TypeError or AttributeError a

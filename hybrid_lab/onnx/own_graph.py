@@ -108,7 +108,7 @@ def normal_form(neutral: NeutralGraph, names: Sequence[str]) -> NormalForm | Non
 
 
 def _unread_scales(neutral: NeutralGraph) -> dict[Value, np.ndarray]:
-    """The scales of BatchNorms without one, as arrays: ONNX' operator needs an array of 1 in their place."""
+    """The scales of BatchNorms without one, as arrays: ONNX's operator needs arrays of ones in their place."""
     record = ops.get("BatchNorm")
     users = neutral.graph.users()
     unread: dict[Value, np.ndarray] = {}

@@ -375,7 +375,7 @@ class _Composer:
         if isinstance(item, Tensor):
             value = item.value
             if isinstance(value.node.op, (Input, Constant)):
-                value = self.F.identity(Tensor(self.F, value)).value  # also if nothing is to do
+                value = self.F.identity(Tensor(self.F, value)).value  # even if there is nothing to do
             values.append(value)
             return LEAF
         if isinstance(item, Mapping):

@@ -192,7 +192,7 @@ def _export(
 
 
 def _call_export(module: Module, args: Sequence[object], kwargs: Mapping[str, object], shapes: Any) -> ExportedProgram:
-    """torch then says if the code compares open sizes with 1, if it can export the module so."""
+    """Export the module; with open sizes, torch reports comparisons of sizes with 1 if it can export the module so."""
     import torch
     from torch.fx.experimental import _config
 

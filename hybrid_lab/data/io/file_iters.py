@@ -29,9 +29,9 @@ _IDX_DTYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
 def read_idx(path: str | PathLike[str]) -> np.ndarray:
-    """The array of an IDX file, the format of MNIST, also if it is compressed with gzip.
+    """The array of an IDX file, the format of MNIST, also compressed with gzip.
 
-    Raises HybridLabError for another or truncated file, and FileError.
+    Raises HybridLabError for a file of another format or a truncated file, and FileError.
     """
     with reading(path), open(path, "rb") as stream:
         data = stream.read()

@@ -106,7 +106,7 @@ def set_threads() -> None:
     if _threads_set:
         return
     if "torch" not in sys.modules and not is_begun("torch"):
-        _imported_here = True  # also if an interrupt comes before the import has ended
+        _imported_here = True  # even if an interrupt comes before the import has ended
     use("torch")
     torch = import_library("torch")
     if _imported_here:

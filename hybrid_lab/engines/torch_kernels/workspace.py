@@ -214,7 +214,7 @@ def _pairs(split: Split) -> Iterator[_Pair]:
 class Rewritten:
     """The two graphs of a recorded call with oneDNN's LSTMs, as `split`.
 
-    inputs : their places among the inputs of the original backward; None if there they are not
+    inputs : their places among the inputs of the original backward; None if they are not there
     kept : index of each original saved value among the new saved values; None if it is gone
     """
 

@@ -49,6 +49,8 @@ def load_pair(
     """Load the pair into a live model.
 
     from_file : let the file's graphs win over the code; classes : name in the file -> the class, or its name
+
+    Raises ArchiveError for a damaged file, LoadMismatchError with a list of the differences; nothing has changed then.
     """
     path = prefix + TREE
     with reading(path), open_regular(path) as file:

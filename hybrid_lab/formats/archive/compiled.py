@@ -59,7 +59,7 @@ def write_binaries(writer: ContainerWriter, binaries: Iterable[Binary]) -> int:
 def add_binaries(path: str | PathLike[str], binaries: Sequence[Binary]) -> int:
     """Write the archive at `path` once more, atomically, with these binaries in place of its own.
 
-    Returns how many there are. Raises ArchiveError for a damaged archive, which is not changed, FileError.
+    Returns how many there are. Raises ArchiveError for a damaged archive, which is not changed, and FileError.
     """
     archive = Container.open(path)
     fields = {name: value for name, value in archive.manifest.items() if name not in _OWN}

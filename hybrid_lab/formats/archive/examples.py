@@ -141,7 +141,7 @@ def _numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def check(saved: SavedGraph, values: Mapping[str, np.ndarray], tensors: Mapping[str, np.ndarray]) -> str | None:
-    """Compute a saved graph's example again; what differs, in words, or None (also if there is no example).
+    """Compute a saved graph's example again; what differs, in words, or None (without an example, too).
 
     values : parameter id -> array; tensors : the examples
     """

@@ -25,6 +25,8 @@ def trace(block: Hybrid, call: KnownCall, keep: bool = True) -> NeutralGraph:
     """Trace the Block's code for a call; changes of the code outside the graph are undone.
 
     keep : the Block and the HybridBlocks that it calls keep their graphs; Blocks called before a failure, too
+
+    Raises the errors of the code, and HybridizeError.
     """
     types = dtypes_of(call, count_leaves(call.spec))
     with random_state.preserved(), Mode(call.recording, call.training):

@@ -31,7 +31,7 @@ def renamed(
 ) -> dict[str, np.ndarray]:
     """The arrays by new names: of a map of this package (see `name_maps`), or of a dict of beginnings of names.
 
-    Raises LoadMismatchError if two arrays would get one name, SettingError for a map that there is none of.
+    Raises LoadMismatchError if two arrays would get one name, SettingError for an unknown map.
     """
     names = name_map(paths) if isinstance(paths, str) else NameMap(paths)
     found: dict[str, np.ndarray] = {}

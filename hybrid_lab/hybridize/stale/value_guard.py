@@ -157,7 +157,7 @@ class ValueGuard:
             if getattr(owner, name, _ABSENT) is not value:
                 setattr(owner, name, value)
         for container, keys, values, *_ in self._dicts:
-            if isinstance(container, MappingProxyType):  # whose dict is another place, if it is within reach
+            if isinstance(container, MappingProxyType):  # a view: its dict is in the list, too, if the code reaches it
                 continue
             if len(container) != len(keys) or not all(map(is_, container.values(), values)):
                 container.clear()

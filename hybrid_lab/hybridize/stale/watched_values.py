@@ -219,7 +219,7 @@ class _Walk:
                 self._item(held, each, held[each], f"{name}.{each}")
 
     def _absent_in_classes(self, kind: type) -> None:
-        """Compare: no class of the user's gets a missing attribute for which the code looks."""
+        """Compare that no class of the user's gets a missing attribute for which the code looks."""
         for base in bases_of_user(kind):
             if not _is_of_python(base):
                 self._absent(base, [name for name in self.reached.asked if not hasattr(kind, name)], base.__name__)

@@ -153,6 +153,7 @@ class BlockWork(TypedDict):
     counted_at : the path of the Block's first place, if this is a later one; its parameters are counted there, and so
         are its calls if the same Block around it makes them
     calls : how often the Block is called; 0: not at all
+    multiply_adds, flop, activations (bytes) : null if unknown, and if the Block is not called
     """
 
     path: str

@@ -190,8 +190,8 @@ def reload_all(
     folder, models : as in `save_all`; graphs : as in `net.load`: "file" lets the file's graphs win over the code
 
     `undo()` of the report restores the replaced values, of which it holds a copy.
-    Raises PartlyDoneError that names the models without a load, which are unchanged; the remaining models are loaded,
-    and the error's `report` undoes their loads.
+    Raises PartlyDoneError that names the models that could not be loaded, which are unchanged; the other models are
+    loaded, and the error's `report` undoes their loads.
     """
     check_choice("graphs", graphs, ("code", "file"), HybridLabError)
     rows: list[EveryRow] = []
@@ -236,7 +236,7 @@ def _report(name: str, verb: str, rows: list[EveryRow], problems: list[str], ste
 
 
 def _check(net: Block, path: Path, overwrite: bool) -> None:
-    """Raises HybridLabError if something else than an archive of this model's class would be replaced."""
+    """Raise HybridLabError if anything but an archive of this model's class would be replaced."""
     if not os.path.lexists(path):
         return
     reason = archive.why_no_archive(path)

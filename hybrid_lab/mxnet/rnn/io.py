@@ -29,7 +29,9 @@ def encode_sentences(
     """The number of each word, and the vocabulary: word -> number.
 
     vocab : None numbers words from `start_label` on as they come, without `invalid_label`, which is the number of
-        `invalid_key`. New words of a given vocabulary become `unknown_token`, which is added to it
+        `invalid_key`. Words that a given vocabulary lacks become `unknown_token`, which is added to the vocabulary
+
+    Raises HybridLabError for a word that a given vocabulary lacks if there is no `unknown_token`.
     """
     known = {invalid_key: invalid_label} if vocab is None else vocab
     number = start_label

@@ -32,9 +32,10 @@ def csr_matrix(
     arg1 : a dense matrix; a csr array; a matrix of SciPy; (rows, columns) for one of zeros; its parts (data, indices,
         indptr); or (data, (row, column)) with the place of each value, where values of one place are added up
     shape : (rows, columns); must agree with what arg1 says
-    dtype : by default the dtype of array values, else float32; with places NumPy's: int64 for [1, 2] Parts with wrong
-    indices give an array, as in MXNet, and a warning; `check_format` and every call that reads the array raise
-    ArrayIndexError or ShapeError.
+    dtype : by default the dtype of array values, else float32; with places NumPy's: int64 for [1, 2]
+
+    Raises ShapeError for shapes that do not agree, and for a row_sparse array. Parts with wrong indices give an array,
+    as in MXNet, and a warning; `check_format` and every call that reads the array raise ArrayIndexError or ShapeError.
     """
     given = None if shape is None else creation._shape(shape)
     if not isinstance(arg1, tuple):

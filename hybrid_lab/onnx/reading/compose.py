@@ -256,7 +256,7 @@ class _Composer:
             raise UnsupportedOperatorError("an output is an empty optional value, which no graph computes")
         value = item.value
         if isinstance(value.node.op, (Input, Constant)):
-            value = self.F.identity(Tensor(self.F, value)).value  # an output is computed, also if nothing is to do
+            value = self.F.identity(Tensor(self.F, value)).value  # an output is always computed
         results.append(value)
         return LEAF
 

@@ -146,7 +146,7 @@ class Mean(Reduction, name="mean"):
     samples = [*_AXES, _WHOLE]
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
-        narrow = out.dtype == np.float16  # its sums overflow if its means do not
+        narrow = out.dtype == np.float16  # its sums may overflow although its means do not
         total = accumulate(data, axes, scratch(out.shape, np.float32) if narrow else out, scratch)
         count = max(data.size // max(out.size, 1), 1)
         if data.dtype.kind == "f":

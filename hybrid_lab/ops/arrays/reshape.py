@@ -100,7 +100,7 @@ class _Reshaping(Operator):
 
     def numpy(self, data: Array, *like: Array, out: Array | None = None) -> Array:
         if out is not None and out.flags.c_contiguous:
-            np.copyto(out.reshape(data.shape), data)  # once, also if the axes of data are turned
+            np.copyto(out.reshape(data.shape), data)  # once, even if the axes of data are turned
             return out
         return into(data.reshape(self.infer_shape(data.shape, *[item.shape for item in like])), out)
 

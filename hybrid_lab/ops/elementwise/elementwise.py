@@ -249,7 +249,7 @@ tanh = unary(
     "tanh",
     np.tanh,
     lambda F, x, y, dy: dy * (1.0 - y * y),
-    # The series keeps small arguments exact if 1 - exp(-2x) would cancel.
+    # The series keeps small arguments exact, for which 1 - exp(-2x) would cancel.
     "tl.where(tl.abs({0}) < 0.25, {0} * (1.0 + {0} * {0} * (-0.333333333 + {0} * {0} * (0.133333333 + {0} * {0} * "
     "(-0.0539682540 + {0} * {0} * 0.0218694885)))), 2.0 / (1.0 + tl.exp(-2.0 * ({0}))) - 1.0)",
     "Tanh",

@@ -36,7 +36,7 @@ class ConvolutionV1(Convolution, name="Convolution_v1"):
 class PoolingV1(Pooled, name="Pooling_v1"):
     """Pooling by maxima, means or sums; input, output and attributes as of Pooling.
 
-    Maxima see the padding as zeros. Means divide by the size of the window also if it reaches beyond the padding.
+    Maxima see the padding as zeros. Means divide by the size of the window even if it reaches beyond the padding.
     """
 
     dtype_kinds = "f"

@@ -151,7 +151,7 @@ class Pooling(Pooled, name="Pooling"):
 
     @property
     def half_in_float32(self) -> bool:
-        """Sums overflow in float16 if means do not."""
+        """Sums may overflow in float16 although means do not."""
         return self.pool_type != "max"
 
     def infer_shape(self, data: Shape) -> Shape:
@@ -459,7 +459,7 @@ class SpreadPoolGrad(Adjoint, Pooled, name="_spread_pool_grad"):
             dy = g.Div(dy, g.const(self.divisor(windows, dtype), dtype))
         if self.global_pool:
             return g.Expand(dy, g.Shape(data))
-        # A transposed convolution with an array of 1, channel by channel.
+        # A transposed convolution with a kernel of ones, channel by channel.
         channels = shape[1]
         rest = [
             size + border - reach for size, border, reach in zip(shape[2:], windows.pad, windows.reach, strict=True)

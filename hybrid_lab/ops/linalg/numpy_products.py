@@ -102,7 +102,7 @@ def tensordot(
 
 
 class NumpyTensordot(_Product, name="_np_tensordot"):
-    """The sums of products over axes: over the last and first `axes` axes, or over the pairs of `a_axes` and `b_axes`;
+    """The sums of products over the last `axes` axes of a and the first of b, or over pairs of `a_axes` and `b_axes`;
     the remaining axes of a come first, then the remaining axes of b. `inner`: an array without axes is a factor.
     """
 

@@ -73,7 +73,7 @@ def attention(
 
 
 def _causal(F: Functions, scores: Tensor) -> Tensor:
-    """Whether a key is not behind its query: (queries, keys), also if these sizes are open."""
+    """Whether a key is not behind its query: (queries, keys), even if these sizes are open."""
     queries, keys = scores.shape[-2:]
     if not isinstance(queries, SymbolicSize) and not isinstance(keys, SymbolicSize):
         return F.constant(np.tril(np.ones((queries, keys), bool)))

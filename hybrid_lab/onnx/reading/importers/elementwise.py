@@ -95,7 +95,7 @@ def _mod(F: Functions, a: Tensor, b: Tensor, *, fmod: int = 0) -> Tensor:
         return F.select(none, made + F.like(np.nan, a), made)
     if not a.is_floating:
         return a - a / b * b  # whole numbers divide towards zero
-    size = F.broadcast_mod(F.abs(a), F.abs(b))  # exact, if a quotient would be rounded
+    size = F.broadcast_mod(F.abs(a), F.abs(b))  # exact; a quotient would be rounded
     return F.select(F.truth(F.broadcast_lesser(a, 0.0)), -size, size)
 
 

@@ -36,7 +36,7 @@ def rounded_to(F: Functions, x: Tensor, kind: str, saturate: bool, round_mode: s
     if kind == "FLOAT8E8M0":
         return _power_of_two(F, x, saturate, round_mode)
     size = F.abs(x)
-    # The exponent as a sum of comparisons: exact, if a logarithm would be rounded.
+    # The exponent as a sum of comparisons: exact; a logarithm would be rounded.
     bounds = [2.0 ** (number) for number in range(form.least + 1, int(np.floor(np.log2(form.largest))) + 2)]
     spacing = F.like(2.0 ** (form.least - form.mantissa), x)
     step: Any = F.zeros_like(size) + spacing

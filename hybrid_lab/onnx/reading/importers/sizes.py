@@ -1,4 +1,4 @@
-"""Whole numbers made from shapes: operators on them are computed at the import, also if sizes are open."""
+"""Whole numbers made from shapes: operators on them are computed at the import, even if sizes are open."""
 
 from __future__ import annotations
 
