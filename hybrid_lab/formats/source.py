@@ -72,6 +72,8 @@ class Source:
     """A file, bytes in memory, or a part of them: `len(source)` bytes, of which slices are read when asked for.
 
     path : the name of the file, or None; bytes in memory may have the name of their file
+
+    Reading raises ArchiveError if the file is shorter than when it was opened, and OSError.
     """
 
     def __init__(self, data: bytes | bytearray | memoryview | io.BufferedReader, path: str | None = None) -> None:

@@ -339,7 +339,7 @@ class Records:
         self.expected = blocks if all(self._is_below(block) for block in blocks) else None  # type: ignore[assignment]
 
     def _is_below(self, block: Block | None) -> bool:
-        """Whether a Block has the records' own Block below it, and so keeps it alive."""
+        """Whether `block` is the records' own Block or below it, and so is kept alive by it."""
         owner, seen = self._owner(), 0
         while block is not None and block is not owner and seen < _DEPTH:
             block, seen = next(iter(parents(block)), None), seen + 1

@@ -74,6 +74,7 @@ def invoke(
     rng : (seed, draw) if a graph has numbered this draw already; None takes the next draw
     cast : whether mixed precision, if on, converts the inputs; gradients follow their forward
 
+    Returns an NDArray, or a list of NDArrays for several visible outputs.
     Raises ShapeError, DTypeError, AttributeSpecError in the terms of the operator; AutogradError for a write to a
     recorded array.
     """

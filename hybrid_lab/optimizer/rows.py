@@ -1,4 +1,4 @@
-"""Updates if the weight or the gradient is a sparse array."""
+"""Updates of sparse weights, or with sparse gradients."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def fixed_crop(
 
 
 def random_crop(src: NDArray, size: tuple[int, int], interp: int = 2) -> tuple[NDArray, Box]:
-    """A part (width, height) at a random place, and its box; the size is scaled down for a smaller image."""
+    """A part (width, height) at a random place, resized to `size` if the image is smaller; and the part's box."""
     height, width = src.shape[:2]
     w, h = scale_down((width, height), size)
     x0 = random.randint(0, width - w)
@@ -159,7 +159,7 @@ def random_crop(src: NDArray, size: tuple[int, int], interp: int = 2) -> tuple[N
 
 
 def center_crop(src: NDArray, size: tuple[int, int], interp: int = 2) -> tuple[NDArray, Box]:
-    """The middle part (width, height), and its box; the size is scaled down for a smaller image."""
+    """The middle part (width, height), resized to `size` if the image is smaller; and the part's box."""
     height, width = src.shape[:2]
     w, h = scale_down((width, height), size)
     x0, y0 = (width - w) // 2, (height - h) // 2

@@ -214,7 +214,7 @@ def kernels_of_graphs(
 ) -> tuple[list[FusedKernel], list[tuple[str, Fusion]]]:
     """The kernels of graphs by the graph's role - "forward", "backward" ... - and the reasons of each fusion.
 
-    precision : as plans.kernels_of takes it; tuned : with the tiles that `mx.tune` has found for this machine's GPU
+    precision : as of other_batches.kernels_of; tuned : with the tiles that `mx.tune` has found for this machine's GPU
     rule : which products the vendor's library computes; our own kernels for them are listed, and say so
     """
     kernels, fused = [], []
@@ -243,7 +243,7 @@ def _update(graph: Graph, part: str) -> FusedKernel | None:
 def kernels_in(
     graph: Graph, fusion: Fusion, part: str = "", tuned: bool = False, precision: str = "ieee"
 ) -> list[FusedKernel]:
-    """The kernels of a graph (see plans.kernels_of) in the order in which they run.
+    """The kernels of a graph (see other_batches.kernels_of) in the order in which they run.
 
     tuned, precision : as kernels_of_graphs
     """

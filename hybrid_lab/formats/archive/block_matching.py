@@ -71,8 +71,8 @@ class BlockMatching:
         return f"{around}.{name}" if around else name
 
     def parameter_in_second(self, key: str) -> str:
-        """The id in the second tree of a parameter of the first; the id of any other parameter is returned
-        unchanged.
+        """The id in the second tree of a parameter of the first; for a lost parameter, a text that is no id. Any other
+        id is returned unchanged.
         """
         return f"\0{key}" if key in self.lost else self.parameters.get(key, key)
 

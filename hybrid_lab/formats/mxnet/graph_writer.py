@@ -280,7 +280,7 @@ def in_order_of_use(graph: Graph) -> tuple[Node, ...]:
 
 
 def _before_it(graph: Graph) -> dict[Node, list[Node]]:
-    """Node -> the nodes that last read a state of the node before it, if a node updates that state."""
+    """Node -> for each state that it reads and a node updates, the last node before it that reads the state."""
     readers: dict[Value, list[Node]] = {state: [] for state in graph.states}
     for node in graph.nodes if readers else ():
         for item in dict.fromkeys(node.values_in):

@@ -278,7 +278,7 @@ class _Walk:
         self._add(self.guard._attributes, owner, attribute, value, name)
 
     def _absent(self, owner: Any, names: Iterable[str], said: str) -> None:
-        """Compare: no missing name of `names` appears in a dict, or among the attributes of an object."""
+        """Compare that no missing name of `names` appears in a dict, or among the attributes of an object."""
         held = owner if isinstance(owner, dict) else vars(owner)
         self.missing.setdefault(id(owner), (held, said, set()))[2].update(name for name in names if name not in held)
 

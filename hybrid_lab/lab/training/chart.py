@@ -74,8 +74,9 @@ def comparison(name: str, lines: Sequence[tuple[str, Curve]]) -> str:
 
 
 class _Plot:
-    """The part of a chart inside of its axes. low, high, first, last : the values and steps that it spans
-    across, up : its size in pixels
+    """The part of a chart inside of its axes.
+
+    low, high, first, last : the values and steps that it spans; across, up : its size in pixels
     """
 
     def __init__(self, curves: Sequence[Curve], width: int, height: int) -> None:

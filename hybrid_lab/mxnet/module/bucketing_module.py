@@ -42,7 +42,8 @@ class BucketingModule(BaseModule):
 
     sym_gen : from a bucket's key to (symbol, data_names, label_names)
     default_bucket_key : the bucket that `bind` binds; it should be the largest, since the other buckets use its memory
-    The attribute `bucket_key` of a batch says which bucket takes it.
+
+    The remaining arguments are Module's. The attribute `bucket_key` of a batch says which bucket takes it.
     """
 
     def __init__(

@@ -68,8 +68,10 @@ def set_config(**settings: Unpack[Settings]) -> None:
 
     filename : of `dump`, profile.json by default
     profile_all : both of the following; profile_imperative : eager operators and backward passes; profile_symbolic :
-        calls of compiled graphs and Executors, each as one event (`mx.profile(net, x)` shows the steps inside) Memory
-        is not measured; statistics are always there; files are written by `dump` only
+        calls of compiled graphs and Executors, each as one event (`mx.profile(net, x)` shows the steps inside)
+    profile_memory, profile_api, aggregate_stats, continuous_dump, dump_period, profile_process : accepted for MXNet's
+        sake. Memory is not measured; statistics are always there; files are written by `dump` only
+
     Raises SettingError for another setting.
     """
     global _filename

@@ -1,4 +1,4 @@
-"""Run an operator if an input or an output is a sparse array: by its rule, or on dense copies."""
+"""Run an operator with a sparse input or output: by its rule, or on dense copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BatchNorm if ONNX' BatchNormalization differs: over another axis than 1, and of data in half precision.
+"""The BatchNorms that differ from ONNX's BatchNormalization: over another axis than 1, and of half-precision data.
 
 The axes before and behind the channels are joined, so that the channels are axis 1. No element moves:
 

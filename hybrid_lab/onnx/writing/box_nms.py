@@ -73,7 +73,7 @@ def _corners(g: FileEmitter, op: Any, rows: str, dtype: np.dtype, given: str) ->
 
 
 def kept(g: FileEmitter, alive: str, shape: tuple[Any, Any], covered: Callable[[Mine], str]) -> str:
-    """A mask of the boxes, best first, that no better box covers: bools of (batch, boxes).
+    """A mask of the boxes, best first, that no better box of the mask covers: bools of (batch, boxes).
 
     alive : mask of the boxes that count; shape : (batch, boxes); covered : a mask of the boxes that one box covers,
     bools of (batch, boxes), from a function that takes its own column, (batch, 1), out of an array (batch, boxes)

@@ -169,7 +169,7 @@ class Paths:
 
 
 def _moved(values: np.ndarray, by: int) -> np.ndarray:
-    """values moved along the states, with log 0 if nothing comes from."""
+    """values moved along the states; states that get no value have log 0."""
     result = np.full_like(values, _NOTHING)
     if by > 0:
         result[:, by:] = values[:, :-by]

@@ -56,9 +56,9 @@ class MultiBoxTarget(Operator, name="_contrib_MultiBoxTarget"):
     anchor : (1, n, 4), corners; label : (b, m, 5 or more), class and corners, rows of -1 behind the last box
     cls_pred : (b, classes, n), read if negatives are mined
     Every box takes its best anchor; anchors that overlap a box by more than overlap_threshold take it, too. The others
-    are background. With negative_mining_ratio > 0 only the least likely background anchors are background,
-    negative_mining_ratio for each positive anchor; the remaining anchors get ignore_label, as all anchors of an image
-    without boxes do.
+    are background. With negative_mining_ratio > 0 only the anchors whose background class is least likely are
+    background, negative_mining_ratio of them for each positive anchor; the remaining anchors get ignore_label, as all
+    anchors of an image without boxes do.
     returns : offsets (b, 4 n), in variances; masks (b, 4 n); classes (b, n), 0 is background
     """
 

@@ -14,7 +14,7 @@ Covers = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def uncovered(count: int, covers: Covers, wanted: int | None = None, like: np.ndarray | None = None) -> np.ndarray:
-    """Indices of the boxes that no better box covers, in order; box 0 is the best of 0 ... count - 1.
+    """Indices of the boxes that no better box among the result covers, in order; box 0 is the best of 0 ... count - 1.
 
     wanted : the number that is enough; None for all; like : an array of the device that computes
     """

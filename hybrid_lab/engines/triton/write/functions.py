@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Functions that kernels call in addition to Triton's own. The text of a kernel contains the functions that it calls.
 
-This file is read as text and never imported: `words.FUNCTIONS` has the text of each function.
+This file is read as text and never imported: `syntax.FUNCTIONS` has the text of each function.
 """
 
 import triton

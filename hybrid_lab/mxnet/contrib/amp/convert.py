@@ -84,7 +84,8 @@ def convert_symbol(
     data_names: Collection[str] | None = None,
     cast_optional_params: bool = False,
 ) -> Symbol:
-    """The Symbol with `amp_cast` if mixed precision converts; its variables are float32 unless they say otherwise.
+    """The Symbol with an `amp_cast` at each conversion of mixed precision; its variables are float32 unless they say
+    otherwise.
 
     data_names : the variables that are data; None means all but auxiliary states and what ends like a parameter's name
     cast_optional_params : give variables that are no data, and that nothing reads in float32, the low dtype
