@@ -221,7 +221,7 @@ def _call_export(module: Module, args: Sequence[object], kwargs: Mapping[str, ob
 def _with_batch_of_one(
     module: Module, program: ExportedProgram, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> tuple[ExportedProgram, bool]:
-    """The program, and whether it also holds for a batch of 1. If it is not, though the example has a batch of 1, the
+    """The program, and whether it also holds for a batch of 1. If not, though the example has a batch of 1, the
     program of the example takes its place.
     """
     if not any(COMPARED_WITH_ONE.search(guard) for guard in getattr(program, "_guards_code", ())):

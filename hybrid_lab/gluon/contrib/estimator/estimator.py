@@ -153,9 +153,9 @@ class Estimator:
     ) -> None:
         """Train for a number of epochs or of batches.
 
-        If the user gives no handler of its kind, fit adds handlers that stop, update the parameters and the metrics,
-        and log; with val_data also a handler that evaluates after every epoch. Handlers are called in the order of
-        `priority`.
+        fit adds handlers that stop, update the parameters and the metrics, and log, each unless the user gives a
+        handler of its kind; with val_data also a handler that evaluates after every epoch. Handlers are called in the
+        order of `priority`.
         """
         _check_loader(train_data)
         if bool(epochs) == bool(batches):
