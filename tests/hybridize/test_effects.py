@@ -47,6 +47,7 @@ class Base(HybridBlock):
         self.child = nn.Dense(2)
         self.rate, self.seen, self.counter = 2.0, [], Counter()
         self.weight = Parameter("weight", shape=(1,))
+        self.log, self.ctx = [], COUNTER
 
     def helper(self, x):
         return self.child(x)
@@ -196,11 +197,49 @@ def wrapped():
     return has_a_decorator
 
 
+def with_a_count():
+    count = 0
+
+    def counts_in_a_variable_around(self, F, x):
+        nonlocal count
+        count += 1
+        return x
+
+    return counts_in_a_variable_around
+
+
+def with_a_class():
+    class Noise(float):
+        def __new__(cls):
+            return float.__new__(cls, random.random())
+
+    def makes_an_object_of_a_class_around(self, F, x):
+        return x * float(Noise())
+
+    return makes_an_object_of_a_class_around
+
+
+def asks_for_a_part_of_the_name(self, F, x):
+    return x if "ndarray" in F.__name__ else x * 2
+
+
+def extends_a_list_named_as_an_operator(self, F, x):
+    seen = self.log
+    seen += [1]
+    return x
+
+
+def enters_an_object_named_as_an_attribute_of_arrays(self, F, x):
+    with self.ctx:
+        return x
+
+
 WITH = [
     stores_an_attribute, stores_an_item, appends, pops, sorts, reverses, counts_in_an_object, counts_in_a_global_object,
     calls_a_function_that_counts, writes_a_global, draws, draws_in_numpy, imports, asks_for_the_class,
     compares_the_name, compares_the_identity, casts_itself, sets_by_name, sets_past_python, reads_a_list,
-    has_a_list_as_default, calls_an_operator_of_the_users, around(), wrapped(),
+    has_a_list_as_default, calls_an_operator_of_the_users, around(), wrapped(), with_a_count(), with_a_class(),
+    asks_for_a_part_of_the_name, extends_a_list_named_as_an_operator, enters_an_object_named_as_an_attribute_of_arrays,
 ]  # fmt: skip
 
 
@@ -254,6 +293,115 @@ def test_a_class_of_classes_of_the_users_counts():
         pass
 
     assert not has_no_effect(tree_of(Meta("Net", (Plain,), {})()))
+
+
+class Act:
+    """A method of a class of the user's own, which counts its calls."""
+
+    count = 0
+
+    def __init__(self, function=None):
+        self.function = function
+
+    def __get__(self, block, kind=None):
+        return self if block is None else functools.partial(self, block)
+
+    def __call__(self, block, *inputs):
+        self.count += 1
+        return inputs[-1] * self.count
+
+
+class CountedProperty(property):
+    count = 0
+
+    def __get__(self, block, kind=None):
+        if block is None:
+            return self
+        self.count += 1
+        return super().__get__(block, kind) * self.count
+
+
+def of_a_method_that_is_an_object():
+    return type("Net", (Plain,), {"helper": Act()})
+
+
+def of_a_property_of_the_users():
+    rate = CountedProperty(lambda self: 2.0)
+    return type("Net", (Base,), {"scale": rate, "hybrid_forward": lambda self, F, x: x * self.scale})
+
+
+def of_forward_as_an_object():
+    return type("Net", (Base,), {"hybrid_forward": Act()})
+
+
+def of_setattr():
+    class Net(Base):
+        def __setattr__(self, name, value):
+            super().__setattr__(name, value)
+
+        def hybrid_forward(self, F, x):
+            self.__setattr__("rate", self.rate + 1)
+            return x * self.rate
+
+    return Net
+
+
+@pytest.mark.parametrize(
+    "kind", [of_a_method_that_is_an_object, of_a_property_of_the_users, of_forward_as_an_object, of_setattr]
+)
+def test_objects_that_a_class_has_as_code_count(kind):
+    assert not has_no_effect(tree_of(kind()()))
+
+
+def test_a_list_of_a_block_below_counts():
+    class Net(HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.below = Plain()
+
+        def hybrid_forward(self, F, x):
+            seen = self.below.log
+            seen += [1]
+            return x
+
+    assert not has_no_effect(tree_of(Net()))
+
+
+def test_a_block_that_is_no_child_counts():
+    net = Plain()
+    vars(net)["rate"] = block(appends)()
+    assert not has_no_effect(tree_of(net))
+
+
+def test_an_assigned_forward_of_a_layer_counts(monkeypatch):
+    def forward(self, F, x):
+        return counted(x)
+
+    layer = nn.Activation("relu")
+    assert has_no_effect(tree_of(layer))
+    monkeypatch.setattr(nn.Activation, "hybrid_forward", forward)
+    assert not has_no_effect(tree_of(layer))
+
+
+@pytest.mark.parametrize("named", ["helper", "scale"])
+def test_refused_code_leaves_objects_of_its_class_as_they_were(named):
+    def net(hybrid):
+        code = Act() if named == "helper" else CountedProperty(lambda self: 2.0)
+
+        class Net(HybridBlock):
+            def hybrid_forward(self, F, x):
+                return self.helper(x) if named == "helper" else x * self.scale
+
+        setattr(Net, named, code)
+        made = Net()
+        if hybrid:
+            made.hybridize()
+        return made
+
+    x = nd.ones((2,))
+    eager, hybrid = net(False), net(True)
+    for _ in range(3):
+        np.testing.assert_array_equal(hybrid(x).asnumpy(), eager(x).asnumpy())
 
 
 def test_both_generators_of_random_numbers_get_their_states_again():

@@ -160,7 +160,7 @@ class CodeFacts(NamedTuple):
     `from module import name`
     globals, modules : names that it reads, and imports; names : all of `co_names`, including assigned names
     strings : its constants; subscripts : how it subscripts globals, attributes and outer variables
-    compares : whether it compares anything
+    compares : whether it compares anything, or asks `a in b`
     keeps : whether an instruction changes what outlives the call, or tells objects apart other than None
     """
 
@@ -179,6 +179,8 @@ class CodeFacts(NamedTuple):
 _STORES = frozenset({
     "DELETE_ATTR", "DELETE_GLOBAL", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL", "STORE_SLICE", "STORE_SUBSCR",
 })  # fmt: skip
+#: The same of a variable of a function around.
+_STORES_OUTSIDE = frozenset({"DELETE_DEREF", "STORE_DEREF"})
 _GROWING = frozenset({"append", "appendleft", "extend", "insert", "setdefault", "update"})
 
 
@@ -216,8 +218,11 @@ def facts_of(code: CodeType) -> CodeFacts:
         (*code.co_names, *(name for other in inner for name in other.names)),
         strings.union(*(other.strings for other in inner)),
         subscripts,
-        any(each.opname == "COMPARE_OP" for each in instructions) or any(other.compares for other in inner),
-        any(map(_keeps, instructions, [None, *instructions])) or any(other.keeps for other in inner),
+        any(each.opname in ("COMPARE_OP", "CONTAINS_OP") for each in instructions)
+        or any(other.compares for other in inner),
+        any(map(_keeps, instructions, [None, *instructions]))
+        or any(each.opname in _STORES_OUTSIDE and each.argval in code.co_freevars for each in instructions)
+        or any(other.keeps for other in inner),
     )
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable
-from types import FunctionType
+from types import FunctionType, GetSetDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.hybridize.block import AnyBlock, AnyParameter
+from hybrid_lab.hybridize.block import AnyParameter
 from hybrid_lab.hybridize.stale.code import bases_of_user, cell_content, facts_of, functions_in, functions_of, of_user
+from hybrid_lab.hybridize.stale.reached import replaced
 from hybrid_lab.hybridize.stale.value_guard import PLAIN
 from hybrid_lab.hybridize.stale.watched_values import code_held
 from hybrid_lab.ops.framework.operator import is_loaded
@@ -31,13 +32,32 @@ _AMBIGUOUS = frozenset({"Custom", "add", "clear", "pop", "remove", "reverse", "s
 _READ = frozenset({"context", "ctx", "data", "dtype", "ndim", "shape", "size"})
 #: Names under which a Block may have code of its own.
 _CODE = frozenset({"forward", "hybrid_forward"})
+#: Methods that assign, with which a user's class may have its own.
+_ASSIGN = frozenset({"__delattr__", "__setattr__"})
+#: Attributes of a class that are code which Python itself calls as a plain function.
+_METHODS = (FunctionType, staticmethod, classmethod, property)
 
 
 def has_no_effect(blocks: Iterable[Tree]) -> bool:
     """Whether a trace of these Blocks, which are all of a tree, changes and keeps nothing that outlives it, and gives
     the same graph each time.
     """
-    return all(not _runs_other_code(block) and _names_no_effect(block) for block in blocks)
+    blocks = list(blocks)
+    known = {id(block) for block in blocks}
+    objects = {
+        name
+        for block in blocks
+        if of_user(type(block).__module__)
+        for name in vars(block)
+        if _is_object(block, name, known)
+    }
+    return all(not _runs_other_code(block) and _names_no_effect(block, objects) for block in blocks)
+
+
+def _is_object(block: Any, name: str, known: set[int]) -> bool:
+    """Whether a Block has under this name neither a plain value, nor a Parameter, nor a Block of the tree."""
+    held = vars(block)[name]
+    return not (type(held) in PLAIN or isinstance(held, AnyParameter) or id(held) in known)
 
 
 def _runs_other_code(block: Any) -> bool:
@@ -54,32 +74,54 @@ def _runs_other_code(block: Any) -> bool:
     )
 
 
-def _names_no_effect(block: Any) -> bool:
-    """Whether all names in the user's code of a Block are known to have no effect."""
+def _names_no_effect(block: Any, objects: set[str]) -> bool:
+    """Whether all names in the user's code of a Block are known to have no effect.
+
+    objects : names under which Blocks of the tree have lists and other objects
+    """
     kind, held = type(block), vars(block)
+    if any(replaced(base, _CODE) for base in kind.__mro__ if not of_user(base.__module__)):
+        return False
     if not of_user(kind.__module__):
         return not bases_of_user(kind)
-    methods = [(name, functions_in(item)) for base in bases_of_user(kind) for name, item in vars(base).items()]
-    own = {name for name, functions in methods if len(functions) == 1}
-    if of_user(type(kind).__module__) or any(len(functions) > 1 for _, functions in methods):  # a decorator's code
+    items = [(name, item) for base in bases_of_user(kind) for name, item in vars(base).items()]
+    methods = [(name, functions_in(item)) for name, item in items if type(item) in _METHODS]
+    others = {name for name, item in items if type(item) not in _METHODS}
+    if of_user(type(kind).__module__) or any(len(functions) != 1 for _, functions in methods):  # a decorator's code
         return False
+    if any(_is_implied(name) and _may_run(item) for name, item in items):
+        return False
+    own = {name for name, _ in methods} - others - held.keys() - _ASSIGN
     functions = [each for each in functions_of(kind) if each.__name__ != "__init__"]
     names = {name for each in functions for name in facts_of(each.__code__).loaded}
     compares = any(facts_of(each.__code__).compares for each in functions)
-    return all(map(_reads_plain, functions)) and all(
+    return all(_reads_plain(each, kind) for each in functions) and all(
         name in own
-        or (name in held and (type(held[name]) in PLAIN or isinstance(held[name], (AnyBlock, AnyParameter))))
-        or (name not in _AMBIGUOUS and not hasattr(kind, name) and (name in _READ or is_loaded(name)))
+        or (name in held and name not in objects)
+        or (name not in _AMBIGUOUS | objects and not hasattr(kind, name) and (name in _READ or is_loaded(name)))
         or (name == "__name__" and not compares)
         for name in names
     )
 
 
-def _reads_plain(function: FunctionType) -> bool:
-    """Whether a function reads only numbers, texts, examined functions and builtins from outside."""
+def _is_implied(name: str) -> bool:
+    """Whether Python runs what a class has under this name although no code names it."""
+    return name in _CODE or (name.startswith("__") and name.endswith("__"))
+
+
+def _may_run(item: object) -> bool:
+    """Whether an attribute of a class is an object that code of its own makes a call of."""
+    if type(item) in _METHODS or isinstance(item, (GetSetDescriptorType, type)):
+        return False
+    return callable(item) or hasattr(type(item), "__get__")
+
+
+def _reads_plain(function: FunctionType, kind: type) -> bool:
+    """Whether a function of a class reads only numbers, texts, examined functions and builtins from outside."""
     facts = facts_of(function.__code__)
     values = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    values += [cell_content(cell) for cell in function.__closure__ or () if not isinstance(cell_content(cell), type)]
+    around = map(cell_content, function.__closure__ or ())
+    values += [value for value in around if not any(value is base for base in kind.__mro__)]
     return (
         not (facts.keeps or facts.modules)
         and all(type(value) in PLAIN for value in values)

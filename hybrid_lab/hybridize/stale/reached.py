@@ -92,7 +92,7 @@ class Reached:
             if _has_no_values(base.__module__):
                 continue
             is_users = of_user(base.__module__)
-            for name, item in vars(base).items() if is_users else _replaced(base, begin):
+            for name, item in vars(base).items() if is_users else replaced(base, begin):
                 implied = name.startswith("__") and name.endswith("__") and name not in _NOT_IMPLIED
                 for function in functions_in(item):
                     self._methods.setdefault(name, []).append(function)
@@ -188,7 +188,7 @@ def names_in_package(kind: type) -> frozenset[str]:
     return frozenset(name for code in codes for name in facts_of(code).loaded)
 
 
-def _replaced(base: type, names: Iterable[str]) -> list[tuple[str, object]]:
+def replaced(base: type, names: Iterable[str]) -> list[tuple[str, object]]:
     """The methods of these names that the user gave a class of this package: `nn.Dense.hybrid_forward = f`."""
     items = [(name, vars(base).get(name)) for name in names]
     return [(name, item) for name, item in items if isinstance(item, FunctionType) and of_user(item.__module__)]

@@ -139,12 +139,15 @@ def _attributes_of(value: object) -> dict[str, object] | None:
 
 
 def _class_attributes(kind: type) -> list[tuple[type, str, object]]:
-    """The attributes of a class and its user-written bases, except functions, with the defining class."""
+    """The attributes of a class and its user-written bases, except functions and what Python wraps them in, with the
+    defining class.
+    """
     return [
         (owner, name, value)
         for owner in bases_of_user(kind)
         for name, value in vars(owner).items()
-        if not (name.startswith("__") or callable(value) or hasattr(value, "__get__"))
+        if not name.startswith("__")
+        and (of_user(type(value).__module__) or not (callable(value) or hasattr(value, "__get__")))
     ]
 
 
