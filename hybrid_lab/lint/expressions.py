@@ -98,8 +98,8 @@ def _(node: ast.Compare, walk: Walk) -> Value:
 
 
 def asks_for_mode(node: ast.Compare, operands: list[Value]) -> bool:
-    """`F is nd`, `F == mx.sym`, `type(x) is NDArray`, `F.__name__ == "..."`."""
-    if not isinstance(node.ops[0], (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
+    """`F is nd`, `F == mx.sym`, `type(x) is NDArray`, `F.__name__ == "..."`, `"symbol" in F.__name__`."""
+    if not isinstance(node.ops[0], (ast.Is, ast.Eq, ast.IsNot, ast.NotEq, ast.In, ast.NotIn)):
         return False
     about = ("mx.nd.NDArray", "mx.sym.Symbol")
     return any(v.kind is Kind.OPERATORS or (v.kind is Kind.MODULE and v.ref in about) for v in operands)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -78,15 +79,15 @@ def trace(
 def _block(name: str, inputs: list[torch.Tensor], weights: list[torch.Tensor]) -> list[torch.Tensor]:
     traced = _found(name)
     before: list[tuple[NDArray, np.ndarray]] = []
-    for parameter, tensor in zip(traced.parameters, weights, strict=True):
-        arrays = access.arrays(parameter)
-        if not arrays:
-            raise TorchError(f"{parameter.name} has no values any more, so the exported program cannot use it")
-        array = arrays[0]
-        if array.raw().__array_interface__["data"][0] != tensor.data_ptr():  # weights that the program was given
-            before.append((array, array.asnumpy()))
-            array[:] = array_of(tensor.detach(), parameter.name)
     try:
+        for parameter, tensor in zip(traced.parameters, weights, strict=True):
+            arrays = access.arrays(parameter)
+            if not arrays:
+                raise TorchError(f"{parameter.name} has no values any more, so the exported program cannot use it")
+            array = arrays[0]
+            if array.raw().__array_interface__["data"][0] != tensor.data_ptr():  # weights that the program was given
+                before.append((array, array.asnumpy()))
+                array[:] = array_of(tensor.detach(), parameter.name)
         given = [NDArray.wrap(array_of(tensor.detach(), "an input")) for tensor in inputs]
         return [tensor_on(result.asnumpy()).clone() for result in traced.run(given)]
     finally:
@@ -118,28 +119,55 @@ def _fake(name: str, inputs: list[Any], weights: list[Any]) -> list[Any]:
 def _opened(
     kinds: Callable[[dict[str, int]], Kinds], known: Kinds, values: dict[str, int], sizes: dict[str, Any], name: str
 ) -> list[list[Any]]:
-    """The results' shapes, in which each size is a sum of multiples of open sizes. known : the kinds for the values"""
+    """The results' shapes, in which each size is a sum of multiples of open sizes and of products of two. known : the
+    kinds for the values
+    """
+    groups = _groups(kinds, values, sizes)
+
+    def moved(steps: dict[int, int]) -> list[list[int]]:
+        """The shapes if the sizes of these groups are larger by these steps."""
+        larger = {key: values[key] + step for group, step in steps.items() for key in groups[group]}
+        return [list(shape) for shape, _ in kinds({**values, **larger})]
+
+    def opened(index: int, axis: int) -> object:
+        def number(shapes: list[list[int]]) -> int:
+            return shapes[index][axis]
+
+        begin = number(first)
+        slopes = [number(shapes) - begin for shapes in ones]
+        for keys, slope, shapes in zip(groups, slopes, twos, strict=True):
+            if number(shapes) != begin + 2 * slope:
+                raise TorchError(
+                    f"{name}: axis {axis} of result {index} is no multiple of the open size {keys[0]}, so torch cannot "
+                    "be told its size; fix that size in dynamic_shapes"
+                )
+        products = {(i, j): number(shapes) - begin - slopes[i] - slopes[j] for (i, j), shapes in pairs.items()}
+        expected = begin + sum(slope * step for slope, step in zip(slopes, steps, strict=True))
+        if number(together) != expected + sum(more * steps[i] * steps[j] for (i, j), more in products.items()):
+            raise TorchError(
+                f"{name}: axis {axis} of result {index} is no sum of multiples of the open sizes and of products of "
+                "two, so torch cannot be told its size; fix a size in dynamic_shapes"
+            )
+        at = [values[keys[0]] for keys in groups]
+        total: Any = begin - sum(slope * value for slope, value in zip(slopes, at, strict=True))
+        for (i, j), more in products.items():
+            total += more * at[i] * at[j]
+            slopes[i] -= more * at[j]
+            slopes[j] -= more * at[i]
+        for keys, slope in zip(groups, slopes, strict=True):
+            total = total + slope * sizes[keys[0]] if slope else total
+        for (i, j), more in products.items():
+            total = total + more * sizes[groups[i][0]] * sizes[groups[j][0]] if more else total
+        return total
+
     first = [list(shape) for shape, _ in known]
-    constant = [list(shape) for shape in first]
-    terms: list[list[list[Any]]] = [[[] for _ in shape] for shape in first]
-    for keys in _groups(kinds, values, sizes):
-        key, size = keys[0], sizes[keys[0]]
-        one, two = (kinds({**values, **dict.fromkeys(keys, values[key] + more)}) for more in (1, 2))
-        for index, shape in enumerate(first):
-            for axis, number in enumerate(shape):
-                step = one[index][0][axis] - number
-                if two[index][0][axis] != number + 2 * step:
-                    raise TorchError(
-                        f"{name}: axis {axis} of result {index} is no multiple of the open size {key}, so torch cannot "
-                        "be told its size; fix that size in dynamic_shapes"
-                    )
-                if step:
-                    terms[index][axis].append(step * size)
-                    constant[index][axis] -= step * values[key]
-    return [
-        [sum(more, number) for number, more in zip(numbers, others, strict=True)]
-        for numbers, others in zip(constant, terms, strict=True)
-    ]
+    if not groups:
+        return first
+    ones, twos = ([moved({group: step}) for group in range(len(groups))] for step in (1, 2))
+    pairs = {(i, j): moved({i: 1, j: 1}) for i, j in combinations(range(len(groups)), 2)}
+    steps = [group + 1 for group in range(len(groups))]
+    together = moved(dict(enumerate(steps)))
+    return [[opened(index, axis) for axis in range(len(shape))] for index, shape in enumerate(first)]
 
 
 def _groups(kinds: Callable[[dict[str, int]], Kinds], values: dict[str, int], sizes: dict[str, Any]) -> list[list[str]]:

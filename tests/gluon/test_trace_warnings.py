@@ -420,6 +420,7 @@ SIGNS = {
     "is not": "F is not nd",
     "equal": "F == nd",
     "name": "F.__name__ == 'mxnet.ndarray'",
+    "part of the name": "'symbol' in F.__name__",
     "type": "type(x) is nd.NDArray",
     "equal types": "type(x) == nd.NDArray",
     "attribute": "self.last = 3",

@@ -134,6 +134,7 @@ BAD = [
     ("HL176", "if F == mx.sym:\n    x = x * 2\nreturn x"),
     ("HL176", "if hasattr(x, 'shape'):\n    return y\nreturn x"),
     ("HL176", "if F.__name__ == 'mxnet.ndarray':\n    return y\nreturn x"),
+    ("HL176", "if 'symbol' not in F.__name__:\n    return y\nreturn x"),
     ("HL177", "try:\n    z = F.dot(x, y)\nexcept Exception:\n    z = x\nreturn z"),
     ("HL177", "try:\n    n = x.shape[0]\nexcept AttributeError:\n    n = 1\nreturn x / n"),
     ("HL178", "global COUNT\nCOUNT = 1\nreturn x"),

@@ -5,6 +5,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
+from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.gluon import nn, rnn
 
 torch = pytest.importorskip("torch")
@@ -79,6 +80,46 @@ def test_structures_and_sizes_that_are_sums_of_open_ones():
     assert found.keys() == wanted.keys() and found["rest"][0].shape == (6, 10)
     for one, other in zip((found["sum"], *found["rest"]), (wanted["sum"], *wanted["rest"]), strict=True):
         torch.testing.assert_close(one, other)
+
+
+class Flat(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.reshape(x, (-3, 0)) * 2
+
+
+def test_a_size_that_is_a_product_of_open_ones():
+    net = Flat()
+    net.hybridize()
+    module = torch.nn.Sequential(mx.torch.module(net).eval(), torch.nn.Softmax(dim=0))
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
+    shapes = {"input": {0: batch, 1: length}}
+    program = torch.export.export(module, (torch.randn(3, 4, 5),), dynamic_shapes=shapes)
+    for x in (torch.randn(6, 7, 5), torch.randn(3, 9, 5)):
+        torch.testing.assert_close(program.module()(x), module(x))
+
+
+def test_a_size_that_is_a_product_of_three_open_ones_is_refused():
+    class Flattened(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return F.reshape(x, (-1,))
+
+    net = Flattened()
+    net.hybridize()
+    shapes = {"args": ({axis: torch.export.Dim(name) for axis, name in enumerate("abc")},)}
+    with pytest.raises(Exception, match="no sum of multiples of the open sizes and of products of two"):
+        torch.export.export(mx.torch.module(net).eval(), (torch.ones(2, 3, 4),), dynamic_shapes=shapes)
+
+
+def test_weights_that_do_not_fit_leave_the_block_as_it_was():
+    net = dense(nn.Dense(2, in_units=4))
+    program = torch.export.export(mx.torch.module(net).eval(), (torch.ones(2, 3),)).module()
+    before = {name: value.data().asnumpy() for name, value in net.collect_params().items()}
+    weights = [torch.full_like(item, 7.0) for item in program.state_dict().values()]
+    name = next(node.args[0] for node in program.graph.nodes if "hybrid_lab" in str(node.target))
+    with pytest.raises(HybridLabError):
+        torch.ops.hybrid_lab.block(name, [torch.ones(2, 3)], [*weights[:-1], torch.zeros(1, 1, 9)])
+    for name, value in net.collect_params().items():
+        np.testing.assert_array_equal(value.data().asnumpy(), before[name])
 
 
 def test_a_recurrent_layer_with_states():
