@@ -136,7 +136,11 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
     def key(self, key: Operand) -> tuple[Any, list[int]]:
         """The key for torch, and the axes that are read backwards before; of these only whole ones can be."""
         items, flipped = [], []
-        for axis, item in enumerate(key if isinstance(key, tuple) else (key,)):
+        given = key if isinstance(key, tuple) else (key,)
+        read = sum(map(_axes_read, given))
+        axis = -1  # of this array, not of the key
+        for item in given:
+            axis += self.ndim - read if item is Ellipsis else _axes_read(item)
             if isinstance(item, slice) and item.step is not None and item.step < 0:
                 if item != slice(None, None, -1):
                     raise TypeError("of a DeviceArray only whole axes are read backwards")
@@ -224,7 +228,8 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         if method == "at":
             return _at(ufunc, device, *inputs)
         if method == "accumulate":
-            return _accumulate(ufunc, *inputs, **keywords)
+            made = _accumulate(ufunc, *inputs, **keywords)
+            return made if out is None else DeviceArray(write(out[0], made.tensor))
         if method == "reduce" and ufunc in REDUCTIONS:
             made = REDUCTIONS[ufunc](inputs[0], axis=keywords.pop("axis", 0), **keywords)
             return made if out is None else DeviceArray(write(out[0], made.tensor))
@@ -266,6 +271,13 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         if known is None:
             raise TypeError(f"np.{getattr(function, '__name__', function)} has no function of torch for a DeviceArray")
         return known(*arguments, **keywords)
+
+
+def _axes_read(item: Operand) -> int:
+    """How many axes of an array an item of a key is for; an Ellipsis is for the axes that are left."""
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    return item.ndim if isinstance(item, (DeviceArray, np.ndarray)) and item.dtype == bool else 1
 
 
 def kind_of(item: Operand) -> np.dtype:
@@ -316,7 +328,9 @@ def add_by_index(total: torch.Tensor, key: tuple[torch.Tensor, ...], values: tor
 def _at(ufunc: np.ufunc, device: torch.device, target: Operand, key: Operand, *values: Any) -> None:
     if ufunc is not np.add or not isinstance(target, DeviceArray):
         raise TypeError(f"np.{ufunc.__name__}.at has no function of torch for a DeviceArray")
-    items, _ = target.key(key)
+    items, flipped = target.key(key)
+    if flipped:
+        raise TypeError("a DeviceArray is not written backwards")
     value = as_tensor(values[0], device, target.tensor.dtype)
     rank = max(item.ndim for item in items if isinstance(item, torch.Tensor))
     places = []

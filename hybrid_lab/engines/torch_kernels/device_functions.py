@@ -50,6 +50,11 @@ def _tensors(*items: Any) -> list[torch.Tensor]:
 _LinAlgError: type[Exception] = getattr(torch.linalg, "LinAlgError")  # noqa: B009
 
 
+def _into(out: Operand, made: torch.Tensor) -> DeviceArray:
+    """A result as an array; if the caller gave `out`, in its memory."""
+    return DeviceArray(made if out is None else write(out, made))
+
+
 @_implements(np.where)
 def _where(condition: Operand, *choices: Any) -> Operand:
     if not choices:
@@ -158,6 +163,8 @@ def _column_stack(arrays: Operand) -> DeviceArray:
 
 @_implements(np.pad)
 def _pad(array: Operand, widths: Operand, mode: str = "constant", constant_values: Operand = 0) -> DeviceArray:
+    if mode != "constant":
+        raise TypeError(f"np.pad with mode={mode!r} has no function of torch for a DeviceArray")
     pairs = np.broadcast_to(np.asarray(widths), (array.ndim, 2)).tolist()
     flat = [int(number) for pair in reversed(pairs) for number in pair]
     return DeviceArray(torch.nn.functional.pad(array.tensor, flat, value=constant_values))
@@ -198,7 +205,7 @@ def _sum(
         dtype = np.dtype("int64") if kind.kind in "ib" else np.dtype("int64") if kind.kind == "u" else kind
     axes = _axes(array, axis)
     tensor = array.tensor.to(torch_dtype(np.dtype(dtype)))
-    return DeviceArray(tensor.sum(axes, keepdim=keepdims) if axes else tensor.clone())
+    return _into(out, tensor.sum(axes, keepdim=keepdims) if axes else tensor.clone())
 
 
 @_implements(np.mean)
@@ -207,14 +214,15 @@ def _mean(
 ) -> DeviceArray:
     if dtype is None:
         dtype = array.dtype if array.dtype.kind == "f" else np.dtype("float64")
-    return DeviceArray(array.tensor.to(torch_dtype(np.dtype(dtype))).mean(_axes(array, axis), keepdim=keepdims))
+    return _into(out, array.tensor.to(torch_dtype(np.dtype(dtype))).mean(_axes(array, axis), keepdim=keepdims))
 
 
 def _extreme(array: Operand, axis: Operand, keepdims: bool, name: str) -> DeviceArray:
     tensor = array.tensor
     if not tensor.numel():
         raise ValueError(f"zero-size array to reduction operation {name}imum which has no identity")
-    return DeviceArray(getattr(torch, f"a{name}")(tensor, _axes(array, axis), keepdim=keepdims))
+    axes = _axes(array, axis)
+    return DeviceArray(getattr(torch, f"a{name}")(tensor, axes, keepdim=keepdims) if axes else tensor.clone())
 
 
 @_implements(np.max, np.amax)
@@ -226,12 +234,13 @@ def _max(
     if given and not array.size and axis is None:
         return DeviceArray(as_tensor(initial, array.tensor.device, array.tensor.dtype).reshape(()))
     made = _extreme(array, axis, keepdims, "max")
-    return np.maximum(made, np.asarray(initial, made.dtype)) if given else made
+    made = np.maximum(made, np.asarray(initial, made.dtype)) if given else made
+    return _into(out, made.tensor)
 
 
 @_implements(np.min, np.amin)
 def _min(array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, **_: Any) -> DeviceArray:
-    return _extreme(array, axis, keepdims, "min")
+    return _into(out, _extreme(array, axis, keepdims, "min").tensor)
 
 
 @_implements(np.argmax)
@@ -249,20 +258,28 @@ def _argmax(array: Operand, axis: int | None = None, **_: Any) -> DeviceArray:
 
 
 @_implements(np.all)
-def _all(array: Operand, axis: Operand = None, **_: Any) -> DeviceArray:
-    return DeviceArray(torch.all(array.tensor != 0) if axis is None else torch.all(array.tensor != 0, axis))
+def _all(
+    array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, **_: Any
+) -> DeviceArray:  # fmt: skip
+    tensor = array.tensor != 0
+    axes = _axes(array, axis)
+    return _into(out, torch.all(tensor, axes, keepdim=keepdims) if axes else tensor)
 
 
 @_implements(np.any)
-def _any(array: Operand, axis: Operand = None, **_: Any) -> DeviceArray:
-    return DeviceArray(torch.any(array.tensor != 0) if axis is None else torch.any(array.tensor != 0, axis))
+def _any(
+    array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, **_: Any
+) -> DeviceArray:  # fmt: skip
+    tensor = array.tensor != 0
+    axes = _axes(array, axis)
+    return _into(out, torch.any(tensor, axes, keepdim=keepdims) if axes else tensor)
 
 
 @_implements(np.cumsum)
 def _cumsum(array: Operand, axis: int | None = None, dtype: Operand = None, out: Operand = None) -> DeviceArray:
     tensor = array.tensor.reshape(-1) if axis is None else array.tensor
     dtype = np.dtype(dtype or array.dtype)
-    return DeviceArray(torch.cumsum(tensor, 0 if axis is None else axis, dtype=torch_dtype(dtype)))
+    return _into(out, torch.cumsum(tensor, 0 if axis is None else axis, dtype=torch_dtype(dtype)))
 
 
 @_implements(np.trace)
