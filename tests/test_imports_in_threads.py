@@ -1,9 +1,12 @@
 """The rooms of the package load at their first use, which may be in several threads at once."""
 
+import _imp
 import subprocess
 import sys
 
 import pytest
+
+from hybrid_lab.system import imports
 
 #: Each job is the first use of some rooms; all start at once.
 USES = """
@@ -125,3 +128,14 @@ mx.sym.Variable("x")
 other.join(60)
 assert not other.is_alive() and "users_package" in sys.modules
 """)
+
+
+def test_a_ctrl_c_while_imports_are_looked_at_leaves_no_lock(monkeypatch):
+    def interrupted(by):
+        raise KeyboardInterrupt
+
+    assert not _imp.lock_held()
+    monkeypatch.setattr(imports, "_importing", interrupted)
+    with pytest.raises(KeyboardInterrupt), imports.alone():
+        pass
+    assert not _imp.lock_held()

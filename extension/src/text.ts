@@ -8,9 +8,7 @@ export interface Texts {
 }
 
 const filled = (text: string, values: readonly unknown[]): string =>
-  text
-    .replace(/%%|%(\d+)/g, (whole, place?: string) => (place ? String(values[Number(place) - 1]) : whole))
-    .replace(/%%/g, '%');
+  text.replace(/%%|%(\d+)/g, (_, place?: string) => (place ? String(values[Number(place) - 1]) : '%'));
 
 const english: Texts = {
   __: (text, ...values) => filled(text, values),

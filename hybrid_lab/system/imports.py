@@ -33,7 +33,7 @@ def load(name: str) -> ModuleType:
     package; nothing waits for that.
     """
     module = sys.modules.get(name)
-    if module is not None and not getattr(module.__spec__, "_initializing", False):
+    if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
         return module
     if _importing(lambda owner: owner == threading.get_ident()):
         return importlib.import_module(name)
@@ -55,14 +55,13 @@ def alone(longest: float = LONGEST_WAIT, package: str = "") -> Iterator[None]:
     until = time.monotonic() + longest
     while True:
         _imp.acquire_lock()
-        others = _importing(lambda owner: owner != threading.get_ident())
-        if not others:
-            try:
+        try:  # a Ctrl-C must not leave the lock with this thread
+            others = _importing(lambda owner: owner != threading.get_ident())
+            if not others:
                 yield
-            finally:
-                _imp.release_lock()
-            return
-        _imp.release_lock()
+                return
+        finally:
+            _imp.release_lock()
         is_waited_for = not package or any(name == package or name.startswith(f"{package}.") for name in others)
         if not is_waited_for or time.monotonic() >= until:
             yield
