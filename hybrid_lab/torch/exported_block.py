@@ -129,6 +129,14 @@ def _opened(
         larger = {key: values[key] + step for group, step in steps.items() for key in groups[group]}
         return [list(shape) for shape, _ in kinds({**values, **larger})]
 
+    first = [list(shape) for shape, _ in known]
+    if not groups:
+        return first
+    ones, twos = ([moved({group: step}) for group in range(len(groups))] for step in (1, 2))
+    pairs = {(i, j): moved({i: 1, j: 1}) for i, j in combinations(range(len(groups)), 2)}
+    steps = [group + 1 for group in range(len(groups))]
+    together = moved(dict(enumerate(steps))) if len(groups) > 1 else ones[0]
+
     def opened(index: int, axis: int) -> object:
         def number(shapes: list[list[int]]) -> int:
             return shapes[index][axis]
@@ -160,13 +168,6 @@ def _opened(
             total = total + more * sizes[groups[i][0]] * sizes[groups[j][0]] if more else total
         return total
 
-    first = [list(shape) for shape, _ in known]
-    if not groups:
-        return first
-    ones, twos = ([moved({group: step}) for group in range(len(groups))] for step in (1, 2))
-    pairs = {(i, j): moved({i: 1, j: 1}) for i, j in combinations(range(len(groups)), 2)}
-    steps = [group + 1 for group in range(len(groups))]
-    together = moved(dict(enumerate(steps)))
     return [[opened(index, axis) for axis in range(len(shape))] for index, shape in enumerate(first)]
 
 

@@ -367,6 +367,35 @@ def test_a_list_of_a_block_below_counts():
     assert not has_no_effect(tree_of(Net()))
 
 
+def test_a_method_of_the_package_named_as_an_own_one_counts():
+    class Net(Base):
+        def cast(self, dtype):
+            self.child.cast(dtype)
+
+        def hybrid_forward(self, F, x):
+            return self.child(x)
+
+    assert not has_no_effect(tree_of(Net()))
+
+
+def test_an_object_of_a_class_below_named_as_an_own_method_counts():
+    class Below(Plain):
+        scale = Act()
+
+    class Net(HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.below = Below()
+
+        def scale(self, x):
+            return x
+
+        def hybrid_forward(self, F, x):
+            return self.below.scale(x)
+
+    assert not has_no_effect(tree_of(Net()))
+
+
 def test_a_block_that_is_no_child_counts():
     net = Plain()
     vars(net)["rate"] = block(appends)()

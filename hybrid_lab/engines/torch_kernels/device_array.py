@@ -228,8 +228,8 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         if method == "at":
             return _at(ufunc, device, *inputs)
         if method == "accumulate":
-            made = _accumulate(ufunc, *inputs, **keywords)
-            return made if out is None else DeviceArray(write(out[0], made.tensor))
+            running = _accumulate(ufunc, *inputs, **keywords)
+            return running if out is None else DeviceArray(write(out[0], running.tensor))
         if method == "reduce" and ufunc in REDUCTIONS:
             made = REDUCTIONS[ufunc](inputs[0], axis=keywords.pop("axis", 0), **keywords)
             return made if out is None else DeviceArray(write(out[0], made.tensor))

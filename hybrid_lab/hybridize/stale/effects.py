@@ -32,8 +32,8 @@ _AMBIGUOUS = frozenset({"Custom", "add", "clear", "pop", "remove", "reverse", "s
 _READ = frozenset({"context", "ctx", "data", "dtype", "ndim", "shape", "size"})
 #: Names under which a Block may have code of its own.
 _CODE = frozenset({"forward", "hybrid_forward"})
-#: Methods that assign, with which a user's class may have its own.
-_ASSIGN = frozenset({"__delattr__", "__setattr__"})
+#: Methods of this package's Blocks that only run the code of Blocks.
+_RUNS = _CODE | {"__call__"}
 #: Attributes of a class that are code which Python itself calls as a plain function.
 _METHODS = (FunctionType, staticmethod, classmethod, property)
 
@@ -43,21 +43,36 @@ def has_no_effect(blocks: Iterable[Tree]) -> bool:
     the same graph each time.
     """
     blocks = list(blocks)
-    known = {id(block) for block in blocks}
-    objects = {
-        name
-        for block in blocks
-        if of_user(type(block).__module__)
-        for name in vars(block)
-        if _is_object(block, name, known)
-    }
-    return all(not _runs_other_code(block) and _names_no_effect(block, objects) for block in blocks)
+    known = _Names(blocks)
+    return all(not _runs_other_code(block) and _names_no_effect(block, known) for block in blocks)
 
 
-def _is_object(block: Any, name: str, known: set[int]) -> bool:
-    """Whether a Block has under this name neither a plain value, nor a Parameter, nor a Block of the tree."""
-    held = vars(block)[name]
-    return not (type(held) in PLAIN or isinstance(held, AnyParameter) or id(held) in known)
+class _Names:
+    """Names of attributes in a tree of Blocks, whichever Block the code reads them of.
+
+    objects : names under which Blocks, and the user's classes, have lists and other objects
+    of_package : names that this package's classes have, and Python's
+    """
+
+    def __init__(self, blocks: list[Any]) -> None:
+        ids = {id(block) for block in blocks}
+        kinds = {type(block) for block in blocks}
+        bases = {base for kind in kinds for base in kind.__mro__}
+        users = {base for base in bases if of_user(base.__module__)}
+        self.objects = {
+            name for block in blocks if of_user(type(block).__module__) for name in vars(block)
+            if _is_object(vars(block)[name], ids)
+        } | {
+            name for base in users for name, item in vars(base).items()
+            if type(item) not in PLAIN and type(item) not in _METHODS
+        }  # fmt: skip
+        self.of_package = {name for base in bases - users for name in vars(base)} - _RUNS
+
+
+def _is_object(held: object, blocks: set[int]) -> bool:
+    """Whether an attribute is neither a plain value, nor a Parameter, nor a Block of the tree. blocks : their ids"""
+    is_parameter = isinstance(held, AnyParameter) and not of_user(type(held).__module__)
+    return not (type(held) in PLAIN or is_parameter or id(held) in blocks)
 
 
 def _runs_other_code(block: Any) -> bool:
@@ -74,11 +89,8 @@ def _runs_other_code(block: Any) -> bool:
     )
 
 
-def _names_no_effect(block: Any, objects: set[str]) -> bool:
-    """Whether all names in the user's code of a Block are known to have no effect.
-
-    objects : names under which Blocks of the tree have lists and other objects
-    """
+def _names_no_effect(block: Any, known: _Names) -> bool:
+    """Whether all names in the user's code of a Block are known to have no effect. known : those of its tree"""
     kind, held = type(block), vars(block)
     if any(replaced(base, _CODE) for base in kind.__mro__ if not of_user(base.__module__)):
         return False
@@ -86,19 +98,19 @@ def _names_no_effect(block: Any, objects: set[str]) -> bool:
         return not bases_of_user(kind)
     items = [(name, item) for base in bases_of_user(kind) for name, item in vars(base).items()]
     methods = [(name, functions_in(item)) for name, item in items if type(item) in _METHODS]
-    others = {name for name, item in items if type(item) not in _METHODS}
     if of_user(type(kind).__module__) or any(len(functions) != 1 for _, functions in methods):  # a decorator's code
         return False
     if any(_is_implied(name) and _may_run(item) for name, item in items):
         return False
-    own = {name for name, _ in methods} - others - held.keys() - _ASSIGN
+    own = {name for name, _ in methods} - known.objects - known.of_package
+    unknown = _AMBIGUOUS | known.objects | known.of_package
     functions = [each for each in functions_of(kind) if each.__name__ != "__init__"]
     names = {name for each in functions for name in facts_of(each.__code__).loaded}
     compares = any(facts_of(each.__code__).compares for each in functions)
     return all(_reads_plain(each, kind) for each in functions) and all(
         name in own
-        or (name in held and name not in objects)
-        or (name not in _AMBIGUOUS | objects and not hasattr(kind, name) and (name in _READ or is_loaded(name)))
+        or (name in held and name not in known.objects)
+        or (name not in unknown and not hasattr(kind, name) and (name in _READ or is_loaded(name)))
         or (name == "__name__" and not compares)
         for name in names
     )
