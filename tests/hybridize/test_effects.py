@@ -433,6 +433,29 @@ def test_refused_code_leaves_objects_of_its_class_as_they_were(named):
         np.testing.assert_array_equal(hybrid(x).asnumpy(), eager(x).asnumpy())
 
 
+def test_refused_code_leaves_a_count_of_a_class_as_it_was():
+    class Numbered:
+        count = 0
+
+        def __float__(self):
+            Numbered.count += 1
+            return float(Numbered.count)
+
+    class Net(HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.numbered = Numbered()
+
+        def hybrid_forward(self, F, x):
+            return x * float(self.numbered)
+
+    net = Net()
+    net.hybridize()
+    for number in range(1, 4):
+        assert net(nd.ones((1,))).asscalar() == number
+    assert "count" not in vars(net.numbered)
+
+
 def test_both_generators_of_random_numbers_get_their_states_again():
     state = UserState([])
     drawn = random.random(), np.random.rand()
