@@ -20,7 +20,7 @@ SCRIPTS = Path(__file__).parent.parent / "scripts"
 #: only get lower: a change that needs more shows what for.
 BUDGETS = {
     "import gluon": {"modules loaded": 200},
-    "first call": {"functions": 371, "files": 72, "classes": 41, "file switches": 742, "modules loaded": 12},
+    "first call": {"functions": 384, "files": 73, "classes": 42, "file switches": 762, "modules loaded": 12},
     "second call": {"functions": 17, "files": 9, "classes": 5, "file switches": 10, "modules loaded": 0},
     "new batch size": {"functions": 158, "files": 39, "classes": 25, "file switches": 168, "modules loaded": 0},
 }

@@ -19,14 +19,13 @@ from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.hybridize.block import tree_of
 from hybrid_lab.hybridize.stale.code import cell_content, code_of, facts_of, functions_of, of_user
-from hybrid_lab.hybridize.stale.effects import has_no_effect
+from hybrid_lab.hybridize.stale.user_state import Name, UserState
 from hybrid_lab.system.logger import logger
 from hybrid_lab.system.provided import Provided
 
 if TYPE_CHECKING:
     from hybrid_lab.diagnostics.location import Location
     from hybrid_lab.hybridize.block import Hybrid, Tree
-    from hybrid_lab.hybridize.stale.user_state import Name, UserState
 
 #: Rules about what hybrid code would silently do otherwise than eager code.
 TRACE_RULES = frozenset({"HL172", "HL173", "HL176", "HL178"})
@@ -43,20 +42,16 @@ _told: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
 @contextmanager
-def warning_of_changes(block: Tree) -> Iterator[UserState | None]:
+def warning_of_changes(block: Tree) -> Iterator[UserState]:
     """Around the trace of a Block's code: warn of each thing that the trace froze or changed, once per class. Gives the
-    state before, or None for code that has no effect.
+    state before.
 
     Raises HybridizeError HL173 if the code left a tensor in an attribute, a global or a container in one. After a
     HybridizeError these objects are as before the trace, and so are the random numbers of NumPy and Python: the Block
     may run eagerly then.
     """
-    blocks = tree_of(block)
-    if has_no_effect(blocks):
-        yield None
-        return
-    blocks = [each for each in blocks if of_user(type(each).__module__)]
-    state = _state_of(blocks)
+    blocks = _user_blocks(block)
+    state = UserState(blocks)
     try:
         yield state
         kept = state.name_of_a_tensor()
@@ -82,7 +77,7 @@ def undoing_changes(block: Tree, refuse_tensors: bool = False) -> Iterator[UserS
 
     refuse_tensors : raise HybridizeError HL173 if the code left a tensor where `warning_of_changes` looks for one
     """
-    state = _state_of(_user_blocks(block))
+    state = UserState(_user_blocks(block))
     try:
         yield state
         kept = state.name_of_a_tensor() if refuse_tensors else None
@@ -90,12 +85,6 @@ def undoing_changes(block: Tree, refuse_tensors: bool = False) -> Iterator[UserS
             raise _error_of_kept_tensor(kept)
     finally:
         state.restore()
-
-
-def _state_of(blocks: list[Tree]) -> UserState:
-    from hybrid_lab.hybridize.stale.user_state import UserState  # most code has no effect
-
-    return UserState(blocks)
 
 
 def keeps_tensors(block: Tree) -> bool:

@@ -163,7 +163,7 @@ def _is_own(watch: Watch) -> bool:
 # -- traces ------------------------------------------------------------------------------------------------------------
 
 Types = Sequence[tuple[Any, Any]]
-Watching = Callable[["Hybrid"], "AbstractContextManager[UserState | None]"]
+Watching = Callable[["Hybrid"], "AbstractContextManager[UserState]"]
 
 
 def trace_guarded(
@@ -172,7 +172,7 @@ def trace_guarded(
 ) -> tuple[NeutralGraph, ValueGuard | None]:  # fmt: skip
     """The graph of a call in the mode of now, and a guard of what the code read.
 
-    watching : the context manager around the trace, which gives the state before, or None if the code has no effect
+    watching : the context manager around the trace, which gives the state before
     keep, salvage : see `trace_block`
 
     Raises the errors of `trace_block`, and a HybridizeError if the code computes with values that it changes itself, or
@@ -186,7 +186,7 @@ def trace_guarded(
         with watching(block) as state:
             graph = trace_block(block, spec, types, modes.training, keep=keep, salvage=salvage)
             holds = guard is None or guard.holds()
-            if state is not None and (not holds or _changed_what_it_reads(state)):
+            if not holds or _changed_what_it_reads(state):
                 guard = _after_changes(block, graph, types, guard or ValueGuard(), state)
     except HybridizeError:
         if guard is not None:

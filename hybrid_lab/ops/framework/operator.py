@@ -519,11 +519,6 @@ def find(name: str) -> type[Operator] | None:
     return record
 
 
-def is_loaded(name: str) -> bool:
-    """Whether the records loaded so far, which include the usual networks', have this name or alias."""
-    return name in _REGISTRY
-
-
 def records() -> list[type[Operator]]:
     """All records, each once, in the order of declaration."""
     load_all()
