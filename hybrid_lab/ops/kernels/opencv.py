@@ -65,6 +65,9 @@ def resize(image: np.ndarray, width: int, height: int, interp: int) -> np.ndarra
             starts = range(0, image.shape[2], _CHANNELS)
             parts = [resize(values[:, :, start : start + _CHANNELS], width, height, interp) for start in starts]
             resized = np.concatenate(parts, 2)
+    if resized.dtype.kind == "f" and image.dtype.kind in "iu" and image.dtype.itemsize < 8:
+        limits = np.iinfo(image.dtype)  # bicubic and Lanczos weights go beyond the values of an image
+        resized = np.clip(resized, limits.min, limits.max)
     return resized.reshape(height, width, -1).astype(image.dtype, copy=False)
 
 
