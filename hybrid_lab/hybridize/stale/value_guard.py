@@ -45,6 +45,8 @@ class ValueGuard:
         self.unwatched: dict[str, str] = {}
         self.functions: tuple[FunctionType, ...] = ()
         self.excluded: frozenset[object] = frozenset()
+        #: (class, name, value) of items in the dict of a class, which cannot be assigned to.
+        self.of_classes: list[tuple[type, str, Any]] = []
         # Of each place: the owner, what of it, its value; then the name in the code and a description of the value.
         self._items: list[list[Any]] = []  # [mapping, key, value ...
         self._attributes: list[list[Any]] = []  # [object, name, value ...
@@ -151,6 +153,9 @@ class ValueGuard:
         for mapping, key, value, *_ in self._items:
             if isinstance(mapping, (dict, list)):
                 mapping[key] = value
+        for kind, name, value in self.of_classes:
+            if vars(kind).get(name, _ABSENT) is not value:
+                setattr(kind, name, value)
         for owner, name, value, *_ in self._attributes:
             if isinstance(owner, type):
                 owner = next((base for base in owner.__mro__ if name in vars(base)), owner)

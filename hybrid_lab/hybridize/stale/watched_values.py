@@ -494,10 +494,8 @@ class _Walk:
             if not _is_of_python(base):
                 for each, value in list(vars(base).items()):
                     if self._is_read(each, self.reached.names) and not each.startswith("__") and _is_value(value):
-                        if type(value) in PLAIN:  # `vars` is another object each time, which cannot be assigned to
-                            self._attribute(base, each, value, f"{name}.{each}")
-                        else:
-                            self._item(vars(base), each, value, f"{name}.{each}")
+                        self._item(vars(base), each, value, f"{name}.{each}")
+                        self.guard.of_classes.append((base, each, value))
 
     def _object(self, value: object, name: str, depth: int, is_container: bool = False) -> None:
         kind = type(value)
