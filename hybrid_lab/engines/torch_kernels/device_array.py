@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import torch
 
-from hybrid_lab.engines.memory import numpy_dtype, torch_dtype
+from hybrid_lab.engines.memory import numpy_dtype, shared, torch_dtype
 from hybrid_lab.ops.elementwise import special
 
 #: A DeviceArray, an array of the host, a number, or any other argument of NumPy's functions.
@@ -293,7 +293,7 @@ def as_tensor(value: Operand, device: torch.device, dtype: torch.dtype | None = 
     array = np.asarray(value)
     if not array.flags.writeable or not array.flags.c_contiguous:
         array = np.array(array, order="C")
-    return torch.from_numpy(array).to(device, dtype)
+    return shared(array).to(device, dtype)
 
 
 def device_of(*items: Any) -> torch.device:

@@ -27,7 +27,7 @@ from hybrid_lab.graph.passes.decompose import decompose, is_composite, lower_ran
 from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.graph.symbolic import with_hints
-from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.dtypes import NARROW, is_floating
 from hybrid_lab.ops.framework.kernel import Pointwise
 
 #: Places along the axes of an array are formulas in the text of a kernel.
@@ -46,10 +46,15 @@ def lowered(graph: Graph, keeps_whole: Callable[[Node], bool] = lambda node: Fal
             return True
         if unfit(node) is None and (_known(node) or _writers_refusal(with_hints(node)) is None):
             return True
-        # The other parts of a composite with such a part are in kernels.
-        return not is_composite(node.op) and on_device.refusal(node) is None
+        # The other parts of a composite with such a part are in kernels. In half precision the results of parts would
+        # be rounded, and NumPy computes the whole in float32.
+        return not is_composite(node.op) and not _is_narrow(node) and on_device.refusal(node) is None
 
     return simplify(decompose(lower_random(_rounded(graph)), supported))
+
+
+def _is_narrow(node: Node) -> bool:
+    return any(value.dtype.name in NARROW for value in (*node.values_in, *node.outputs))
 
 
 def _rounded(graph: Graph) -> Graph:

@@ -23,6 +23,7 @@ from hybrid_lab.ops.framework import (
     sample,
 )
 from hybrid_lab.ops.framework.attributes import DType
+from hybrid_lab.ops.framework.memory import like_of
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
 
@@ -40,14 +41,14 @@ def as_int64(indices: np.ndarray) -> np.ndarray:
     ):
         wide = indices.astype(np.float64)
         indices = np.where(np.abs(wide) < 2.0**63, wide, -(2.0**63))
-    return np.asarray(indices.astype(np.int64), like=indices)  # NumPy makes a number of a scalar array
+    return np.asarray(indices.astype(np.int64), like=like_of(indices))  # NumPy makes a number of a scalar array
 
 
 def whole(indices: np.ndarray, size: int, mode: str, name: str) -> np.ndarray:
     """Indices as int64 inside [0, size): clipped, wrapped around, or refused with the first index outside."""
     if mode == "clip" and indices.dtype.kind == "f":
         indices = np.minimum(np.fmax(indices, 0), np.float64(size))  # infinity is the last place, NaN the first
-        numbers = np.asarray(indices.astype(np.int64), like=indices)
+        numbers = np.asarray(indices.astype(np.int64), like=like_of(indices))
     else:
         numbers = as_int64(indices)
     if not size and numbers.size:

@@ -63,7 +63,7 @@ def _sigmoid(x: Array, out: np.ndarray | None = None) -> Array:
 
 sigmoid = unary(
     "sigmoid", _sigmoid, lambda F, x, y, dy: dy * (y * (1.0 - y)), "1.0 / (1.0 + tl.exp(-({0})))", "Sigmoid",
-    "1 / (1 + exp(-data)).", samples=_WIDE, slow=True, bound=lambda op, sizes, shapes, filters: 1.0,
+    "1 / (1 + exp(-data)).", samples=_WIDE, expensive=True, bound=lambda op, sizes, shapes, filters: 1.0,
 )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def _softsign(x: Array, out: np.ndarray | None = None) -> Array:
 
 softsign = unary(
     "softsign", _softsign, lambda F, x, y, dy: dy / F.square(F.abs(x) + 1.0), "({0} / (1.0 + tl.abs({0})))", "Softsign",
-    "data / (1 + |data|).", samples=_WIDE, slow=True,
+    "data / (1 + |data|).", samples=_WIDE, expensive=True,
 )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _softplus(x: Array, out: np.ndarray | None = None) -> Array:
 softrelu = unary(
     "_softrelu", _softplus, lambda F, x, y, dy: dy * F.sigmoid(x),
     MAXIMUM.format("{0}", "0.0") + " + log_plus_one(tl.exp(-tl.abs({0})))", "Softplus", "log(1 + exp(data)).",
-    aliases=("softrelu", "softplus"), samples=_WIDE, mxnet=None, slow=True, precision="float32",
+    aliases=("softrelu", "softplus"), samples=_WIDE, mxnet=None, expensive=True, precision="float32",
 )  # fmt: skip
 
 

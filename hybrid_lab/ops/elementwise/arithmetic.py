@@ -175,7 +175,7 @@ def _onnx_power(op: str, g: OnnxGraph, a: str, b: str) -> str:
 broadcast_power = binary(
     "broadcast_power", numpy=_power, grad=(_power_base, _power_exponent), triton="raised({0}, {1})", floating=True,
     onnx=_onnx_power, doc="lhs to the power of rhs, with broadcasting.", aliases=("_power", "_Power", "power", "pow"),
-    samples=[*_POSITIVE, sample((4,), 2, **_WHOLE), sample((4,), 0.5, **_WHOLE)], slow=True, precision="float32",
+    samples=[*_POSITIVE, sample((4,), 2, **_WHOLE), sample((4,), 0.5, **_WHOLE)], expensive=True, precision="float32",
 )  # fmt: skip
 
 broadcast_maximum = binary(

@@ -153,7 +153,7 @@ reciprocal = unary(
 
 exp = unary(
     "exp", np.exp, lambda F, x, y, dy: dy * y, "tl.exp({0})", "Exp", "e^data.",
-    samples=[*_SIGNED, sample((2, 3), dtype="float16"), _COUNTED], slow=True, precision="float32",
+    samples=[*_SIGNED, sample((2, 3), dtype="float16"), _COUNTED], expensive=True, precision="float32",
 )  # fmt: skip
 
 
@@ -167,12 +167,12 @@ def _onnx_expm1(op: str, g: OnnxGraph, x: str) -> str:
 expm1 = unary(
     "expm1", np.expm1, lambda F, x, y, dy: dy * (y + 1.0),
     "tl.where(tl.abs({0}) < 0.01, {0} * (1.0 + {0} * (0.5 + {0} * 0.16666666666666666)), tl.exp({0}) - 1.0)",
-    _onnx_expm1, "e^data - 1.", samples=_SIGNED, slow=True,
+    _onnx_expm1, "e^data - 1.", samples=_SIGNED, expensive=True,
     precision="float32",
 )  # fmt: skip
 log = unary(
     "log", np.log, lambda F, x, y, dy: dy / x, "tl.log({0})", "Log", "The natural logarithm.", samples=_POSITIVE,
-    slow=True, precision="float32",
+    expensive=True, precision="float32",
 )  # fmt: skip
 
 
@@ -189,11 +189,11 @@ def _scaled_log(base: float) -> Callable[[str, OnnxGraph, str], str]:
 
 log10 = unary(
     "log10", logarithm_10, lambda F, x, y, dy: dy / (x * math.log(10.0)), "(tl.log2({0}) * 0.30102999566398120)",
-    _scaled_log(10.0), "The logarithm to base 10.", samples=_POSITIVE, slow=True, precision="float32",
+    _scaled_log(10.0), "The logarithm to base 10.", samples=_POSITIVE, expensive=True, precision="float32",
 )  # fmt: skip
 log2 = unary(
     "log2", np.log2, lambda F, x, y, dy: dy / (x * math.log(2.0)), "tl.log2({0})", _scaled_log(2.0),
-    "The logarithm to base 2.", samples=_POSITIVE, slow=True, precision="float32",
+    "The logarithm to base 2.", samples=_POSITIVE, expensive=True, precision="float32",
 )  # fmt: skip
 
 
@@ -208,42 +208,42 @@ def _onnx_log1p(op: str, g: OnnxGraph, x: str) -> str:
 
 log1p = unary(
     "log1p", np.log1p, lambda F, x, y, dy: dy / (x + 1.0), "log_plus_one({0})",
-    _onnx_log1p, "log(1 + data).", samples=[sample((3, 4), low=-0.8, high=3.0)], slow=True, precision="float32",
+    _onnx_log1p, "log(1 + data).", samples=[sample((3, 4), low=-0.8, high=3.0)], expensive=True, precision="float32",
 )  # fmt: skip
 
 sin = unary(
     "sin", np.sin, lambda F, x, y, dy: dy * F.cos(x), "tl.sin({0})", "Sin", "The sine of radians.", samples=_SIGNED,
-    slow=True,
+    expensive=True,
 )  # fmt: skip
 cos = unary(
     "cos", np.cos, lambda F, x, y, dy: -dy * F.sin(x), "tl.cos({0})", "Cos", "The cosine of radians.", samples=_SIGNED,
-    slow=True,
+    expensive=True,
 )  # fmt: skip
 tan = unary(
     "tan", np.tan, lambda F, x, y, dy: dy * (y * y + 1.0), "(tl.sin({0}) / tl.cos({0}))", "Tan",
-    "The tangent of radians.", samples=_SIGNED[:1], slow=True, precision="float32",
+    "The tangent of radians.", samples=_SIGNED[:1], expensive=True, precision="float32",
 )  # fmt: skip
 arcsin = unary(
     "arcsin", np.arcsin, lambda F, x, y, dy: dy * F.rsqrt(1.0 - x * x),
-    "arc_tangent({0} / tl.sqrt((1.0 - {0}) * (1.0 + {0})))", "Asin", "The inverse sine.", samples=_INSIDE, slow=True,
+    "arc_tangent({0} / tl.sqrt((1.0 - {0}) * (1.0 + {0})))", "Asin", "The inverse sine.", samples=_INSIDE, expensive=True,
     precision="float32",
 )  # fmt: skip
 arccos = unary(
     "arccos", np.arccos, lambda F, x, y, dy: -dy * F.rsqrt(1.0 - x * x),
     "(2.0 * arc_tangent(tl.sqrt((1.0 - {0}) / (1.0 + {0}))))", "Acos", "The inverse cosine.", samples=_INSIDE,
-    slow=True, precision="float32",
+    expensive=True, precision="float32",
 )  # fmt: skip
 arctan = unary(
     "arctan", np.arctan, lambda F, x, y, dy: dy / (x * x + 1.0), "arc_tangent({0})", "Atan", "The inverse tangent.",
-    samples=_SIGNED, slow=True,
+    samples=_SIGNED, expensive=True,
 )  # fmt: skip
 sinh = unary(
     "sinh", np.sinh, lambda F, x, y, dy: dy * F.cosh(x), "hyperbolic_sine({0}, tl.exp(0.5 * {0}))", "Sinh",
-    "The hyperbolic sine.", samples=_SIGNED, slow=True, precision="float32",
+    "The hyperbolic sine.", samples=_SIGNED, expensive=True, precision="float32",
 )  # fmt: skip
 cosh = unary(
     "cosh", np.cosh, lambda F, x, y, dy: dy * F.sinh(x), "hyperbolic_cosine(tl.exp(0.5 * {0}))", "Cosh",
-    "The hyperbolic cosine.", samples=_SIGNED, slow=True, precision="float32",
+    "The hyperbolic cosine.", samples=_SIGNED, expensive=True, precision="float32",
 )  # fmt: skip
 tanh = unary(
     "tanh",
@@ -255,7 +255,7 @@ tanh = unary(
     "Tanh",
     "The hyperbolic tangent.",
     samples=_SIGNED,
-    slow=True,
+    expensive=True,
     bound=lambda op, sizes, shapes, filters: 1.0,
 )
 arcsinh = unary(
@@ -269,7 +269,7 @@ arcsinh = unary(
     "Asinh",
     "The inverse hyperbolic sine.",
     samples=_SIGNED,
-    slow=True,
+    expensive=True,
 )
 arccosh = unary(
     "arccosh",
@@ -281,12 +281,12 @@ arccosh = unary(
     "Acosh",
     "The inverse hyperbolic cosine, for data >= 1.",
     samples=[sample((3, 4), low=1.2, high=4.0)],
-    slow=True,
+    expensive=True,
 )
 arctanh = unary(
     "arctanh", np.arctanh, lambda F, x, y, dy: dy / (1.0 - x * x),
     "area_tangent({0}, tl.log((1.0 + {0}) / (1.0 - {0})) * 0.5)", "Atanh",
-    "The inverse hyperbolic tangent, for |data| < 1.", samples=_INSIDE, slow=True, precision="float32",
+    "The inverse hyperbolic tangent, for |data| < 1.", samples=_INSIDE, expensive=True, precision="float32",
 )  # fmt: skip
 degrees = unary(
     "degrees", np.degrees, lambda F, x, y, dy: dy * (180.0 / math.pi), "({0} * 57.29577951308232)",

@@ -8,6 +8,7 @@ import numpy as np
 
 from hybrid_lab.ops.framework import Operator, Pointwise, broadcast_shapes, into, ints, is_scalar, sample, scalar_as
 from hybrid_lab.ops.framework.lowering import emit_lowering
+from hybrid_lab.ops.framework.memory import like_of
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.shapes import filled_from_each_other
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, PartialSizes, Shape
@@ -72,7 +73,7 @@ class Where(Operator, name="where"):
             return np.where(hit, x, y)
         if out is None:
             dtype = next((item.dtype for item in (x, y) if not is_scalar(item)), condition.dtype)
-            out = np.empty(np.broadcast_shapes(hit.shape, np.shape(x), np.shape(y)), dtype, like=hit)
+            out = np.empty(np.broadcast_shapes(hit.shape, np.shape(x), np.shape(y)), dtype, like=like_of(hit))
         elif not is_scalar(x) and np.may_share_memory(out, x):
             np.copyto(out, scalar_as(y, out), where=~hit, casting="unsafe" if is_scalar(y) else "same_kind")
             return out

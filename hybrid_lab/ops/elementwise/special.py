@@ -9,6 +9,7 @@ from numpy.polynomial import polynomial
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.ops.framework import Operator, Pointwise, Unary, into, sample, unary
+from hybrid_lab.ops.framework.memory import like_of
 from hybrid_lab.ops.framework.protocols import Functions, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
 
@@ -77,14 +78,18 @@ _TAIL = (
 
 def inverse_error_function(x: Array, out: np.ndarray | None = None) -> Array:
     """erfinv: NaN outside of [-1, 1], infinite at the ends. float64 is refined by Newton's method."""
-    wide = np.asarray(x, np.float64, like=x)
+    wide = np.asarray(x, np.float64, like=like_of(x))
     with np.errstate(all="ignore"):
         w = -np.log1p(-wide * wide)
         near, far = np.minimum(w, 5.0) - 2.5, np.sqrt(np.maximum(w, 5.0)) - 3.0
         y = np.where(w < 5.0, np.polyval(_CENTRAL, near), np.polyval(_TAIL, far)) * wide
         if x.dtype == np.float64:
             for _ in range(2):
-                y -= (np.asarray(exact_erf(y), np.float64, like=x) - wide) * np.exp(y * y) * (math.sqrt(math.pi) / 2.0)
+                y -= (
+                    (np.asarray(exact_erf(y), np.float64, like=like_of(x)) - wide)
+                    * np.exp(y * y)
+                    * (math.sqrt(math.pi) / 2.0)
+                )
         y = np.where(np.abs(wide) == 1.0, np.copysign(np.inf, wide), y)
     return into(y, out, x.dtype)
 
@@ -92,7 +97,7 @@ def inverse_error_function(x: Array, out: np.ndarray | None = None) -> Array:
 erfinv = unary(
     "erfinv", inverse_error_function, lambda F, x, y, dy: dy * F.exp(y * y) * (math.sqrt(math.pi) / 2.0), None, None,
     "The inverse of erf, for data in (-1, 1).",
-    samples=[sample((3, 4), low=-0.95, high=0.95), sample((4,), low=0.999, high=0.99999, smooth=False)], slow=True,
+    samples=[sample((3, 4), low=-0.95, high=0.95), sample((4,), low=0.999, high=0.99999, smooth=False)], expensive=True,
     precision="float32",
 )  # fmt: skip
 
@@ -136,12 +141,12 @@ _FACTORIALS = np.array([float(math.factorial(number)) for number in range(171)])
 def _factorials(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where x is a whole number whose gamma function is in the table, and gamma(x) there."""
     listed = (x >= 1) & (x <= len(_FACTORIALS)) & (x == np.floor(x))
-    return listed, np.asarray(_FACTORIALS, like=x)[x[listed].astype(np.int64) - 1]
+    return listed, np.asarray(_FACTORIALS, like=like_of(x))[x[listed].astype(np.int64) - 1]
 
 
 def gamma_function(x: Array, out: np.ndarray | None = None) -> Array:
     """gamma(x); (x - 1)! exactly, NaN at the negative whole numbers, infinite at 0."""
-    wide = np.asarray(x, np.float64, like=x)
+    wide = np.asarray(x, np.float64, like=like_of(x))
     with np.errstate(all="ignore"):
         low, z, sine = _reflected(wide)
         series, t = _lanczos(z)
@@ -157,7 +162,7 @@ def gamma_function(x: Array, out: np.ndarray | None = None) -> Array:
 
 def log_gamma(x: Array, out: np.ndarray | None = None) -> Array:
     """log |gamma(x)|; 0 at 1 and 2, infinite at 0 and the negative whole numbers."""
-    wide = np.asarray(x, np.float64, like=x)
+    wide = np.asarray(x, np.float64, like=like_of(x))
     with np.errstate(all="ignore"):
         low, z, sine = _reflected(wide)
         series, t = _lanczos(z)
@@ -186,7 +191,7 @@ def _shifted(x: np.ndarray, power: int, up_to: int = 10) -> tuple[np.ndarray, np
 
 def digamma_function(x: Array, out: np.ndarray | None = None) -> Array:
     """The derivative of log gamma(x); infinite at 0 and the negative whole numbers."""
-    wide = np.asarray(x, np.float64, like=x)
+    wide = np.asarray(x, np.float64, like=like_of(x))
     with np.errstate(all="ignore"):
         low = wide < 0.5
         z, passed = _shifted(np.where(low, 1.0 - wide, wide), 1)
@@ -199,7 +204,7 @@ def digamma_function(x: Array, out: np.ndarray | None = None) -> Array:
 
 def trigamma_function(x: Array, out: np.ndarray | None = None) -> Array:
     """The derivative of digamma."""
-    wide = np.asarray(x, np.float64, like=x)
+    wide = np.asarray(x, np.float64, like=like_of(x))
     with np.errstate(all="ignore"):
         low, mirrored, sine = _reflected(wide)
         z, passed = _shifted(mirrored, 2)
@@ -224,7 +229,7 @@ def _cotangent_derivative(order: int) -> np.ndarray:
 
 def polygamma_function(x: Array, order: int, out: np.ndarray | None = None) -> Array:
     """Derivative number `order` of digamma (Abramowitz and Stegun, 6.4.6, 6.4.7 and 6.4.11)."""
-    wide = np.asarray(x, np.float64, like=x)
+    wide = np.asarray(x, np.float64, like=like_of(x))
     sign, factorial = (-1.0) ** (order + 1), math.factorial(order)
     with np.errstate(all="ignore"):
         low = wide < 0.5
@@ -279,9 +284,9 @@ digamma = unary(
 )  # fmt: skip
 gamma = unary(
     "gamma", gamma_function, lambda F, x, y, dy: dy * y * F._digamma(x), None, None,
-    "The gamma function: (n - 1)! at the whole number n.", samples=_GAMMA_SAMPLES, slow=True, precision="float32",
+    "The gamma function: (n - 1)! at the whole number n.", samples=_GAMMA_SAMPLES, expensive=True, precision="float32",
 )  # fmt: skip
 gammaln = unary(
     "gammaln", log_gamma, lambda F, x, y, dy: dy * F._digamma(x), None, None,
-    "log |gamma(data)|, without the overflow of gamma.", samples=_GAMMA_SAMPLES, slow=True, precision="float32",
+    "log |gamma(data)|, without the overflow of gamma.", samples=_GAMMA_SAMPLES, expensive=True, precision="float32",
 )  # fmt: skip

@@ -34,9 +34,14 @@ def all_into(results: Sequence[np.ndarray], out: np.ndarray | Outs) -> Array | A
     return tuple(results) if out is None else tuple(map(into, results, out))
 
 
+def like_of(value: Array) -> Array | None:
+    """`value` as the argument `like=` of NumPy's functions, which refuse scalars; None stands for the host."""
+    return value if hasattr(type(value), "__array_function__") else None
+
+
 def in_c_order(array: np.ndarray) -> np.ndarray:
     """The array with its elements in C order, and on the device where it is."""
-    return np.ascontiguousarray(array, like=array)
+    return np.ascontiguousarray(array, like=like_of(array))
 
 
 def contiguous(

@@ -203,6 +203,9 @@ def _record(
     name: str, base: type[Operator], numpy: Callable[..., Array], grad: Callable[..., Gradient | Gradients] | None,
     doc: str, aliases: Sequence[str], samples: Sequence[Sample], members: dict[str, Any],
 ) -> type[Operator]:  # fmt: skip
+    unknown = sorted(member for member in members if not hasattr(base, member) and member not in base.__annotations__)
+    if unknown:
+        raise TypeError(f"{name}: a record has no {', '.join(unknown)}")
     body: dict[str, Any] = {
         "__module__": sys._getframe(2).f_globals["__name__"],
         "__doc__": doc,

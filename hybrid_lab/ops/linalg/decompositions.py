@@ -31,7 +31,7 @@ def _signs(rows: Array) -> Array:
     of GPUs leave the signs of singular vectors and eigenvectors open. rows : (..., k, n); returns : (..., k, 1)
     """
     if not rows.size:
-        return np.ones_like(rows[..., :1])
+        return np.ones((*rows.shape[:-1], 1), rows.dtype, like=rows)
     sizes = np.abs(rows)
     place = np.argmax(sizes > sizes.max(axis=-1, keepdims=True) * rows.dtype.type(0.99), axis=-1)[..., None]
     return np.where(np.take_along_axis(rows, place, -1) < 0, rows.dtype.type(-1), rows.dtype.type(1))

@@ -12,6 +12,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import Element, Operator, into, sample
 from hybrid_lab.ops.framework.lowering import differentiate_lowering, emit_lowering, run_lowering
+from hybrid_lab.ops.framework.memory import like_of
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
 
@@ -51,7 +52,7 @@ class BlockLike(_Blocks, name="_block_like"):
         return x
 
     def numpy(self, v: Array, x: Array, out: Array | None = None) -> Array:
-        result = np.empty(x.shape, v.dtype, like=v) if out is None else out
+        result = np.empty(x.shape, v.dtype, like=like_of(v)) if out is None else out
         np.copyto(result, v.reshape(self.spread(v.shape, x.shape)))
         return result
 
