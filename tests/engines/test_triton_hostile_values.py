@@ -9,7 +9,6 @@ from tests.engines.test_hostile_values import Call, Twice, _is_checked, check, c
 from tests.ops.cases import Case, each_sample
 from tests.triton_device import use_triton
 
-
 #: torch's transforms add the values of a row in another order than NumPy's: NaN where those have an infinity.
 TRANSFORMS = ("_contrib_fft", "_contrib_ifft")
 

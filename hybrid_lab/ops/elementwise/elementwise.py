@@ -225,8 +225,8 @@ tan = unary(
 )  # fmt: skip
 arcsin = unary(
     "arcsin", np.arcsin, lambda F, x, y, dy: dy * F.rsqrt(1.0 - x * x),
-    "arc_tangent({0} / tl.sqrt((1.0 - {0}) * (1.0 + {0})))", "Asin", "The inverse sine.", samples=_INSIDE, expensive=True,
-    precision="float32",
+    "arc_tangent({0} / tl.sqrt((1.0 - {0}) * (1.0 + {0})))", "Asin", "The inverse sine.", samples=_INSIDE,
+    expensive=True, precision="float32",
 )  # fmt: skip
 arccos = unary(
     "arccos", np.arccos, lambda F, x, y, dy: -dy * F.rsqrt(1.0 - x * x),
