@@ -44,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("wheel", type=Path)
     parser.add_argument("output", type=Path)
     asked = parser.parse_args(arguments)
+    if not asked.wheel.is_file():
+        parser.error(f"{asked.wheel} is no file: `make wheel` builds the wheel")
     shutil.rmtree(asked.output, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         contents = Path(folder) / "contents"

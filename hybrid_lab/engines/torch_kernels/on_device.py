@@ -119,13 +119,14 @@ def kernel_of(node: Node, needs: tuple[bool, ...], device: torch.device) -> Call
     def scratch(shape: Sequence[int], dtype: DTypeLike) -> DeviceArray:
         return DeviceArray(torch.empty(shape, dtype=torch_dtype(np.dtype(dtype)), device=device))
 
+    constants = {array.tensor.untyped_storage().data_ptr() for array in known.values()}
     fixed: dict[str, Any] = {"need": needs, "scratch": scratch}
     fixed = {name: value for name, value in fixed.items() if name in op.run_keywords}
 
     def run(rng: tuple[int, int], *inputs: Any) -> tuple[Any, ...]:
         keywords = {**fixed, "rng": (rng[0], rng[1] + (node.draw or 0))} if "rng" in op.run_keywords else fixed
         made = read_outputs(op, op.numpy(*(operand(index, item) for index, item in enumerate(inputs)), **keywords))
-        memory = {item.untyped_storage().data_ptr() for item in inputs if isinstance(item, torch.Tensor)}
+        memory = constants | {item.untyped_storage().data_ptr() for item in inputs if isinstance(item, torch.Tensor)}
         results: list[Any] = []
         for item, dtype, need in zip(made, dtypes, needs, strict=True):
             if item is None or not need:
