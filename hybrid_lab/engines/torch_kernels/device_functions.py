@@ -257,22 +257,22 @@ def _argmax(array: Operand, axis: int | None = None, **_: Any) -> DeviceArray:
     return DeviceArray(torch.where(hit, places, size).amin(axis))
 
 
-@_implements(np.all)
-def _all(
-    array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, **_: Any
-) -> DeviceArray:  # fmt: skip
+def _truth(
+    reduce: Callable[..., torch.Tensor], array: Operand, axis: Operand, out: Operand, keepdims: bool
+) -> DeviceArray:
     tensor = array.tensor != 0
     axes = _axes(array, axis)
-    return _into(out, torch.all(tensor, axes, keepdim=keepdims) if axes else tensor)
+    return _into(out, reduce(tensor, axes, keepdim=keepdims) if axes else tensor)
+
+
+@_implements(np.all)
+def _all(array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, **_: Any) -> DeviceArray:
+    return _truth(torch.all, array, axis, out, keepdims)
 
 
 @_implements(np.any)
-def _any(
-    array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, **_: Any
-) -> DeviceArray:  # fmt: skip
-    tensor = array.tensor != 0
-    axes = _axes(array, axis)
-    return _into(out, torch.any(tensor, axes, keepdim=keepdims) if axes else tensor)
+def _any(array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, **_: Any) -> DeviceArray:
+    return _truth(torch.any, array, axis, out, keepdims)
 
 
 @_implements(np.cumsum)

@@ -161,8 +161,9 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     elu : slope * (exp(data) - 1);  selu : elu with the fixed constants of self-normalizing networks
     gelu : data * (1 + erf(data / sqrt(2))) / 2, over the whole line
     rrelu : in training a slope per element below zero, uniform in [lower_bound, upper_bound); in prediction their mean
-    data : any shape gamma (prelu only) : one slope (1,), one for each channel (channels,), one for each sample and
-    channel (n, channels), if each size may be 1, or one for each element (the shape of data)
+    data : any shape
+    gamma : of prelu alone: one slope (1,), one for each channel (channels,), one for each sample and channel
+        (n, channels) with sizes that may be 1, or one for each element (the shape of data)
     returns : the shape and dtype of data
     """
 
