@@ -45,12 +45,13 @@ def curve(name="loss"):
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8", "bool", ml_dtypes.bfloat16])
 def test_means_of_many_arrays_are_those_of_each_to_the_last_bit(dtype):
     random = np.random.RandomState(0)
-    arrays = [random.normal(size=size) * 50 for size in (*range(1, 40), 127, 128, 129, 1023, 1024, 1025, 5000) * 3]
+    arrays = [random.normal(size=size) * 50 for size in (*range(1, 40), 127, 128, 129, 1023, 1024) * 3]
     arrays += [np.full((2, 3), math.nan), np.full(4, math.inf), np.array([math.inf, -math.inf]), np.array(7.0)]
     with np.errstate(invalid="ignore"):
         arrays = [array.astype(dtype) for array in arrays]
     random.shuffle(arrays)
-    np.testing.assert_array_equal(logged.means_of(arrays), [logged.mean_of(array) for array in arrays])
+    data = [(array.tobytes(), array.dtype) for array in arrays]
+    np.testing.assert_array_equal(logged.means_of(data), [logged.mean_of(array) for array in arrays])
 
 
 def test_many_logged_arrays_are_averaged_at_once(monkeypatch):

@@ -15,13 +15,11 @@ from itertools import accumulate, pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-import numpy as np
-
 from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.lab.training.gradient_norm import gradient_norm, is_of_last_step
-from hybrid_lab.lab.training.logged import OnDevice, Ring, means_of, number_of
+from hybrid_lab.lab.training.logged import SMALL, OnDevice, Ring, means_of, number_of
 from hybrid_lab.lab.training.series import Series
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.system import forks
@@ -39,8 +37,6 @@ WAITING = 256
 """So many values wait until they are brought into their series: many at once take a tenth of the time. More would not
 stay in the processor's cache.
 """
-SMALL = 1024
-"""Most elements of an array of which a copy waits."""
 NAMES = 32
 """Most series of one run."""
 MORE_NAMES = 1000
@@ -54,7 +50,7 @@ OTHER_STEPS = 8
 
 
 _Logged: TypeAlias = tuple[int, dict[str, Any]]
-"""A step, and what was logged at it in one call: numbers, copies of small arrays, and means that a GPU computes."""
+"""A step, and the values of one call: numbers, the `ArrayBytes` of small arrays, and means that a GPU computes."""
 _Step: TypeAlias = tuple[int, float, float]
 """A step, when it ended by a clock that stood still during the overhead, and its learning rate."""
 
@@ -219,9 +215,15 @@ class Run:
     def log(self, values: dict[str, Any]) -> None:
         """Take one value of each name; the dict is kept. Raises TypeError for what is no number; then none is taken."""
         for name, value in values.items():
-            if isinstance(value, NDArray) and not value.buffer.host_stale and 0 < value.host_view.size <= SMALL:
-                values[name] = value.host_view.copy()  # its mean can wait
-            elif type(value) is not float:
+            if type(value) is float:
+                continue
+            if (
+                isinstance(value, NDArray)
+                and not value.buffer.host_stale
+                and 0 < (host := value.host_view).size <= SMALL
+            ):
+                values[name] = host.tobytes(), host.dtype  # its mean can wait
+            else:
                 values[name] = number_of(name, value)
         self._waiting.append((self.steps, values))
         self.logged = True
@@ -333,10 +335,10 @@ class Run:
     def _take_logged(self, name: str, series: Series, steps: list[int], values: list[Any]) -> None:
         """The values of one name. What comes after a value that waits on a GPU waits too."""
         kinds = set(map(type, values))
-        if np.ndarray in kinds:
-            means = iter(means_of([value for value in values if type(value) is np.ndarray]))
-            values = [next(means) if type(value) is np.ndarray else value for value in values]
-        if kinds <= {float, np.ndarray} and not self._on_device.count(name):
+        if tuple in kinds:
+            means = iter(means_of([value for value in values if type(value) is tuple]))
+            values = [next(means) if type(value) is tuple else value for value in values]
+        if kinds <= {float, tuple} and not self._on_device.count(name):
             series.extend(_forwards(series, steps), values)
             return
         for step, value in zip(steps, values, strict=True):
