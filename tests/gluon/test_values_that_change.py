@@ -262,6 +262,20 @@ WATCHED = {
     "attribute appears that a helper looks for": Way(
         "def get(x, name):\n    return getattr(x, name, 2)", "pass", "get(self, 'more')", "vars(net)['more'] = t"
     ),
+    "method by a made name": Way("RATE = 2", "pass", "getattr(self, f'ra{n}')()", "global RATE; RATE = t", "n = 'te'"),
+    "method by a formatted name": Way(
+        "RATE = 2", "pass", "getattr(self, 'ra%s' % n)()", "global RATE; RATE = t", "n = 'te'"
+    ),
+    "method by an attribute": Way("RATE = 2", "self.a = 'rate'", "getattr(self, self.a)()", "global RATE; RATE = t"),
+    "method by an entry": Way("RATE = 2\nN = ['rate']", "pass", "getattr(self, N[-1])()", "global RATE; RATE = t"),
+    "method of an object by a made name": Way(
+        SCHEDULE, "self.s = Schedule()", "getattr(self.s, f'val{n}')()", "global BASE; BASE = t", "n = 'ue'"
+    ),
+    "class attribute by a made name": Way("", "pass", "getattr(self, f'{n}_k')", "type(net).base_k = t", "n = 'base'"),
+    "class attribute hidden past setattr": Way("", "pass", "self.k", "vars(net)['k'] = t"),
+    "class attribute by a made name hidden past setattr": Way(
+        "", "pass", "getattr(self, f'{n}_k')", "net.__dict__.update(base_k=t)", "n = 'base'"
+    ),
     "global by a helper": Way(
         "RATE = 2\ndef get(name):\n    return globals()[name]", "pass", "get('RATE')", "global RATE; RATE = t"
     ),

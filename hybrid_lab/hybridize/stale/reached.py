@@ -41,6 +41,7 @@ _RUNS_TEXTS = frozenset({"eval", "exec"})
 _MISSING = frozenset({"AttributeError", "Exception"})
 _NAME = re.compile(r"[^\W\d]\w*")
 _PATH = re.compile(r"[\w.]+")
+_PIECE = re.compile(r"[\w.%{}]+")
 _LONG = 200
 """Characters of a text that is no expression."""
 #: What code names that imports modules by texts.
@@ -53,7 +54,8 @@ class Reached:
     functions : the user's, in the order of discovery; names : of all attributes that the functions read
     strings : constants in them; subscripts : see `CodeFacts`
     texts : names in these constants that the code may read attributes or globals by
-    any_name : whether they make names of attributes at run time
+    any_name : whether they make names of attributes at run time; then a method counts if one of `pieces` is in its
+        name, as "act" of `getattr(self, f"act{number}")`
     asked : names of attributes that the functions look for even if missing, as in `getattr(x, "rate", 1)`
     """
 
@@ -63,6 +65,7 @@ class Reached:
         self.strings: set[str] = set()
         self.subscripts: dict[str, frozenset[str | int] | None] = {}
         self.any_name = False
+        self.pieces: set[str] = set()
         self.asked: set[str] = set()
         self._reads_by_text = self._runs_texts = False
         self._seen: set[int] = set()
@@ -96,7 +99,7 @@ class Reached:
                 implied = name.startswith("__") and name.endswith("__") and name not in _NOT_IMPLIED
                 for function in functions_in(item):
                     self._methods.setdefault(name, []).append(function)
-                    if name in begin or name in self.names or implied:
+                    if name in begin or name in self.names or implied or self._may_be_made(name):
                         self.add(function)
 
     def code_of(self, kind: type) -> list[str]:
@@ -130,6 +133,8 @@ class Reached:
             if self._reads_by_text:
                 self.asked |= self.texts
                 names |= self.texts
+            if self.any_name:
+                pending += self._methods_of_pieces(self.strings)
             if not loaded.isdisjoint(_MISSING):
                 self.asked |= names
             merge_subscripts(self.subscripts, facts.subscripts)
@@ -137,6 +142,23 @@ class Reached:
             self.names |= names
             held = (function.__globals__.get(name) for name in self.globals_of(function))
             pending += [each for each in held if isinstance(each, FunctionType)]
+
+    def _may_be_made(self, method: str) -> bool:
+        """Whether the code may make the name of this method at run time."""
+        return self.any_name and any(piece in method for piece in self.pieces)
+
+    def _methods_of_pieces(self, texts: Iterable[str]) -> list[FunctionType]:
+        """Add texts of which names may be made; gives the methods whose names they may be part of."""
+        words = {word for text in texts if _PIECE.fullmatch(text) for word in _NAME.findall(text)} - self.pieces
+        self.pieces |= words
+        methods = self._methods.items()
+        return [each for name, found in methods if any(word in name for word in words) for each in found]
+
+    def add_pieces(self, texts: Iterable[str]) -> None:
+        """Texts that the code reads from values: `getattr(self, self.activation)`."""
+        if self.any_name:
+            for function in self._methods_of_pieces(texts):
+                self.add(function)
 
     @property
     def texts(self) -> set[str]:

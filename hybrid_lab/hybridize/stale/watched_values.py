@@ -180,6 +180,11 @@ class _Walk:
             self._absent_in_classes(kind)
         if "params" in names:
             self._call(block.params.__len__, (), f"len({block.name}.params)")
+        if self.reached.any_name:
+            names = {
+                *names,
+                *(name for base in bases_of_user(kind) for name in vars(base) if not name.startswith("__")),
+            }
         for name in names:
             if name in held or name in OWN:
                 continue
@@ -189,6 +194,7 @@ class _Walk:
             value = vars(owner)[name]
             if _is_value(value):
                 self._attribute(kind, name, value, f"{owner.__name__}.{name}")
+                self._absent(block, [name], block.name)
             elif of_user(type(value).__module__):  # a descriptor, whose methods run
                 self._look(value, f"{owner.__name__}.{name}")
 
@@ -328,6 +334,8 @@ class _Walk:
     def _look(self, value: Any, name: str, depth: int = 0) -> None:
         """Compare the contents of a mutable value, also at the next calls."""
         kind = type(value)
+        if kind is str:
+            self.reached.add_pieces([value])
         if kind in PLAIN or id(value) in self.seen:
             return
         if isinstance(value, AnyParameter):
