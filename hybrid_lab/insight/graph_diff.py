@@ -1,4 +1,4 @@
-"""The difference of two graphs: operators are matched by computation, position and readers."""
+"""The difference of two graphs: operators are matched by computation, position and readers, or in their order."""
 
 from __future__ import annotations
 
@@ -238,26 +238,39 @@ def diff_graphs(first: GraphSide, second: GraphSide) -> tuple[list[OperatorDiffe
 
 
 def match_graphs(first: GraphSide, second: GraphSide) -> GraphDifference:
-    """`diff_graphs`, and which operators of the graphs the rows are about."""
-    matching = _Matching(_Side(first), _Side(second))
-    rows, numbers = matching.rows()
-    return GraphDifference(rows, matching.results(), numbers)
+    """`diff_graphs`, and which operators of the graphs the rows are about.
+
+    Neighbors tell equal operators of branches apart, the order tells those of a chain apart: the matching that leaves
+    fewer differences is taken.
+    """
+    sides = _Side(first), _Side(second)
+    found = _Matching(*sides).difference()
+    if _count_differences(found) > 1:
+        found = min(found, _Matching(*sides, in_order=True).difference(), key=_count_differences)
+    return found
+
+
+def _count_differences(found: GraphDifference) -> int:
+    return sum(row.kind != "same" for row in found.rows) + len(found.results)
 
 
 class _Matching:
-    """The operators of two graphs that belong together. pairs : first -> second operator; back : second -> first"""
+    """The operators of two graphs that belong together. pairs : first -> second operator; back : second -> first
 
-    def __init__(self, one: _Side, two: _Side):
+    in_order : whether equal operators are matched by their order in the Block before neighbors of matched ones are
+    """
+
+    def __init__(self, one: _Side, two: _Side, in_order: bool = False):
         self.one, self.two = one, two
         self.pairs: dict[Node, Node] = {}
         self.back: dict[Node, Node] = {}
-        self._match()
+        self._match(in_order)
         drawing = {node for node in one.operators if node.draw is not None}
         drawing_too = {node for node in two.operators if node.draw is not None}
         # An operator that draws and was added or removed shifts the draws of all later operators.
         self._same_draws = {self.pairs.get(node) for node in drawing} == drawing_too
 
-    def _match(self) -> None:
+    def _match(self, in_order: bool) -> None:
         """The surest matches first; operators with equal keys are matched one after another."""
         one, two = self.one, self.two
         if not set(one.operators).isdisjoint(two.operators):
@@ -265,8 +278,9 @@ class _Matching:
         self._by(lambda side, node: (side.block[node], side.below[node], side.above[node]))
         self._by(lambda side, node: (side.block[node], side.below[node]))
         self._by(lambda side, node: (side.block[node], side.above[node]))
-        self._spread()
-        for radius in (3, 1, 0):
+        if not in_order:
+            self._spread()
+        for radius in (0,) if in_order else (3, 1, 0):
             left = self._left()
             if not left:
                 break
@@ -374,6 +388,10 @@ class _Matching:
         return any(self.one.form[reader].key in keys for reader in after if reader not in self.pairs)
 
     # -- the changes --------------------------------------------------------------------------------------------------
+
+    def difference(self) -> GraphDifference:
+        rows, numbers = self.rows()
+        return GraphDifference(rows, self.results(), numbers)
 
     def rows(self) -> tuple[list[OperatorDifference], list[tuple[int | None, int | None]]]:
         """Both graphs in the order of the second, with the number of each operator in its graph; a removed operator

@@ -30,9 +30,6 @@ CLOSE = 0.6
 """How close the numbers of a small Block must be for it to be the same elsewhere. Of random numbers it is 0.43."""
 SAMPLE = 1024
 """Numbers of a parameter by which two alike Blocks are told apart."""
-CLOSEST = 2000
-"""Pairs of alike Blocks whose numbers are compared."""
-
 Move = Literal["renumbered", "renamed", "moved"]
 """How the path of a Block differs. renumbered : only numbers in its name do, as others before it came or went"""
 
@@ -178,7 +175,7 @@ class _Matcher:
         pairs += zip(one[:start], two[:start])
         pairs += zip(one[len(one) - end :], two[len(two) - end :])
         one, two = one[start : len(one) - end], two[start : len(two) - end]
-        if len(one) * len(two) <= (CLOSEST if unclear else ALIGNED):
+        if len(one) * len(two) <= ALIGNED:
             return pairs + self._best(one, two, unclear)
         return pairs + self._between_equal(one, two, unclear)
 
@@ -221,7 +218,7 @@ class _Matcher:
     ) -> list[tuple[_BlockNode, _BlockNode]]:
         """The alignment in order that keeps the most alike: a longest common subsequence, weighed by likeness."""
         known: dict[tuple[int, int], float] = {}
-        tells = bool(unclear) and len(first) * len(second) <= CLOSEST
+        self._compare_numbers(first, second, unclear)
         scores = [[0.0] * (len(second) + 1) for _ in range(len(first) + 1)]
         weights: list[list[float]] = []
         for row, node in enumerate(first):
@@ -233,7 +230,7 @@ class _Matcher:
                 if weight is None:
                     weight = known[key] = _likeness_of_kinds(node, other)
                 weight = _named(weight, node.name, other.name)
-                if tells and node.whole == other.whole and node.whole in unclear:
+                if node.whole == other.whole and node.whole in unclear:
                     weight += 0.5 * (self._closeness(node, other) or 0.0)
                 own.append(weight)
                 best = max(above[column + 1], here[column])
@@ -252,13 +249,31 @@ class _Matcher:
                 column -= 1
         return pairs[::-1]
 
+    def _compare_numbers(
+        self, first: Sequence[_BlockNode], second: Sequence[_BlockNode], structures: set[int]
+    ) -> None:
+        """Compute the closeness of all pairs of Blocks of these structures, which is faster than pair by pair."""
+        for whole in structures:
+            ours, theirs = (
+                [node for node in nodes if node.whole == whole and self._sample(side, node) is not None]
+                for side, nodes in enumerate((first, second))
+            )
+            if not ours or not theirs:
+                continue
+            numbers = np.stack([sample for node in theirs if (sample := self._sample(1, node)) is not None])
+            for node in ours:
+                sample = self._sample(0, node)
+                assert sample is not None
+                close = _closeness(sample, numbers)
+                self._close.update(((id(node), id(other)), float(each)) for other, each in zip(theirs, close))
+
     def _closeness(self, first: _BlockNode, second: _BlockNode) -> float | None:
         """1 if the numbers of two alike Blocks are equal, less the more they differ; None if there are none."""
         key = id(first), id(second)
         if key not in self._close:
             one, two = self._sample(0, first), self._sample(1, second)
             known = one is not None and two is not None and one.shape == two.shape
-            self._close[key] = _closeness(one, two) if known else None  # type: ignore[arg-type]
+            self._close[key] = float(_closeness(one, two[None])[0]) if known else None  # type: ignore[arg-type, index]
         return self._close[key]
 
     def _sample(self, side: int, node: _BlockNode) -> np.ndarray | None:
@@ -437,7 +452,7 @@ def _places(tree: Tree) -> _BlockNode:
     for record in _children_first(tree):
         params = parameters_of(record)
         look = [(name, tree.parameters[key].dtype, tree.parameters[key].shape) for name, key in params.items()]
-        kind = hash((record.class_, json.dumps(record.config, sort_keys=True, default=str)))
+        kind = hash((record.class_, json.dumps(record.settings(), sort_keys=True, default=str)))
         own = hash((kind, tuple(look)))
         inner = [facts[child] for _, child in record.children]
         inside = Counter([kind])
@@ -510,7 +525,7 @@ def _likeness_of_kinds(first: _BlockNode, second: _BlockNode) -> float:
     inside = 2 * shared / (first.inside.total() + second.inside.total())
     is_leaf = not first.children and not second.children
     if one.class_ == two.class_:
-        own = 0.15 * (first.own == second.own) + 0.25 * _same_part(one.config, two.config)
+        own = 0.15 * (first.own == second.own) + 0.25 * _same_part(one.settings(), two.settings())
         if is_leaf:
             return 0.45 + own
         return 0.3 + own + 0.3 * inside if inside >= 0.25 or _is_small_change(first, second) else -0.2
@@ -543,13 +558,17 @@ def _same_part(first: Mapping[str, object], second: Mapping[str, object]) -> flo
     return sum(name in first and name in second and first[name] == second[name] for name in names) / len(names)
 
 
-def _closeness(first: np.ndarray, second: np.ndarray) -> float:
+def _closeness(first: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """How close an array of N numbers is to each row of `others`, of shape (M, N): M numbers from 0 to 1."""
+    if not first.size:
+        return np.ones(len(others))
     with np.errstate(all="ignore"):
-        spread = float(first.std() + second.std()) if first.size else 0.0
-        apart = float(np.abs(first - second).mean()) if first.size else 0.0
-    if spread == 0 or not np.isfinite(spread + apart):
-        return float(np.array_equal(first, second, equal_nan=True))
-    return max(1.0 - apart / spread, 0.0)
+        spread = first.std() + others.std(axis=1)
+        apart = np.abs(others - first).mean(axis=1)
+        close = np.maximum(1.0 - apart / spread, 0.0)
+    for row in np.flatnonzero((spread == 0) | ~np.isfinite(spread + apart)):
+        close[row] = np.array_equal(first, others[row], equal_nan=True)
+    return close
 
 
 def _size(shape: tuple[object, ...] | None) -> int:

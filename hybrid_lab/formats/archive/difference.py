@@ -204,7 +204,7 @@ class _Comparing:
             if before != after and not (live and key in _FILE_FIELDS):
                 yield f"{name}: {before} became {after}"
         if old.class_ == new.class_ and old.layer == new.layer:
-            yield from _items("", old.config, new.config)
+            yield from _items("", old.settings(), new.settings())
         if not live:
             yield from _items("hybridize() flag ", old.flags, new.flags)
         if None not in (old.forward, new.forward) and old.forward != new.forward:

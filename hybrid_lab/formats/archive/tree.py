@@ -84,6 +84,12 @@ class BlockRecord:
     graphs: list[str] = field(default_factory=list)
     attributes: dict[str, Any] = field(default_factory=dict)
 
+    def settings(self) -> dict[str, Any]:
+        """`config` for a comparison: with the defaults of the arguments that were not given."""
+        from hybrid_lab.gluon.nn import registry
+
+        return registry.settings(self.layer, self.config)
+
 
 @dataclass
 class Tree:

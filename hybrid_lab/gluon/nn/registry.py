@@ -5,6 +5,7 @@ An archive names a layer by its class and gives its arguments; `build` makes it 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Mapping
@@ -110,6 +111,37 @@ def check_arguments(cls: type, config: Mapping[str, object]) -> None:
     unknown = [argument for argument in config if argument not in allowed]
     if unknown:
         raise HybridLabError(f"{cls.__name__} takes no argument {', '.join(unknown)}")
+
+
+def settings(name: str | None, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a layer for a comparison: with the defaults of the arguments that were not given. A layer of
+    this package takes `3` for `(3, 3)`, so a list of one number is that number.
+
+    name : of the layer; of a layer that is not registered, `config` has all that is known
+    """
+    cls = _classes.get(name or "")
+    if cls is None:
+        return dict(config)
+    arguments = {**_defaults_of(cls), **config}
+    if not cls.__module__.startswith("hybrid_lab."):
+        return arguments
+    return {argument: _without_repetition(value) for argument, value in arguments.items()}
+
+
+def _without_repetition(value: object) -> object:
+    is_one_number = isinstance(value, list) and value and all(type(each) is int and each == value[0] for each in value)
+    return value[0] if is_one_number else value  # type: ignore[index]
+
+
+@functools.cache
+def _defaults_of(cls: Any) -> dict[str, Any]:
+    """The defaults of a registered layer's arguments, as far as they are data."""
+    defaults: dict[str, Any] = {}
+    for name, parameter in inspect.signature(cls.__init__).parameters.items():
+        if parameter.default is not parameter.empty and name not in _NOT_CONFIG:
+            with contextlib.suppress(NotData):
+                defaults[name] = _as_data(parameter.default)
+    return defaults
 
 
 def _takes_prefix(cls: Any) -> bool:
