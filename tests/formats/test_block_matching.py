@@ -136,6 +136,39 @@ def test_an_edit_is_what_is_told(name, tmp_path):
     assert told(difference(tmp_path, first, edit)) == (blocks, tensors)
 
 
+def test_a_default_that_is_given_is_no_difference():
+    first = sequence(dense(), nn.Conv2D(4, (3, 3), in_channels=2))
+    second = sequence(dense(activation=None, use_bias=True), nn.Conv2D(4, 3, strides=1, in_channels=2))
+    first.initialize()
+    for layer, other in zip(first, second, strict=True):
+        with_numbers_of(layer, other)
+    assert told(mx.diff(first, second)) == ([], [])
+
+
+def with_numbers_of(layer, other):
+    """`other` with the numbers of a layer."""
+    other.initialize()
+    for name, parameter in layer.params.items():
+        other.params[other.prefix + name.removeprefix(layer.prefix)].set_data(parameter.data())
+    return other
+
+
+@pytest.mark.parametrize("options", [{}, {"activation": None}], ids=["as before", "a default is given"])
+def test_a_layer_inserted_into_a_long_chain_that_was_trained(tmp_path, options):
+    """All numbers changed a little: which of the equal layers is new is what is told."""
+
+    def edit(*chain):
+        longer = [with_numbers_of(layer, dense(**options)) for layer in chain]
+        for layer in longer:
+            layer.weight.set_data(layer.weight.data() * 1.01 + 0.001)
+        return sequence(*longer[:20], dense(**options), *longer[20:])
+
+    found = difference(tmp_path, lambda: sequence(*(dense() for _ in range(60))), edit)
+    assert [(block.path, block.kind) for block in found.blocks if block.kind != "same"] == [("20", "added")]
+    assert {tensor.kind for tensor in found.tensors} == {"added", "changed"}
+    assert all(tensor.largest < 0.1 for tensor in found.tensors if tensor.kind == "changed")
+
+
 def test_more_units_change_what_reads_them_too(tmp_path):
     found = difference(
         tmp_path,
