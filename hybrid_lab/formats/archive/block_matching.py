@@ -249,9 +249,7 @@ class _Matcher:
                 column -= 1
         return pairs[::-1]
 
-    def _compare_numbers(
-        self, first: Sequence[_BlockNode], second: Sequence[_BlockNode], structures: set[int]
-    ) -> None:
+    def _compare_numbers(self, first: Sequence[_BlockNode], second: Sequence[_BlockNode], structures: set[int]) -> None:
         """Compute the closeness of all pairs of Blocks of these structures, which is faster than pair by pair."""
         for whole in structures:
             ours, theirs = (
