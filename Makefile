@@ -282,7 +282,7 @@ test-torch: install
 # Networks with 2 and 4 workers for 100 steps, every way to lose one; `make test` does a part of each.
 test-workers: install
 	$(PY) scripts/run_notebooks.py --timeout $(NOTEBOOK_TIMEOUT) notebooks/06_workers.ipynb
-	HYBRID_LAB_ALL=1 HYBRID_LAB_WORKERS=all $(PY) -m pytest tests/distributed tests/lab/test_notebook_workers.py --timeout 3600 $(ARGS)
+	HYBRID_LAB_ALL=1 HYBRID_LAB_WORKERS=all $(PY) -m pytest tests/distributed tests/lab/distributed/test_notebook_workers.py --timeout 3600 $(ARGS)
 
 # Kills in steps, checkpoints and starts; writes benchmarks/results/worker_kills.md. KILLS=10 writes nothing.
 test-kills: install

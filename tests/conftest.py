@@ -31,7 +31,12 @@ _NEEDED = {"onnxruntime": ("onnxruntime",), "torch": ("torch",), "triton": ("tor
 #: Files with tests of many seconds run first, so that no worker process ends with one of them while others wait.
 LONGEST = (
     *("checkpoint/", "distributed/", "gpu_day/", "random_programs/", "engines/test_triton_launches.py"),
-    *("engines/test_triton_compiling.py", "lab/test_notebook_workers.py", "test_privacy.py", "torch/test_imports.py"),
+    *(
+        "engines/test_triton_compiling.py",
+        "lab/distributed/test_notebook_workers.py",
+        "test_privacy.py",
+        "torch/test_imports.py",
+    ),
 )
 
 

@@ -214,7 +214,7 @@ NOTE = (
 
 def rows(rounds: int, seconds: float, only: str | None = None) -> list[list[str]]:
     """A row for each network, or for one, with the panel open and closed; each in a kernel of its own."""
-    from tests.lab.kernel import Kernel
+    from tests.lab.kernel_process import Kernel
 
     found = []
     for name in MODELS if only is None else (only,):

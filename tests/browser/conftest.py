@@ -8,7 +8,7 @@ from playwright.sync_api import Error, expect, sync_playwright
 import hybrid_lab as mx
 from hybrid_lab.gluon import nn
 from tests.browser.jupyter import FRONT_ENDS, ROOT, NotebookPage, launch, serve, write_notebook
-from tests.lab.test_documents import onnx_file
+from tests.lab.documents.test_documents import onnx_file
 
 #: Tests that `make test` runs in both front ends.
 IN_BOTH = ("test_save_change_reload_undo",)

@@ -14,7 +14,7 @@ from hybrid_lab.gluon import nn
 from hybrid_lab.lab.kernel import hooks
 from hybrid_lab.lab.saving.all_models import PartlyDoneError
 from tests.lab.conftest import CLASS, IMPORTS, MAKE, inputs, make_net, same, weights
-from tests.lab.test_actions import spoil
+from tests.lab.saving.test_actions import spoil
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from hybrid_lab.lab.training.html import run_html
 from hybrid_lab.lab.training.logged import RING
 from hybrid_lab.lab.training.run import MORE_NAMES, NAMES, WAITING
 from hybrid_lab.lab.training.series import LIMIT, SPANS, Series
-from tests.lab.kernel import Kernel
-from tests.lab.test_training import small_training
+from tests.lab.kernel_process import Kernel
+from tests.lab.training.test_training import small_training
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from hybrid_lab.lab.kernel.session import Session
 from hybrid_lab.lab.messages.connection import PROTOCOL
 from hybrid_lab.lab.messages.requests import REQUESTS
 from tests.lab.conftest import Page, make_net, weights
-from tests.lab.test_saving import files_in
+from tests.lab.saving.test_saving import files_in
 
 FREE = {"hello", "models", "archives", "curves", "workers"}
 """Requests without fields that name anything."""

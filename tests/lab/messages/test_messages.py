@@ -11,7 +11,7 @@ from hybrid_lab.lab.kernel.session import Session
 from hybrid_lab.lab.messages import connection, requests
 from hybrid_lab.lab.views import widget
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")

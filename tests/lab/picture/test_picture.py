@@ -9,7 +9,7 @@ from hybrid_lab import autograd, gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.lab.models.registry import Registry
 from hybrid_lab.lab.picture.graph_view import graph_view, picture_of
-from tests.lab.pictures import boxes_around, check_picture, operators
+from tests.lab.picture.checks import boxes_around, check_picture, operators
 from tests.triton_device import use_triton
 
 

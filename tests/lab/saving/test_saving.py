@@ -23,7 +23,7 @@ from hybrid_lab.gluon.step import boundary
 from hybrid_lab.lab.saving import autosaves, history
 from hybrid_lab.system.logger import logger
 from tests.lab.conftest import Net, inputs, make_net, same, weights
-from tests.lab.test_actions import graph_state, spoil
+from tests.lab.saving.test_actions import graph_state, spoil
 
 
 @pytest.fixture(autouse=True)

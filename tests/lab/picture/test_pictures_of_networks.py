@@ -10,7 +10,7 @@ from hybrid_lab.gluon.model_zoo import vision
 from hybrid_lab.insight.states import blocks_below
 from hybrid_lab.lab.picture.boxes import LARGEST
 from hybrid_lab.lab.picture.graph_view import chosen, graph_view, picture_of, programs_of
-from tests.lab.pictures import boxes_around, check_picture, operators
+from tests.lab.picture.checks import boxes_around, check_picture, operators
 from tests.test_training import Encoder
 from tests.triton_device import use_triton
 

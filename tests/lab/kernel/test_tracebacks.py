@@ -5,7 +5,7 @@ import pytest
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.lab.kernel import tracebacks
 from hybrid_lab.lab.messages.errors import ERROR
-from tests.lab.kernel import Kernel
+from tests.lab.kernel_process import Kernel
 
 MODEL = """import hybrid_lab as mx
 from hybrid_lab import gluon

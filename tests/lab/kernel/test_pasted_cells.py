@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .kernel import Kernel
+from tests.lab.kernel_process import Kernel
 
 IMPORTS = """\
 import hybrid_lab.compat

@@ -8,7 +8,7 @@ pytest.importorskip("ipykernel")
 from hybrid_lab import gluon  # noqa: E402
 from hybrid_lab.lab.messages.connection import PROTOCOL  # noqa: E402
 from tests.lab.conftest import CLASS, IMPORTS, MAKE  # noqa: E402
-from tests.lab.kernel import Kernel  # noqa: E402
+from tests.lab.kernel_process import Kernel  # noqa: E402
 
 NET = """class BigNet(gluon.HybridBlock):
     def __init__(self, **kwargs):

@@ -24,8 +24,8 @@ from hybrid_lab.lab.training.curves import run_data
 from hybrid_lab.lab.training.export import MissingPackageError, values_by_step
 from hybrid_lab.lab.training.keeper import keepers, setting
 from hybrid_lab.lab.training.kept_runs import FILE, KeptRun, RunsFile, RunsFileError
-from tests.lab.kernel import Kernel
-from tests.lab.test_training import small_training
+from tests.lab.kernel_process import Kernel
+from tests.lab.training.test_training import small_training
 
 
 @pytest.fixture(autouse=True)

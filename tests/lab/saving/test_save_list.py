@@ -19,7 +19,7 @@ from hybrid_lab.lab.saving.save_facts import SaveFacts
 from tests.formats.test_archive_histograms import rewritten
 from tests.lab.conftest import inputs, make_net
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "formats"
+GOLDEN = Path(__file__).parents[2] / "golden" / "formats"
 
 
 def train(net, steps=1):

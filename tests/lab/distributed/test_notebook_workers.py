@@ -11,8 +11,7 @@ import pytest
 
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.lab.distributed import workers
-
-from .kernel import Kernel
+from tests.lab.kernel_process import Kernel
 
 pytest.importorskip("torch")
 pytest.importorskip("ipyparallel")

@@ -12,8 +12,8 @@ from hybrid_lab.lab.kernel.session import Session
 from hybrid_lab.lab.saving import history
 from hybrid_lab.lab.training.current import runs
 from tests.lab.conftest import Net, Page, inputs, make_net, same, weights
-from tests.lab.test_actions import spoil
-from tests.lab.test_saving import files_in
+from tests.lab.saving.test_actions import spoil
+from tests.lab.saving.test_saving import files_in
 
 
 class Other(gluon.HybridBlock):
@@ -332,7 +332,7 @@ def test_folders_that_lead_out_are_refused(page, namespace, tmp_path, name):
 
 
 def test_an_autosave_asks_once_and_never_replaces_another_notebook_s(page, namespace, tmp_path, theirs):
-    from tests.lab.test_saving import train
+    from tests.lab.saving.test_saving import train
 
     theirs("net.autosave.hlab")
     net = namespace["net"] = make_net()

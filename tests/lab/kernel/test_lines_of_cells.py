@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("ipykernel")
 
 from hybrid_lab.lab.messages.connection import PROTOCOL  # noqa: E402
-from tests.lab.kernel import Kernel  # noqa: E402
+from tests.lab.kernel_process import Kernel  # noqa: E402
 
 SETUP = "import logging, numpy as np\nimport hybrid_lab as mx\nfrom hybrid_lab import gluon, nd\nx = nd.ones((2, 2))"
 BODY = """class N(gluon.HybridBlock):
