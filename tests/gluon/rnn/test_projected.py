@@ -12,7 +12,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError
 from hybrid_lab.gluon import nn, rnn
-from tests.formats.test_mxnet_files_of_blocks import ORACLE
+from tests.formats.mxnet.test_mxnet_files_of_blocks import ORACLE
 from tests.gluon.rnn.test_rnn_golden import HERE, check, close
 
 ARRAYS = np.load(HERE / "projected.npz")

@@ -32,7 +32,7 @@ def comparable(case: Case) -> bool:
         for name, item in zip(case.op.signature.inputs, case.sample.inputs, strict=False)
     )
     # The fused RNN runs with oneDNN only, and answers rubbish without; tests/golden/rnn has its answers.
-    # MXNet has the convolution in 8 bits in files only: tests/formats/test_symbol_json_oracle.py runs it there.
+    # MXNet has the convolution in 8 bits in files only: tests/formats/mxnet/test_symbol_json_oracle.py runs it there.
     apart = (None, "RNN", "_sg_mkldnn_conv")
     known = case.record.mxnet not in apart and case.id not in CRASHING
     return known and not case.op.random and not loaded

@@ -16,7 +16,7 @@ from hybrid_lab.formats.archive import Container, layout
 from hybrid_lab.gluon import nn
 from hybrid_lab.lab.saving import history, one_save
 from hybrid_lab.lab.saving.save_facts import SaveFacts
-from tests.formats.test_archive_histograms import rewritten
+from tests.formats.archive.test_histograms import rewritten
 from tests.lab.conftest import inputs, make_net
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "formats"

@@ -15,7 +15,7 @@ from hybrid_lab.graph.node import Node, constant_node, input_node
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ops import get
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "formats"
+GOLDEN = Path(__file__).parents[2] / "golden" / "formats"
 
 
 def nodes(symbol):

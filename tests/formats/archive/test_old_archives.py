@@ -13,7 +13,7 @@ from hybrid_lab import gluon
 from hybrid_lab.formats.archive import Container, SavedHistograms
 from hybrid_lab.gluon.call_record import last_record
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "formats"
+GOLDEN = Path(__file__).parents[2] / "golden" / "formats"
 VERSIONS = ["v1_0"]
 
 

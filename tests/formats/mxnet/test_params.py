@@ -9,7 +9,7 @@ import pytest
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.formats.mxnet import read_params, write_params
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "formats"
+GOLDEN = Path(__file__).parents[2] / "golden" / "formats"
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 
 

@@ -16,7 +16,7 @@ from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchErr
 from hybrid_lab.formats.safetensors import write_safetensors
 from hybrid_lab.gluon import nn
 
-ORACLE = Path(__file__).parents[2] / ".oracle" / "bin" / "python"
+ORACLE = Path(__file__).parents[3] / ".oracle" / "bin" / "python"
 
 
 class Model(gluon.Block):

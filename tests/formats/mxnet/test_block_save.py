@@ -15,7 +15,7 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
 from hybrid_lab.gluon import nn
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "block_save"
+GOLDEN = Path(__file__).parents[2] / "golden" / "block_save"
 
 
 class Two(gluon.HybridBlock):

@@ -159,7 +159,7 @@ def test_a_checkpoint_has_it_too(tmp_path):
 
 
 def test_of_older_archives_the_values_are_read():
-    found = SavedHistograms(Container.open(Path(__file__).parents[1] / "golden" / "formats" / "v1_0.hlab"))
+    found = SavedHistograms(Container.open(Path(__file__).parents[2] / "golden" / "formats" / "v1_0.hlab"))
     assert not found.is_recorded and len(found.names) > 3
     for name in found.names:
         assert found.of(name).values.looked and found.of(name).gradient is None

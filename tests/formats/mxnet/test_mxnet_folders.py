@@ -17,7 +17,7 @@ from hybrid_lab import sym as F_sym
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError, SettingError
 from hybrid_lab.gluon import nn
 
-ORACLE = Path(__file__).parents[2] / ".oracle" / "bin" / "python"
+ORACLE = Path(__file__).parents[3] / ".oracle" / "bin" / "python"
 
 
 class Branch(gluon.HybridBlock):

@@ -17,7 +17,7 @@ from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
 from hybrid_lab.diagnostics.errors import MissingGraphError
 from hybrid_lab.gluon import nn
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 
 
 def test_the_members(saved):

@@ -9,7 +9,7 @@ import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.diagnostics import LoadMismatchError
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "formats"
+GOLDEN = Path(__file__).parents[2] / "golden" / "formats"
 SYMBOL, PARAMS = str(GOLDEN / "net-symbol.json"), str(GOLDEN / "net-0001.params")
 
 

@@ -16,7 +16,7 @@ from hybrid_lab.formats.archive.archive import Archive
 from hybrid_lab.formats.mxnet import write_params
 from hybrid_lab.gluon import nn
 
-ORACLE = Path(__file__).parents[2] / ".oracle" / "bin" / "python"
+ORACLE = Path(__file__).parents[3] / ".oracle" / "bin" / "python"
 pytestmark = pytest.mark.skipif(not ORACLE.exists(), reason="the real MXNet is not installed in .oracle")
 
 

@@ -17,7 +17,7 @@ from hybrid_lab.ops.framework.operator import records
 from tests.failures import Failures
 from tests.seeds import same_random_numbers
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ORACLE = ROOT / ".oracle" / "bin" / "python"
 pytestmark = pytest.mark.skipif(not ORACLE.exists(), reason="the real MXNet is not installed in .oracle")
 

@@ -13,7 +13,7 @@ from hybrid_lab.gluon import rnn
 from hybrid_lab.ops import get, records
 from hybrid_lab.symbol.symbol import compose
 
-GOLDEN = Path(__file__).parents[1] / "golden/ops/output_names.json"
+GOLDEN = Path(__file__).parents[2] / "golden/ops/output_names.json"
 NAMES = {get(name).bind(**attributes): outputs for name, attributes, outputs in json.loads(GOLDEN.read_text())}
 
 
