@@ -199,7 +199,7 @@ $(STAMPS)/wheel: $(PACKAGE) pyproject.toml README.md LICENSE $(STAMPS)/build
 # What one runs while working: some four minutes on two cores. `make test` runs all of it again, with the rest.
 CHECKED := tests/ops tests/graph tests/ndarray tests/numpy_front tests/diagnostics tests/lint/test_rules.py tests/lint/test_pages.py tests/engines/test_numpy.py tests/engines/test_triton_operators_doc.py \
   tests/engines/test_samples.py tests/formats/archive/test_container.py tests/formats/mxnet/test_symbol_json.py tests/formats/mxnet/test_params.py \
-  tests/gluon/test_block.py tests/gluon/test_hybridize.py tests/gluon/test_parameter.py tests/gluon/test_trainer.py \
+  tests/gluon/test_block.py tests/hybridize/test_hybridize.py tests/gluon/test_parameter.py tests/gluon/test_trainer.py \
   tests/test_failures.py tests/test_imports.py tests/test_initializer.py tests/test_metric.py tests/test_optimizer.py tests/test_words.py
 
 check: install

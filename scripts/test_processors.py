@@ -30,7 +30,7 @@ SHORT = (
     "tests/engines/test_samples.py",
     "tests/engines/test_triton_extremes.py",
     "tests/engines/test_random_graphs.py",
-    "tests/gluon/test_hybrid_equals_eager.py",
+    "tests/hybridize/test_hybrid_equals_eager.py",
     "tests/ops/test_conv_kernels.py",
     "tests/ops/test_extremes.py",
     "tests/ops/test_golden.py",
@@ -40,7 +40,8 @@ SHORT = (
 )
 #: Everything that computes.
 WHOLE = (
-    *("tests/ops", "tests/graph", "tests/engines", "tests/ndarray", "tests/gluon", "tests/contrib", "tests/insight"),
+    *("tests/ops", "tests/graph", "tests/hybridize", "tests/engines", "tests/ndarray", "tests/gluon"),
+    *("tests/contrib", "tests/insight"),
     *("tests/test_initializer.py", "tests/test_metric.py", "tests/test_openblas.py", "tests/test_optimizer.py"),
     *("tests/test_training.py", "tests/test_tutorial.py"),
 )

@@ -40,6 +40,7 @@ SHORT = (
     *("tests/ops/test_extremes.py", "tests/graph", "tests/engines/test_processors.py", "tests/engines/test_samples.py"),
     *("tests/engines/test_numpy.py", "tests/engines/test_onnxruntime.py", "tests/engines/test_sessions.py"),
     *("tests/engines/test_triton_samples.py", "tests/engines/test_torch.py", "tests/ndarray", "tests/gluon"),
+    "tests/hybridize",
     *("tests/contrib", "tests/formats", "tests/hostile", "tests/lint", "tests/cli", "tests/lab", "tests/insight"),
     *("tests/test_metric.py", "tests/test_optimizer.py", "tests/test_initializer.py", "tests/test_viz.py"),
 )

@@ -15,7 +15,7 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import HybridizeError
 from hybrid_lab.diagnostics.errors import ArchiveError, ShapeError, Unmappable
 from hybrid_lab.gluon import nn, rnn
-from tests.gluon.test_hybrid_equals_eager import Function
+from tests.hybridize.test_hybrid_equals_eager import Function
 from tests.triton_device import use_triton
 
 ROOT = pathlib.Path(__file__).parents[2]

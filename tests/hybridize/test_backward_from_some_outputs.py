@@ -19,7 +19,7 @@ from hybrid_lab.ops.framework.namespace import F as RAW
 from hybrid_lab.ops.framework.run import run_gradient, run_kernel
 from tests.engines.test_random_graphs import engine_named
 from tests.engines.test_samples import graph_of
-from tests.gluon.test_hybrid_equals_eager import Function, flat
+from tests.hybridize.test_hybrid_equals_eager import Function, flat
 from tests.ops.cases import RNG, close, each_sample
 from tests.triton_device import use_triton
 

@@ -9,7 +9,7 @@ import pytest
 
 from hybrid_lab import autograd, nd
 from hybrid_lab.diagnostics import AutogradError
-from tests.gluon.test_hybrid_equals_eager import Function, flat
+from tests.hybridize.test_hybrid_equals_eager import Function, flat
 
 X = np.array([0.5, 2.0, 4.0], np.float32)
 

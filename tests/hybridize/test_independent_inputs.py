@@ -16,7 +16,7 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import AutogradError
 from hybrid_lab.diagnostics.errors import DeclaredSizeError
 from hybrid_lab.gluon import HybridBlock
-from tests.gluon.test_backward_from_some_outputs import ENGINES, subsets
+from tests.hybridize.test_backward_from_some_outputs import ENGINES, subsets
 from tests.triton_device import use_triton
 
 SHAPES = (2, 3), (1, 3, 2), (2, 3)

@@ -17,8 +17,8 @@ from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops.framework.dtypes import is_floating
 from tests import quick
 from tests.failures import Failures
-from tests.gluon.test_backward_from_some_outputs import ENGINES
 from tests.gluon.test_second_gradients import REFUSING, Twice, is_differentiable
+from tests.hybridize.test_backward_from_some_outputs import ENGINES
 from tests.ops.cases import Case, by_record
 from tests.seeds import same_random_numbers
 from tests.triton_device import use_triton

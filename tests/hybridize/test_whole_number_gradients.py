@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hybrid_lab import autograd, nd
-from tests.gluon.test_backward_from_some_outputs import ENGINES
-from tests.gluon.test_hybrid_equals_eager import Function
+from tests.hybridize.test_backward_from_some_outputs import ENGINES
+from tests.hybridize.test_hybrid_equals_eager import Function
 from tests.triton_device import use_triton
 
 

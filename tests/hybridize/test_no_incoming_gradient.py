@@ -13,7 +13,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, nd
 from hybrid_lab.gluon import HybridBlock, nn
-from tests.gluon.test_backward_from_some_outputs import ENGINES
+from tests.hybridize.test_backward_from_some_outputs import ENGINES
 from tests.triton_device import use_triton
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -8,7 +8,7 @@ import pytest
 from hybrid_lab import autograd, contrib, gluon, nd, onnx, sym
 from hybrid_lab import random as mx_random
 from hybrid_lab.gluon import nn, rnn
-from tests.gluon.test_own_forward import CLASSES, arrays, assert_same, each_class, leaves_of, make, numbers
+from tests.hybridize.test_own_forward import CLASSES, arrays, assert_same, each_class, leaves_of, make, numbers
 
 
 class Beside(gluon.HybridBlock):

@@ -12,8 +12,8 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, nd
-from tests.gluon.test_backward_from_some_outputs import ENGINES, same
-from tests.gluon.test_hybrid_equals_eager import Function, flat
+from tests.hybridize.test_backward_from_some_outputs import ENGINES, same
+from tests.hybridize.test_hybrid_equals_eager import Function, flat
 from tests.triton_device import use_triton
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -13,7 +13,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, nd
 from hybrid_lab.diagnostics import AutogradError
 from hybrid_lab.gluon import nn
-from tests.gluon.test_backward_from_some_outputs import same, subsets
+from tests.hybridize.test_backward_from_some_outputs import same, subsets
 
 ENGINES = ["numpy", "onnxruntime", *(["torch"] if find_spec("torch") else []), None]
 X = np.random.RandomState(3).randn(3, 4, 3).astype(np.float32)
