@@ -177,10 +177,10 @@ def test_whole_numbers_are_drawn_within_what_the_graph_allows(page, namespace, k
     net.hybridize(engine="numpy")
     net(nd.ones((2, 3), dtype=dtype))
     program = access.calls(net).compilations[-1].program
-    from hybrid_lab.lab.picture.overlays import _with_shapes
+    from hybrid_lab.lab.picture.overlays.source import with_shapes
 
     big = [((2000,), np.dtype(dtype))]
-    (drawn,) = random_inputs(_with_shapes(program), big)
+    (drawn,) = random_inputs(with_shapes(program), big)
     if allowed is None:
         assert set(drawn) <= {0, 1} if dtype == "int32" else (drawn < 0).any()
     else:

@@ -13,7 +13,7 @@ from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight.capture import capture
 from hybrid_lab.lab.kernel.session import Session
-from hybrid_lab.lab.picture import overlays
+from hybrid_lab.lab.picture.overlays import source
 from hybrid_lab.ndarray.random_state import state
 from tests.lab.conftest import Page, make_net, same, weights
 
@@ -360,8 +360,8 @@ def test_an_overlay_costs_little_and_the_same_for_each_operator(page, namespace,
 
 def test_shapes_are_inferred_for_random_inputs_only_where_operators_read_whole_numbers(page, namespace, monkeypatch):
     inferred = []
-    original = overlays.infer
-    monkeypatch.setattr(overlays, "infer", lambda *arguments: (inferred.append(True), original(*arguments))[1])
+    original = source.infer
+    monkeypatch.setattr(source, "infer", lambda *arguments: (inferred.append(True), original(*arguments))[1])
     for net, x, wanted in ((Chain(5), nd.ones((2, 2)), 0), (nn.Embedding(7, 3), nd.array([[1, 6]]), 1)):
         namespace["net"] = net
         net.initialize()
