@@ -46,6 +46,12 @@ export function asRequestError(error: unknown): RequestError {
   return new RequestError('failed', error instanceof Error ? error.message : String(error));
 }
 
+/** What can go wrong, and what to do next, in one line. */
+export function errorText(error: unknown): string {
+  const { message, next } = asRequestError(error);
+  return [message, next].filter(text => text !== '').join(' ');
+}
+
 export interface RequestOptions {
   onProgress?: (progress: Progress) => void;
   /** Milliseconds after which the request fails with code `timeout`; none by default: a cell may run for hours. */

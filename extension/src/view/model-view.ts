@@ -2,73 +2,31 @@
 // and what else its host adds. Panel, tab, widget and model files share it. What comes and goes lies over the panes.
 
 import { GraphPane } from '../graph/graph-pane';
-import type { Layout } from '../graph/worker';
-import { Requester, RequestError, asRequestError } from '../protocol/channel';
+import { Requester, errorText } from '../protocol/channel';
 import { STATES } from '../protocol/messages';
-import type {
-  BlockNode,
-  GraphBox,
-  GraphReply,
-  Location,
-  NanAnswer,
-  Parameter,
-  TreeReply
-} from '../protocol/messages';
+import type { BlockNode, GraphReply, Location, NanAnswer, Parameter, TreeReply } from '../protocol/messages';
 import { Banner, Slowest } from './banner';
 import { first } from './block-index';
 import { BlockTree } from './block-tree';
 import { Details } from './details';
 import { CompareView, SideBySide } from './compare-view';
-import { GraphMark, markedNodes } from './diff-view';
+import type { GraphMark } from './diff-view';
 import { Child, button, h, replace, tellWhatIsCut } from './dom';
-import { Drawer, Room } from './drawer';
-import { FindingsList, ListedBlock, ListedFinding } from './findings-list';
-import { Notices } from './notices';
+import { DrawnGraph } from './drawn-graph';
+import { Drawer } from './drawer';
+import type { ListedBlock, ListedFinding } from './findings-list';
+import { FindingsPart } from './findings-part';
+import type { ModelViewOptions } from './model-options';
+import type { Notices } from './notices';
 import { numbersOf } from './numbers';
 import { Overlays } from './overlays';
-import { MakePanes, PaneMemory, Panes, fleetingMemory } from './panes';
-import { SavedValuesPart, SavesOptions } from './saved-values';
+import { Panes, fleetingMemory } from './panes';
+import { SavedValuesPart } from './saved-values';
+import { Stage } from './stage';
 import { TreeColumns } from './tree-columns';
-import { WorkRows } from './work-rows';
+import type { WorkRows } from './work-rows';
 import { accessPath, parametersText, tensorText } from './words';
 import { __, _n } from '../text';
-
-export interface ModelViewOptions {
-  layout: Layout;
-  /** Makes the panes of tree and graph. */
-  panes: MakePanes;
-  /** Where the sizes of panes and drawer are remembered; absent: as long as the view lasts. */
-  sizes?: PaneMemory;
-  /** Tabs of the drawer between findings and report. */
-  tabs?: readonly ViewTab[];
-  /** The view has a tab of its own: where it is wide, the tree has columns at first. */
-  isTab?: boolean;
-  /** The model is in a file, where nothing runs and nothing can be measured. */
-  isFile?: boolean;
-  /** The saves of the model's file; absent where nothing can be reloaded. */
-  saves?: SavesOptions;
-  /** Go to a place in a cell. */
-  onLocation?(location: Location): void;
-  /** The code of what is selected in the graph, null where it has none; it is shown without going there. */
-  onCode?(location: Location | null): void;
-  /** Compare the model with the file of this name. */
-  onCompare?(file: string): void;
-  /** Show a Block of another model, by its id. */
-  onModel?(model: string, path: string): void;
-  /** The Block the user selected. */
-  onSelect?(path: string): void;
-  /** A picture was drawn: cleaned SVG, for the static fallback. */
-  onPicture?(svg: string, path: string): void;
-}
-
-/** A tab of the drawer that the host adds. */
-export interface ViewTab {
-  id: string;
-  name: string;
-  content: HTMLElement;
-  /** Called when it is opened. */
-  onShow?(): void;
-}
 
 /** What the user looks at: names of model, Block and opened boxes, the program, and the scale of the picture. */
 export interface Looked {
@@ -87,15 +45,6 @@ const OPEN = 100;
 /** Milliseconds the selection must rest before its graph is asked for (arrow keys run through the tree). */
 const REST = 120;
 
-/** Pixels of the graph's room below which what is said over it is one line. */
-const SMALL = { width: 480, height: 480 } as const;
-
-/** Pixels of the graph's height from which its map and its buttons stand above the drawer. */
-const PICTURE = 220;
-
-/** Pixels of room that a sentence over the graph needs. */
-const LINE = 40;
-
 export class ModelView {
   /** The panes with the drawer over them, and below them its line of tabs. */
   readonly element: HTMLElement;
@@ -104,15 +53,13 @@ export class ModelView {
   /** Details, findings, the host's tabs and the report. */
   readonly drawer: Drawer;
   /** Sentences that come and go. */
-  readonly notices = new Notices();
+  readonly notices: Notices;
   /** Work of the running cell that takes long. */
-  readonly works = new WorkRows();
+  readonly works: WorkRows;
   /** The four questions, answered in one line. */
   readonly banner: Banner;
   /** Whether the user has picked this model among others. */
   isPicked = false;
-  /** The contents of the tab of findings. */
-  readonly findingsPart = h('div', {});
 
   constructor(private readonly options: ModelViewOptions) {
     const sizes = options.sizes ?? fleetingMemory();
@@ -123,7 +70,7 @@ export class ModelView {
       {
         onSelect: node => this.onSelect(node),
         onOpen: node => {
-          this.drawGraphOf(node.path);
+          this.drawn.drawBlock(node.path);
           this.drawer.open('details');
         }
       },
@@ -144,7 +91,7 @@ export class ModelView {
       onNode: node => {
         this.showsNode = true;
         this.peekAt([node.label || node.op, ...node.outputs.map(tensorText)].join(' '));
-        this.details.showNode(node, this.framesOf(node.box), this.name);
+        this.details.showNode(node, this.drawn.framesOf(node.box), this.name);
         this.detailed = node.id;
         this.showMeasured();
         this.follow(node.block, node.location);
@@ -152,7 +99,7 @@ export class ModelView {
       onBox: box => {
         this.showsNode = true;
         this.peekAt([box.label, ...box.outputs.map(tensorText)].join(' '));
-        this.details.showBox(box, this.framesOf(box.parent), this.operatorsIn(box), this.name);
+        this.details.showBox(box, this.drawn.framesOf(box.parent), this.drawn.operatorsIn(box), this.name);
         this.detailed = box.id;
         this.showMeasured();
         this.follow(box.block, box.location);
@@ -168,16 +115,15 @@ export class ModelView {
       },
       onProgram: program => {
         this.isChosen = true;
-        this.program = program;
-        this.drawnKey = '';
-        void this.draw();
+        this.drawn.want(this.drawn.path, program);
+        void this.drawn.draw();
       },
       onLocation: options.onLocation,
       ...(!options.isFile && {
         onParameter: ({ path }) => void this.showParameter(path)
       }),
       ...(options.onPicture && {
-        onPicture: (svg: string) => options.onPicture?.(svg, this.shown?.path ?? '')
+        onPicture: (svg: string) => options.onPicture?.(svg, this.drawn.shown?.path ?? '')
       })
     });
     this.details = new Details({
@@ -197,25 +143,22 @@ export class ModelView {
       this.tree.measure(blocks);
       this.showMeasured();
     });
+    this.drawn = new DrawnGraph(
+      this.graph,
+      this.overlays,
+      path => this.tree.node(path) !== null,
+      graph => (this.details.locations = graph.locations)
+    );
     this.overlays.onMeasured = reply => {
-      if (this.shown && this.current) {
-        this.banner.measured(this.current.model.id, reply, this.shown);
+      if (this.drawn.shown && this.current) {
+        this.banner.measured(this.current.model.id, reply, this.drawn.shown);
       }
     };
     this.graph.stateOf = path => {
       const node = this.tree.node(path);
       return node ? __(STATES[node.state].word) : '';
     };
-    this.findings = new FindingsList();
-    this.others = new FindingsList();
-    this.findings.blockOf = diagnostic => this.blockOfFinding(diagnostic.block);
-    this.othersSection = h(
-      'section',
-      { class: 'hl-others' },
-      h('p', { class: 'hl-title' }, __('Also in the cells of this notebook')),
-      this.others.element
-    );
-    this.findingsPart.append(this.findings.element, this.othersSection);
+    this.findings = new FindingsPart(name => this.blockOfFinding(name));
     this.report = h('pre', { class: 'hl-report', tabindex: 0, 'aria-label': __('Report') });
     this.drawer = new Drawer(__('About the model'), sizes, {
       onShow: id => {
@@ -223,13 +166,13 @@ export class ModelView {
         this.showPeek();
       },
       onCover: covered => {
-        this.placeOver(covered);
+        this.stage.placeOver(covered);
         this.graph.canvas.cover(covered);
       }
     });
     this.saved = options.saves ? new SavedValuesPart(options.saves) : null;
     this.drawer.add('details', __('Details'), h('div', {}, this.details.element, this.saved?.element));
-    this.drawer.add('findings', __('Findings'), this.findingsPart);
+    this.drawer.add('findings', __('Findings'), this.findings.element);
     options.tabs?.forEach(tab => this.drawer.add(tab.id, tab.name, tab.content));
     this.drawer.add('report', __('Report'), this.report);
     this.headline = h('div', { class: 'hl-headline' });
@@ -239,7 +182,6 @@ export class ModelView {
     });
     this.peek.hidden = true;
     this.graph.area.append(this.overlays.element, this.peek);
-    this.graph.canvas.over.push(this.peek, this.works.element);
     const graphPane = h('div', { class: 'hl-graph-pane' }, this.graph.element);
     const treePane = h('div', { class: 'hl-tree-pane' }, this.tree.element);
     tellWhatIsCut(treePane);
@@ -252,62 +194,15 @@ export class ModelView {
     this.panes.onTreeShown = () =>
       this.treeButton.setAttribute('aria-pressed', String(this.panes.isTreeShown));
     this.graph.addTools(this.treeButton, this.overlays.choice, this.overlays.watchSwitch);
-    this.nothing = h('div', { class: 'hl-nothing' });
-    this.nothing.hidden = true;
-    this.complaint = h('div', { class: 'hl-alert', role: 'alert' });
-    this.complaint.hidden = true;
-    const body = h(
-      'div',
-      { class: 'hl-stage-body' },
-      this.panes.element,
-      this.nothing,
-      this.drawer.element,
-      this.complaint,
-      this.works.element,
-      this.graph.hits,
+    this.stage = new Stage(
+      { panes: this.panes, graphPane, graph: this.graph, drawer: this.drawer, card: this.overlays.element },
+      isSmall => (this.overlays.isSmall = isSmall),
       this.columns?.panel
     );
-    this.element = h('div', { class: 'hl-stage' }, body, this.drawer.strip, this.notices.element);
-    this.element.addEventListener('keydown', event => {
-      if (event.key === 'Escape') {
-        this.drawer.dismiss();
-      }
-    });
-    if (typeof ResizeObserver !== 'undefined') {
-      const observer = new ResizeObserver(() => {
-        const whole = body.getBoundingClientRect();
-        const area = this.graph.area.getBoundingClientRect();
-        if (whole.width > 0) {
-          const hasGraph = area.width > 0;
-          const left = hasGraph ? area.left - whole.left : 0;
-          const top = hasGraph ? area.top - whole.top : 0;
-          this.room = { width: whole.width - left, height: whole.height - top, left, top };
-          this.drawer.place({
-            width: whole.width,
-            height: whole.height,
-            left,
-            top: top < whole.height / 4 ? top : 0,
-            graph: { width: area.width, height: area.height }
-          });
-          const isSmall = area.width < SMALL.width || area.height < SMALL.height;
-          this.graph.area.classList.toggle('hl-small', isSmall);
-          this.overlays.isSmall = isSmall;
-          this.placeOver();
-        }
-      });
-      observer.observe(body);
-      observer.observe(graphPane);
-      observer.observe(this.graph.area);
-      const { canvas } = this.graph;
-      const card = this.overlays.element;
-      new ResizeObserver(() => {
-        const { left, top, width, height } = card.getBoundingClientRect();
-        const ground = canvas.element.getBoundingClientRect();
-        canvas.setCard(width > 0 ? { x: left - ground.left, y: top - ground.top, width, height } : null);
-      }).observe(card);
-    }
-    this.findings.show([], __('No findings.'));
-    this.othersSection.hidden = true;
+    this.element = this.stage.element;
+    this.notices = this.stage.notices;
+    this.works = this.stage.works;
+    this.graph.canvas.over.push(this.peek, this.works.element);
   }
 
   /** Show two graphs side by side, over tree and graph, until they are closed or another model is shown. */
@@ -337,31 +232,12 @@ export class ModelView {
     if (children.length > 0) {
       this.comparison?.close();
     }
-    this.nothing.hidden = children.length === 0;
-    this.panes.element.hidden = children.length > 0;
-    replace(this.nothing, ...children);
+    this.stage.showNothing(...children);
   }
 
   /** A sentence about what is wrong, over the view until it is true no more; '' ends it. */
   complain(text: string): void {
-    if (this.complaint.textContent !== text) {
-      this.complaint.textContent = text;
-    }
-    this.complaint.hidden = text === '';
-  }
-
-  /** What lies over the graph for a while - hits, notes, a complaint - stays off the rows of the tree and the drawer. */
-  private placeOver({ right, bottom } = this.graph.canvas.covered): void {
-    const { left, top, width, height } = this.room;
-    const hasRoom = height - bottom > LINE;
-    const places = {
-      ...{ left, top, right: width - right > LINE ? right : 0, bottom: hasRoom ? bottom : 0 },
-      // What belongs to the picture rises with the drawer's edge where the picture is still to be seen.
-      rise: height - bottom > PICTURE ? bottom : 0
-    };
-    for (const [side, pixels] of Object.entries(places)) {
-      this.element.style.setProperty(`--hl-over-${side}`, `${pixels}px`);
-    }
+    this.stage.complain(text);
   }
 
   /** What is selected in the graph, in one line at its edge; the drawer opens where it covers little of the graph. */
@@ -399,8 +275,7 @@ export class ModelView {
       this.overlays.connect(this.options.isFile ? null : requester);
       this.banner.connect(this.options.isFile ? null : requester);
       this.columns?.connect(requester);
-      this.drawnKey = '';
-      void this.draw();
+      this.drawn.connect(requester);
       this.onTab(this.drawer.current);
     }
   }
@@ -411,8 +286,8 @@ export class ModelView {
     const block = this.tree.selected;
     return (this.isChosen || this.isPicked) && block !== null
       ? {
-          ...{ model: this.name, block, program: this.program, open: open.slice(0, OPEN), scale },
-          ...(this.graphPath !== block && { graph: this.graphPath })
+          ...{ model: this.name, block, program: this.drawn.program, open: open.slice(0, OPEN), scale },
+          ...(this.drawn.path !== block && { graph: this.drawn.path })
         }
       : null;
   }
@@ -427,6 +302,7 @@ export class ModelView {
     const { model, root } = reply;
     const isNew = model.id !== this.current?.model.id;
     this.current = reply;
+    this.drawn.setModel(model);
     replace(
       this.headline,
       h('strong', {}, model.name),
@@ -449,16 +325,15 @@ export class ModelView {
     if (isNew) {
       this.comparison?.close();
       this.isChosen = false;
-      this.program = '';
-      this.drawnKey = '';
+      this.drawn.want(this.drawn.path, '');
       this.graph.deselect();
     }
     const { recalled } = this;
     if (isNew && recalled?.model === model.name && this.tree.select(recalled.block)) {
       this.recalled = null;
       this.isChosen = true;
-      this.program = recalled.program;
-      this.graphPath =
+      this.drawn.program = recalled.program;
+      this.drawn.path =
         recalled.graph !== undefined && this.tree.node(recalled.graph) ? recalled.graph : recalled.block;
       this.graph.recall(recalled);
     }
@@ -473,7 +348,7 @@ export class ModelView {
         moved = true;
         this.tree.select(start.path);
       }
-      this.graphPath = start.path;
+      this.drawn.path = start.path;
     }
     const selected = this.selectedNode();
     if (selected && (moved || !this.showsNode)) {
@@ -481,13 +356,13 @@ export class ModelView {
       this.peekAt('');
       this.details.showBlock(selected, model.name);
     }
-    if (!this.tree.node(this.graphPath)) {
-      this.graphPath = selected?.path ?? '';
+    if (!this.tree.node(this.drawn.path)) {
+      this.drawn.path = selected?.path ?? '';
     }
-    if (graph && graph.path === this.graphPath) {
-      void this.present(graph);
+    if (graph && graph.path === this.drawn.path) {
+      void this.drawn.present(graph);
     } else {
-      void this.draw();
+      void this.drawn.draw();
     }
     this.onTab(this.drawer.current);
     if (!this.options.isFile) {
@@ -498,9 +373,7 @@ export class ModelView {
 
   /** The tab counts the model's own `findings`, as the tree does; `others` are listed below them. */
   showFindings(findings: readonly ListedFinding[], others: readonly ListedFinding[] = []): void {
-    this.findings.show(findings, __('No findings: all of this code can become part of a graph.'));
-    this.others.show(others, __('None.'));
-    this.othersSection.hidden = others.length === 0;
+    this.findings.show(findings, others);
     this.drawer.rename(
       'findings',
       findings.length > 0 ? __('Findings (%1)', findings.length) : __('Findings')
@@ -534,12 +407,10 @@ export class ModelView {
   /** Show the traced graph of a Block, with the operators marked that differ from another graph. */
   showDifference(block: string, marks: readonly GraphMark[]): void {
     this.comparison?.close();
-    this.marked = { block, marks };
+    this.drawn.mark(block, marks);
     this.isChosen = true;
-    this.program = 'traced';
     // A plain Block on top has a picture of all graphs, which is where a difference of one of them is seen best.
-    this.graphPath = this.current && !this.current.root.hybrid ? '' : block;
-    this.drawnKey = '';
+    this.drawn.want(this.current && !this.current.root.hybrid ? '' : block, 'traced');
     if (this.tree.select(block)) {
       const node = this.selectedNode();
       if (node) {
@@ -547,7 +418,7 @@ export class ModelView {
         this.details.showBlock(node, this.name);
       }
     }
-    void this.draw();
+    void this.drawn.draw();
   }
 
   /** Mark what a piece of code computes in the graph; returns how many operators that are. */
@@ -585,8 +456,8 @@ export class ModelView {
     }
     if (nan.path !== null) {
       this.reveal(nan.path);
-      await this.drawing;
-      const node = this.shown?.nodes.find(({ block, op }) => block === nan.path && op === nan.operator);
+      await this.drawn.drawing;
+      const node = this.drawn.shown?.nodes.find(({ block, op }) => block === nan.path && op === nan.operator);
       if (node) {
         await this.graph.select(node.id);
       }
@@ -601,11 +472,14 @@ export class ModelView {
 
   /** Show the times of operators, measured now where they are not yet, and the slowest of them. */
   private async showSlowest(slowest: Slowest | null): Promise<void> {
-    if (slowest && (this.shown?.path !== slowest.path || this.shown.program !== slowest.program)) {
+    if (
+      slowest &&
+      (this.drawn.shown?.path !== slowest.path || this.drawn.shown.program !== slowest.program)
+    ) {
       this.isChosen = true;
-      this.program = slowest.program;
-      this.drawGraphOf(slowest.path);
-      await this.drawing;
+      this.drawn.program = slowest.program;
+      this.drawn.drawBlock(slowest.path);
+      await this.drawn.drawing;
     }
     const reply = await this.overlays.choose('time');
     const id = slowest?.node ?? reply?.marked[0];
@@ -622,13 +496,7 @@ export class ModelView {
       this.refreshSaved();
       this.options.onSelect?.(block);
     }
-    this.options.onCode?.(location === null ? null : (this.shown?.locations[location] ?? null));
-  }
-
-  /** Draw the graph of a Block by itself. */
-  private drawGraphOf(path: string): void {
-    this.graphPath = path;
-    this.drawing = this.draw();
+    this.options.onCode?.(this.drawn.location(location));
   }
 
   private onSelect(node: BlockNode): void {
@@ -639,101 +507,29 @@ export class ModelView {
     this.refreshSaved();
     this.options.onSelect?.(node.path);
     clearTimeout(this.resting);
-    this.drawing = new Promise(resolve => {
+    this.drawn.drawing = new Promise(resolve => {
       this.resting = setTimeout(() => void this.showInGraph(node).then(resolve), REST);
     });
   }
 
   /** Show the box of a Block in the graph that is drawn; where it has none there, draw the Block's own graph. */
   private async showInGraph(node: BlockNode): Promise<void> {
-    if (node.path === this.graphPath && this.shown?.path === node.path) {
+    if (node.path === this.drawn.path && this.drawn.shown?.path === node.path) {
       this.graph.deselect();
       return;
     }
-    const isAround = this.graphPath === '' || node.path.startsWith(`${this.graphPath}.`);
-    if (isAround && this.shown?.path === this.graphPath && (await this.graph.showBlock(node.path))) {
+    const isAround = this.drawn.path === '' || node.path.startsWith(`${this.drawn.path}.`);
+    if (isAround && this.drawn.shown?.path === this.drawn.path && (await this.graph.showBlock(node.path))) {
       this.showsNode = false;
       this.peekAt('');
       this.details.showBlock(node, this.name);
       return;
     }
-    if (this.program !== 'traced') {
-      this.program = ''; // another Block has other programs
+    if (this.drawn.program !== 'traced') {
+      this.drawn.program = ''; // another Block has other programs
     }
-    this.graphPath = node.path;
-    await this.draw();
-  }
-
-  private async draw(): Promise<void> {
-    const { requester, current } = this;
-    const path = this.graphPath;
-    if (!requester || !current || !this.tree.node(path)) {
-      return;
-    }
-    const key = `${current.model.id}|${current.model.revision}|${path}|${this.program}`;
-    if (key === this.drawnKey) {
-      return;
-    }
-    this.drawnKey = key;
-    try {
-      const graph = await requester.request('graph', {
-        model: current.model.id,
-        path,
-        program: this.program
-      });
-      if (key === this.drawnKey) {
-        await this.present(graph);
-      }
-    } catch (error) {
-      if (key === this.drawnKey) {
-        this.drawnKey = '';
-        this.graph.message(sentence(asRequestError(error)), true);
-      }
-    }
-  }
-
-  /** The kernels, sessions and other frames around what lies in a box, innermost first. */
-  private framesOf(box: string): GraphBox[] {
-    const boxes = new Map(this.shown?.boxes.map(item => [item.id, item]));
-    const frames: GraphBox[] = [];
-    for (let item = boxes.get(box); item; item = boxes.get(item.parent)) {
-      if (item.kind === 'kernel' || item.kind === 'session' || item.kind === 'prologue') {
-        frames.push(item);
-      }
-    }
-    return frames;
-  }
-
-  /** The operators in a kernel or session, in order. */
-  private operatorsIn(box: GraphBox): string[] {
-    const inside = new Set([box.id]);
-    this.shown?.boxes.forEach(item => inside.has(item.parent) && inside.add(item.id)); // parents come first
-    return (
-      this.shown?.nodes.filter(node => node.op !== '' && inside.has(node.box)).map(node => node.op) ?? []
-    );
-  }
-
-  private async present(graph: GraphReply): Promise<void> {
-    const { current } = this;
-    this.shown = graph;
-    this.details.locations = graph.locations;
-    if (current) {
-      this.drawnKey = `${current.model.id}|${current.model.revision}|${graph.path}|${this.program}`;
-    }
-    const drawn = this.graph.show(graph);
-    this.overlays.show(current?.model.id ?? '', graph);
-    const { marked } = this;
-    if (marked && graph.path === this.graphPath && graph.program.startsWith('traced')) {
-      const nodes = markedNodes(graph, marked.marks);
-      if (nodes.length === 0 && graph.path !== marked.block) {
-        this.graphPath = marked.block; // it was not called, so that the whole does not show it
-        void drawn.then(() => this.draw());
-      } else {
-        this.marked = null;
-        void drawn.then(() => this.overlays.mark(nodes));
-      }
-    }
-    await drawn;
+    this.drawn.path = node.path;
+    await this.drawn.draw();
   }
 
   /** The numbers of a parameter of an operator, by its path in the model. */
@@ -772,7 +568,7 @@ export class ModelView {
         this.details.showNumbers(...replies.map(numbersOf));
       }
     } catch (error) {
-      this.details.showNumbers(h('p', { class: 'hl-alert' }, sentence(asRequestError(error))));
+      this.details.showNumbers(h('p', { class: 'hl-alert' }, errorText(error)));
     }
   }
 
@@ -793,7 +589,7 @@ export class ModelView {
     try {
       this.report.textContent = (await requester.request('explain', { model: current.model.id })).text;
     } catch (error) {
-      this.report.textContent = sentence(asRequestError(error));
+      this.report.textContent = errorText(error);
     }
   }
 
@@ -807,47 +603,28 @@ export class ModelView {
 
   private readonly tree: BlockTree;
   private readonly columns: TreeColumns | null;
-  /** The pixels of the view in which the graph is, and its size. */
-  private room: Room = { left: 0, top: 0, width: 0, height: 0 };
   private readonly graph: GraphPane;
+  private readonly drawn: DrawnGraph;
   private readonly details: Details;
   private readonly saved: SavedValuesPart | null;
   private readonly overlays: Overlays;
-  /** What is to be marked as soon as the graph of this Block is shown. */
-  private marked: { block: string; marks: readonly GraphMark[] } | null = null;
-  private readonly findings: FindingsList;
-  private readonly others: FindingsList;
-  private readonly othersSection: HTMLElement;
+  private readonly findings: FindingsPart;
   private readonly report: HTMLElement;
   private readonly panes: Panes;
   private readonly treeButton: HTMLButtonElement;
   private readonly peek: HTMLButtonElement;
   /** Two graphs side by side, while they are shown. */
   private comparison: CompareView | null = null;
-  private readonly nothing: HTMLElement;
-  private readonly complaint: HTMLElement;
+  private readonly stage: Stage;
   private requester: Requester | null = null;
   private current: TreeReply | null = null;
-  private shown: GraphReply | null = null;
-  /** Id of the chosen program; "" is the best one. */
-  private program = '';
   /** Whether the user has selected a Block of this model. */
   private isChosen = false;
   private recalled: Looked | null = null;
-  private drawnKey = '';
-  /** The Block whose graph is drawn. */
-  private graphPath = '';
-  /** Resolves when the graph that is wanted is drawn. */
-  private drawing: Promise<void> = Promise.resolve();
   /** The parameter whose numbers were asked for last. */
   private asked = '';
   private showsNode = false;
   /** Id of the node or box of the graph whose details were shown last. */
   private detailed = '';
   private resting: ReturnType<typeof setTimeout> | undefined;
-}
-
-/** An error in one line. */
-function sentence(error: RequestError): string {
-  return [error.message, error.next].filter(text => text !== '').join(' ');
 }

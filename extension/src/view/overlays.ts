@@ -1,7 +1,7 @@
 // Overlays of one model's graphs: asks for what is measured, and shows it on the picture, in the bar and in the details.
 
 import { Measured, marked, measuredOf } from '../graph/measured';
-import { Requester, asRequestError } from '../protocol/channel';
+import { Requester, errorText } from '../protocol/channel';
 import type { GraphBox, GraphReply, OverlayItem, OverlayReply } from '../protocol/messages';
 import { OverlayBar, OverlayKind } from './overlay-bar';
 import { __ } from '../text';
@@ -125,7 +125,7 @@ export class Overlays {
       }
     } catch (error) {
       if (asked === this.asked && kind === this.bar.kind) {
-        this.bar.say(sentence(error), true);
+        this.bar.say(errorText(error), true);
       }
     }
   }
@@ -160,7 +160,7 @@ export class Overlays {
     } catch (error) {
       this.bar.setWatch(false);
       if (isOn !== undefined) {
-        this.bar.say(sentence(error), true);
+        this.bar.say(errorText(error), true);
       }
     }
   }
@@ -191,7 +191,7 @@ export class Overlays {
     } catch (error) {
       this.bar.setKept({ on: false, calls: [] });
       if (isOn !== undefined) {
-        this.bar.say(sentence(error), true);
+        this.bar.say(errorText(error), true);
       }
     }
   }
@@ -207,9 +207,4 @@ export class Overlays {
   private asked = '';
   private reply: OverlayReply | null = null;
   private boxes: readonly GraphBox[] = [];
-}
-
-function sentence(error: unknown): string {
-  const { message, next } = asRequestError(error);
-  return [message, next].filter(text => text !== '').join(' ');
 }
