@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 Part = Literal["call", "forward", "hybrid_forward"]
 NONE: Mapping[str, Any] = MappingProxyType({})
 """No arguments by keyword."""
+#: Attributes of every Block that Gluon itself changes, and reports as a changed structure if it matters.
+OWN = frozenset({
+    "_active", "_children", "_empty_prefix", "_flags", "_forward_hooks", "_forward_pre_hooks", "_graph_calls",
+    "_graph_inside", "_graphs", "_last_change", "_last_outputs", "_name", "_name_counts", "_operator_hook",
+    "_own_call", "_params", "_parents", "_prefix", "_reg_params", "_set_aside", "_states_made", "_steps_made",
+    "_structure_version", "_warned_containers",
+})  # fmt: skip
 
 
 class AnyBlock:

@@ -14,7 +14,7 @@ from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.engines import registry
 from hybrid_lab.hybridize import events
 from hybrid_lab.hybridize import graphs as graphs_of_blocks
-from hybrid_lab.hybridize.block import Part
+from hybrid_lab.hybridize.block import Part, tree_of
 from hybrid_lab.hybridize.block_notes import note_block
 from hybrid_lab.hybridize.compiled_call import CompiledCall
 from hybrid_lab.hybridize.device_call import program_for
@@ -24,7 +24,7 @@ from hybrid_lab.hybridize.known_calls import KnownCall
 from hybrid_lab.hybridize.neutral import NeutralGraph, trace_block
 from hybrid_lab.hybridize.program_cache import Call, Compilation, ProgramCache, Signature
 from hybrid_lab.hybridize.stale.trace_warnings import undoing_changes
-from hybrid_lab.hybridize.stale.watch import blocks_below, changed_blocks, tell_of_unwatched, trace_guarded
+from hybrid_lab.hybridize.stale.watch import tell_of_unwatched, trace_guarded
 from hybrid_lab.hybridize.structure import LEAF, ONE_TENSOR, Spec, flatten
 from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -192,23 +192,25 @@ class GraphCalls:
             if watch.holds():
                 return
             changed = watch.differences()
-            if changed is None:
+            if not changed:
                 return
-            for block in blocks_below(self.block):
+            for block in tree_of(self.block)[1:]:
                 if hasattr(block, "_graph_calls") and not block._graphs.watch.holds():
                     block._graph_calls.clear()
-            drop_for_values(self.block, ", ".join(changed[:3]) or "what the code reads")
+            drop_for_values(self.block, ", ".join(changed[:3]))
 
     def _drop_stale(self) -> None:
-        """Before a compile: drop the graphs of this Block and of those below whose values changed since the trace."""
-        if self.graphs.watch.source is None:
-            return
-        for block, changed in changed_blocks(dict.fromkeys((self.block, *blocks_below(self.block)))):
-            logger.warning(
-                f"{block.name}: {', '.join(changed)} changed since the trace. Calls used the earlier values until "
-                "now; the block is traced again. Call hybridize() after such a change"
-            )
-            block._structure_changed()
+        """Drop the graphs of this Block and of those below whose code reads other values than at the trace, among them
+        values that calls do not compare.
+        """
+        for block in tree_of(self.block):
+            changed = block._graphs.watch.unnoticed() if hasattr(block, "_graphs") else []
+            if changed:
+                logger.warning(
+                    f"{block.name}: {', '.join(changed)} changed since the trace. Calls used the earlier values until "
+                    "now; the block is traced again. Call hybridize() after such a change"
+                )
+                block._structure_changed()
 
     def _fail(self, error: Exception) -> None:
         """Keep why the trace or compile failed, in the Blocks below too whose code was running."""
@@ -354,11 +356,13 @@ class GraphCalls:
                 return known
             spec, types, training, recording, *_ = call
             start = time.perf_counter()
-            self._drop_stale()
+            guard = self._watch.guard
+            if guard is not None and guard.unwatched:
+                self._drop_stale()
             neutral = self.neutral(spec, leaves)
             block, compiled = self.block, self.compiled
             compiled.used = True
-            hooked = [each for each in blocks_below(block) if each._forward_hooks or each._forward_pre_hooks]
+            hooked = [each for each in tree_of(block)[1:] if each._forward_hooks or each._forward_pre_hooks]
             if hooked:
                 from hybrid_lab.hybridize.hooks import warn_of_hooks
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
 from hybrid_lab.hybridize import events
+from hybrid_lab.hybridize.block import tree_of
 from hybrid_lab.hybridize.container_arguments import same_objects
 from hybrid_lab.hybridize.known_calls import KnownCall, KnownCalls, Types, cast_types
 from hybrid_lab.hybridize.neutral import NeutralGraph, Observation
 from hybrid_lab.hybridize.stale.code import of_user
-from hybrid_lab.hybridize.stale.watch import Watch, blocks_below
+from hybrid_lab.hybridize.stale.watch import Watch
 from hybrid_lab.hybridize.structure import NUMPY_LEAF, Spec, describe, of_class, plain, without_defaults
 from hybrid_lab.ndarray.tape import state as _modes
 from hybrid_lab.ops.framework.dtypes import dtype_of
@@ -202,7 +203,7 @@ class Graphs:
             self.pinned = {(item.in_spec, item.observation): item for item in graphs}
             for item in reversed(graphs):  # a file's first graph is of its latest call
                 self.note_loaded(item.in_spec, item.types, item.observation)
-            self._pinned_tree = [weakref.ref(block) for block in blocks_below(self.block)]
+            self._pinned_tree = [weakref.ref(block) for block in tree_of(self.block)[1:]]
             alive.add(self)
             for listener in events.changed:
                 listener(self.block)
@@ -210,7 +211,7 @@ class Graphs:
     def clear(self) -> None:
         """Drop traces; graphs from a file stay until a child is replaced."""
         with self.lock:
-            if self.pinned and not same_objects(self._live_pinned_tree(), list(blocks_below(self.block))):
+            if self.pinned and not same_objects(self._live_pinned_tree(), tree_of(self.block)[1:]):
                 logger.warning(f"{self.block.name}: a child was replaced, so the code runs instead of the loaded graph")
                 self.pinned = {}
                 for listener in events.changed:

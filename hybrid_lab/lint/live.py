@@ -181,7 +181,7 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 def look_of(block: Block) -> Hashable:
     """A key, equal for Blocks that `with_instance` treats alike; None if it cannot tell."""
     from hybrid_lab.gluon import access  # loaded already if a Block is alive
-    from hybrid_lab.hybridize.stale.read_values import OWN
+    from hybrid_lab.hybridize.block import OWN
 
     numbers: dict[int, int] = {}
     children = [

@@ -16,8 +16,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.gluon import Block, Trainer, access
+from hybrid_lab.hybridize.block import OWN
 from hybrid_lab.hybridize.stale.code import ANY, attributes_of_calls, of_user, stored_on_self
-from hybrid_lab.hybridize.stale.read_values import OWN
 
 from . import layout
 from .report import TrainerStates

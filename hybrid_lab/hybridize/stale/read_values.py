@@ -1,22 +1,22 @@
-"""The current values that a Block's code reads beside its tensors - attributes, their contents, globals. Compared with
-the values at the trace, they tell whether a graph is stale although the code is the same.
+"""The values that a Block's code reads beside its tensors - attributes, their contents, globals - in a form that is
+compared by value. If calls cannot compare all of them (`ValueGuard.unwatched`), they are remembered at the trace, and
+compared before each compile and, in the lab, after each cell.
 """
 
 from __future__ import annotations
 
 import sys
-import weakref
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab.hybridize.block import AnyBlock
-from hybrid_lab.hybridize.stale.code import ANY, Reads, bases_of_user, cell_content, code_of, of_user, reads_of
+from hybrid_lab.hybridize.block import OWN, AnyBlock
+from hybrid_lab.hybridize.stale.code import ANY, Reads, bases_of_user, cell_content, of_user, reads_of
+from hybrid_lab.hybridize.stale.value_guard import PLAIN, plain_key
 
 if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Tree
@@ -33,38 +33,14 @@ _SKIPPED = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, property,
 #: Objects of Python's library - loggers, locks, clocks - change by themselves; those that hold settings do not.
 _MACHINERY = sys.stdlib_module_names - {"types", "argparse"}
 
-#: Attributes of every Block that Gluon itself changes, and reports as a changed structure if it matters.
-OWN = frozenset({
-    "_active", "_children", "_empty_prefix", "_flags", "_forward_hooks", "_forward_pre_hooks", "_graph_inside",
-    "_graph_calls", "_graphs", "_last_change", "_last_outputs", "_name", "_name_counts", "_operator_hook", "_params",
-    "_parents", "_prefix", "_reg_params", "_set_aside", "_states_made", "_steps_made", "_structure_version",
-    "_warned_containers",
-})  # fmt: skip
+
+def read_values(block: Tree) -> dict[str, Any]:
+    """Name -> value of what the code of a Block reads, see `_own_values` and `_class_values`."""
+    reads = reads_of(type(block))
+    return {**_class_values(type(block), reads), **_own_values(block, reads)}
 
 
-@dataclass(frozen=True, eq=False)
-class ClassSource:
-    """What graphs of Blocks of one class were traced from, apart from the Blocks themselves.
-
-    code : `code_of` the class; values : `class_values`
-    """
-
-    code: tuple[CodeType, ...]
-    values: dict[str, Any]
-
-
-_sources: weakref.WeakKeyDictionary[type, ClassSource] = weakref.WeakKeyDictionary()
-
-
-def class_source(kind: type) -> ClassSource:
-    """The current source of a class: the same object as before if the class did not change."""
-    code, values, known = code_of(kind), class_values(kind, reads_of(kind)), _sources.get(kind)
-    if known is None or known.code != code or known.values != values:
-        known = _sources[kind] = ClassSource(code, values)
-    return known
-
-
-def own_values(block: Tree, reads: Reads) -> dict[str, Any]:
+def _own_values(block: Tree, reads: Reads) -> dict[str, Any]:
     """`self.name` -> the value of an attribute of the Block itself, in comparable form; None if it is not compared.
 
     Containers, objects and small NumPy arrays are looked into. Blocks, Parameters and arrays of this package are not
@@ -81,8 +57,8 @@ def own_values(block: Tree, reads: Reads) -> dict[str, Any]:
     }
 
 
-def class_values(kind: type, reads: Reads) -> dict[str, Any]:
-    """`self.name` of a class attribute, or the name of a global -> what it holds, as in `own_values`."""
+def _class_values(kind: type, reads: Reads) -> dict[str, Any]:
+    """`self.name` of a class attribute, or the name of a global -> what it holds, as in `_own_values`."""
     attributes, globals_read = reads
     values: dict[str, Any] = {}
     for base in bases_of_user(kind):
@@ -101,18 +77,6 @@ def class_values(kind: type, reads: Reads) -> dict[str, Any]:
     return values
 
 
-def is_plain(value: Any) -> bool:
-    """Whether one of `own_values` is a number, a text or a tuple of such: an attribute gets another one by an
-    assignment only, of which a HybridBlock knows.
-    """
-    if value is None:  # not compared
-        return True
-    kind, *rest = value
-    if kind == "tuple":
-        return all(is_plain(part) for _, part in rest[1])
-    return isinstance(kind, type)
-
-
 def changed_values(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """Names whose values differ."""
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
@@ -121,18 +85,16 @@ def changed_values(before: Mapping[str, object], now: Mapping[str, object]) -> l
 def by_value(value: Any, depth: int = _DEEP) -> object:
     """Something equal for equal values, None for what is not compared; it keeps no object alive."""
     kind = type(value)
-    if kind is float:
-        return kind, value.hex()  # -0.0 is not 0.0, nan is nan
-    if kind in (bool, int, str, bytes, type(None)):
-        return kind, value
+    if kind in PLAIN:
+        return plain_key(value)
     if isinstance(value, _SKIPPED) or depth == 0:
         return None
-    if isinstance(value, (int, float, str, bytes)):
+    if isinstance(value, (int, float, complex, str, bytes)):
         return kind.__qualname__, repr(value)
     if isinstance(value, np.ndarray):
         small = value.nbytes <= _BYTES and value.dtype.kind != "O"
         return "array", value.dtype.str, value.shape, zlib.crc32(np.ascontiguousarray(value).data) if small else 0
-    if isinstance(value, (complex, np.generic, np.dtype, range, slice)):
+    if isinstance(value, (np.generic, np.dtype, range, slice)):
         return kind, repr(value)
     if isinstance(value, dict):
         return "dict", _parts(value.items(), depth)

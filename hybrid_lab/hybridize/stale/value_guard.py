@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.location import Location
+from hybrid_lab.hybridize.block import AnyBlock
 from hybrid_lab.hybridize.stale.code import instruction_loading
-from hybrid_lab.hybridize.stale.read_values import by_value
 from hybrid_lab.ndarray.tape import Mode
 
 PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
@@ -157,6 +157,9 @@ class ValueGuard:
             if vars(kind).get(name, _ABSENT) is not value:
                 setattr(kind, name, value)
         for owner, name, value, *_ in self._attributes:
+            if isinstance(owner, AnyBlock):  # an attribute of its class, which one of its own hides now
+                vars(owner).pop(name, None)
+                continue
             if isinstance(owner, type):
                 owner = next((base for base in owner.__mro__ if name in vars(base)), owner)
             if getattr(owner, name, _ABSENT) is not value:
@@ -231,7 +234,7 @@ def _identity(place: list[Any]) -> object:
 def _is_equal(place: list[Any], now: Any) -> bool:
     """Whether a plain value was replaced by an equal one, which the place then holds."""
     before = place[2]
-    if type(now) not in PLAIN or type(before) is not type(now) or by_value(before) != by_value(now):
+    if type(now) not in PLAIN or type(before) is not type(now) or plain_key(before) != plain_key(now):
         return False
     place[2] = now
     return True
@@ -245,6 +248,14 @@ def _in_words(name: str, before: Any, now: Any) -> str:
             return name
         shown.append(repr(float.fromhex(value[1]) if value[0] is float else value[1]))
     return f"{name}: {shown[0]} instead of {shown[1]}" if sum(map(len, shown)) < 60 else name
+
+
+def plain_key(value: Any) -> tuple[type, object]:
+    """Equal for plain values that are the same: -0.0 is not 0.0, nan is nan, True is not 1."""
+    kind = type(value)
+    if kind is float:
+        return kind, value.hex()
+    return kind, repr(value) if kind is complex else value
 
 
 class Numbers:

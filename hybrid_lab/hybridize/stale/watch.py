@@ -7,16 +7,17 @@ no graph.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.graph.equal import equal
+from hybrid_lab.hybridize.block import tree_of
 from hybrid_lab.hybridize.neutral import NeutralGraph, location_of, trace_block
-from hybrid_lab.hybridize.stale.code import Reads, attributes_read, of_user, reads_of
-from hybrid_lab.hybridize.stale.read_values import ClassSource, changed_values, class_source, is_plain, own_values
+from hybrid_lab.hybridize.stale.code import attributes_read, code_of
 from hybrid_lab.hybridize.stale.trace_warnings import undoing_changes, warning_of_changes
 from hybrid_lab.hybridize.stale.value_guard import ValueGuard
 from hybrid_lab.hybridize.stale.watched_values import guard_of
@@ -25,139 +26,100 @@ from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
-    from hybrid_lab.hybridize.block import Hybrid, Tree
+    from hybrid_lab.hybridize.block import Hybrid
     from hybrid_lab.hybridize.stale.user_state import UserState
 
-#: Source of the graphs of Blocks of one class -> the Watches of these graphs, if the code or a value that it reads may
-#: change unnoticed: `find_changed` looks here. The package's own layers do not change, and an assignment to an
-#: attribute is noticed; the contents of an attribute may change.
-watched: weakref.WeakKeyDictionary[ClassSource, weakref.WeakSet[Watch]] = weakref.WeakKeyDictionary()
+#: The Watches of graphs whose code, or the values that it reads, may change unnoticed: `find_changed` looks here.
+watched: weakref.WeakSet[Watch] = weakref.WeakSet()
 
 
 class Watch:
     """What the graphs of one Block were traced from.
 
     guard : of the values that each call compares with those at the trace; None if there are none
-    source : the code, and the values of its class, at the first trace; None while there is no graph
+    code : `code_of` the Block's class at the first trace; None while there is no graph
     """
 
     def __init__(self, block: Hybrid) -> None:
         self.block = block
         self.guard: ValueGuard | None = None
-        self.source: ClassSource | None = None
-        self._values: dict[str, Any] = {}
-        self._holds_values = False  # whether there are containers or objects among them, which may change unnoticed
-        self._attributes = 0  # how many the Block had then
+        self.code: tuple[CodeType, ...] | None = None
+        self._values: dict[str, Any] | None = None  # `read_values` of the Block, if calls cannot compare them all
 
     def begin(self, guard: ValueGuard | None, is_guarded: bool) -> None:
         """A graph was traced. guard : of the values that the code read, if `is_guarded`; else it is made now"""
-        if self.source is None:
-            kind = type(self.block)
-            self.source = class_source(kind)
-            self._values = own_values(self.block, reads_of(kind))
-            self._holds_values = not all(map(is_plain, self._values.values()))
-            self._attributes = len(vars(self.block))
-            if of_user(kind.__module__) or self._holds_values:
-                watched.setdefault(self.source, weakref.WeakSet()).add(self)
         self.guard = guard if is_guarded else guard_of(self.block)
+        if self.code is None:
+            self.code = code_of(type(self.block))
+            if self.code or self.guard is not None:
+                watched.add(self)
+        if self._values is None and self.guard is not None and self.guard.unwatched:
+            from hybrid_lab.hybridize.stale.read_values import read_values
+
+            self._values = read_values(self.block)
 
     def end(self) -> None:
         """The graphs were dropped."""
-        if self.source is not None and (others := watched.get(self.source)):
-            others.discard(self)
-        self.source = self.guard = None
-        self._values = {}
+        watched.discard(self)
+        self.code = self.guard = self._values = None
 
     def holds(self) -> bool:
         """Whether the values that calls compare are the trace's values."""
         return self.guard is None or self.guard.holds()
 
-    def differences(self) -> list[str] | None:
+    def differences(self) -> list[str]:
         """What changed among the values that calls compare: `CONFIG['rate']: 0.2 instead of 0.1`.
 
-        None if other containers and objects hold the same: they are what later calls compare with.
+        Empty if other containers and objects hold the same: they are what later calls compare with.
         """
-        before = self.guard
+        before, now = self.guard, guard_of(self.block)
         assert before is not None
-        now = guard_of(self.block)
-        changed = [] if now is None else now.without(before.excluded).differences(before)
-        if now is not None and not changed:
+        if now is None:
+            return ["what the code reads"]
+        changed = now.without(before.excluded).differences(before)
+        if not changed:
             self.guard = now
-            return None
         return changed
 
-    def changed(self, now: ClassSource, reads: Reads) -> list[str]:
-        """What the code reads and has another value than at the trace: `self.name`, or the name of a global.
-
-        now : `class_source` of the Block's class; reads : `reads_of` it
+    def unnoticed(self) -> list[str]:
+        """What has another value than at the trace, if calls cannot compare all that the code reads: `self.name`, or
+        the name of a global.
         """
-        if self.source is None:
+        if self._values is None:
             return []
-        self._attributes = len(vars(self.block))
-        own = own_values(self.block, reads)
-        if now is self.source and own == self._values:
-            return []
-        return changed_values({**self.source.values, **self._values}, {**now.values, **own})
+        from hybrid_lab.hybridize.stale.read_values import changed_values, read_values
 
-    @property
-    def may_change_unnoticed(self) -> bool:
-        """Whether the Block holds what may have changed without an assignment."""
-        return self._holds_values or len(vars(self.block)) != self._attributes
-
-
-def blocks_below(block: Tree) -> Iterator[Any]:
-    """All Blocks below `block`, in order; a shared one as often as it occurs."""
-    for child in block._children.values():
-        yield child
-        yield from blocks_below(child)
-
-
-def changed_blocks(blocks: Iterable[Tree]) -> Iterator[tuple[Tree, list[str]]]:
-    """The Blocks whose code reads a value that has changed since their trace, with the names of these values."""
-    now: dict[type, tuple[ClassSource, Reads]] = {}
-    for block in blocks:
-        kind = type(block)
-        if kind not in now:
-            now[kind] = class_source(kind), reads_of(kind)
-        names = block._graphs.watch.changed(*now[kind]) if hasattr(block, "_graphs") else []
-        if names:
-            yield block, names
+        return changed_values(self._values, read_values(self.block))
 
 
 def find_changed(values: bool) -> tuple[list[Hybrid], list[tuple[Hybrid, list[str]]]]:
     """Of all Blocks with graphs: Blocks whose code was replaced in place since the trace; and Blocks whose code now
-    reads other values, with the names of these values.
+    reads other values, with what changed. Blocks above them, whose graphs have this code and these values in them, are
+    left out.
 
     values : look for changed values, too
     """
-    recoded: list[Watch] = []
-    suspects: list[Watch] = []  # of the same code, whose values must be compared
-    kinds: dict[type, tuple[ClassSource, Reads]] = {}
-    for source, members in list(watched.items()):
-        watches = list(members)
-        if not watches:
+    recoded: list[Hybrid] = []
+    changed: list[tuple[Hybrid, list[str]]] = []
+    codes: dict[type, tuple[CodeType, ...]] = {}
+    for watch in list(watched):
+        block, guard = watch.block, watch.guard
+        if block._graphs.watch is not watch:  # of graphs that a tool traced for itself
             continue
-        kind = type(watches[0].block)
-        if kind not in kinds:
-            kinds[kind] = class_source(kind), reads_of(kind)
-        now, _ = kinds[kind]
-        if now is not source:
-            (recoded if now.code != source.code else suspects).extend(watches)
+        kind = type(block)
+        if kind not in codes:
+            codes[kind] = code_of(kind)
+        if codes[kind] != watch.code:
+            recoded.append(block)
         elif values:
-            # Assigning or deleting an attribute that the code reads drops the graph by itself. A change
-            # inside a list or an object does not, nor does one in `vars(net)`: the Block may then have more or fewer.
-            suspects += [each for each in watches if each.may_change_unnoticed]
-    changed = [
-        (each.block, names)
-        for each in suspects
-        if values and _is_own(each) and (names := each.changed(*kinds[type(each.block)]))
+            # Other than `holds`, `compare` writes no function for a guard that perhaps no call uses.
+            names = [] if guard is None or guard.compare() else watch.differences()
+            if names := names or watch.unnoticed():
+                changed.append((block, names))
+    stale = {id(block) for block in (*recoded, *(block for block, _ in changed))}
+    return recoded, [
+        (block, names) for block, names in changed if not any(id(each) in stale for each in tree_of(block)[1:])
     ]
-    return [each.block for each in recoded if _is_own(each)], changed
-
-
-def _is_own(watch: Watch) -> bool:
-    """Whether it is of the Block's own graphs, not of those that a tool traced."""
-    return watch.block._graphs.watch is watch
 
 
 # -- traces ------------------------------------------------------------------------------------------------------------
@@ -227,8 +189,7 @@ def _after_changes(
 
 
 def _hybrid_below(block: Hybrid) -> list[Any]:
-    """The HybridBlocks below, each once."""
-    return [each for each in {id(each): each for each in blocks_below(block)}.values() if hasattr(each, "_graphs")]
+    return [each for each in tree_of(block)[1:] if hasattr(each, "_graphs")]
 
 
 def _drop_graphs_below(block: Hybrid) -> None:

@@ -24,17 +24,16 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from hybrid_lab.context import current_context
-from hybrid_lab.hybridize.block import AnyBlock, AnyParameter, tree_of
+from hybrid_lab.hybridize.block import OWN, AnyBlock, AnyParameter, tree_of
 from hybrid_lab.hybridize.stale.code import bases_of_user, facts_of, of_user
 from hybrid_lab.hybridize.stale.reached import Reached, names_in_package
-from hybrid_lab.hybridize.stale.read_values import OWN, by_value
-from hybrid_lab.hybridize.stale.value_guard import PLAIN, Numbers, ValueGuard
+from hybrid_lab.hybridize.stale.value_guard import PLAIN, Numbers, ValueGuard, plain_key
 from hybrid_lab.mxnet.util import is_np_array, is_np_shape
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.symbol.symbol import Symbol
@@ -193,8 +192,9 @@ class _Walk:
                 continue
             value = vars(owner)[name]
             if _is_value(value):
-                self._attribute(kind, name, value, f"{owner.__name__}.{name}")
-                self._absent(block, [name], block.name)
+                # Of the Block, whose own attribute of this name may come to hide that of the class.
+                self._attribute(block, name, value, f"{owner.__name__}.{name}")
+                self.guard.of_classes.append((owner, name, value))
             elif of_user(type(value).__module__):  # a descriptor, whose methods run
                 self._look(value, f"{owner.__name__}.{name}")
 
@@ -552,13 +552,15 @@ class _Walk:
 def _description(value: Any) -> object:
     """Equal for equal plain values; of what holds others the kind; of all else which object it is."""
     if type(value) in PLAIN:
-        return by_value(value)
+        return plain_key(value)
     if isinstance(value, (tuple, frozenset)):
         return type(value).__qualname__, *map(_description, value)
     if isinstance(value, (dict, list, deque, set, np.ndarray)):
         return type(value).__qualname__
     if isinstance(value, FunctionType):
         return "function", value.__code__
+    if isinstance(value, CodeType):
+        return "code", value
     if isinstance(value, (np.generic, np.dtype, range, slice)):
         return type(value), repr(value)
     if _dict_of(value) is not None and not isinstance(value, (type, AnyBlock, NDArray, Enum)):

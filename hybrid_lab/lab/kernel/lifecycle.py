@@ -31,7 +31,7 @@ def drop_stale(values: bool = True) -> list[str]:
     for kind in dict.fromkeys(type(block) for block, _ in changed):
         name_lists = [names for block, names in changed if type(block) is kind]
         what = ", ".join(dict.fromkeys(name for names in name_lists for name in names))
-        notes.append(f"{what} changed, which {kind.__name__} reads: {_dropped(len(name_lists))}")
+        notes.append(f"values that {kind.__name__} reads changed ({what}): {_dropped(len(name_lists))}")
     for block in [*recoded, *(block for block, _ in changed)]:
         access.structure_changed(block)
     return notes
