@@ -37,7 +37,6 @@ from hybrid_lab.hybridize import events
 from hybrid_lab.hybridize.block import NONE, Part
 from hybrid_lab.hybridize.block_notes import CALLS, note_block
 from hybrid_lab.hybridize.calls import GraphCalls, drop_for_values
-from hybrid_lab.hybridize.container_arguments import separated
 from hybrid_lab.hybridize.graphs import Graphs
 from hybrid_lab.hybridize.known_calls import KnownCall, key_of, kind_of_call
 from hybrid_lab.hybridize.neutral import NeutralGraph, extract_nested, location_of, run_traced, spread
@@ -401,6 +400,8 @@ class HybridBlock(Block):
         observed, used_fixed, begun = len(trace.observed), trace.used_fixed, len(trace.nodes)
         arguments, returned = args, None
         if leaves is None or trace.pauses or len({leaf.outputs[0] for leaf in leaves}) < len(leaves):
+            from hybrid_lab.hybridize.container_arguments import separated
+
             arguments, returned = separated(args)
         try:
             result, alone = run_traced(self, trace, arguments, self._path_in(trace), keywords=keywords)

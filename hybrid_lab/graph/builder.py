@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.graph.node import Node, Value, constant_node
+from hybrid_lab.graph.node import Node, Value, constant_node, infer_outputs
 from hybrid_lab.ops.framework.namespace import Arithmetic, Namespace
 from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.run import infer
 
 
 class Expr(Arithmetic):
@@ -90,13 +89,4 @@ def make_node(op: Operator, inputs: Sequence[object], origin: Node | None = None
         draw=draw,
         shapes=shapes,
         dtypes=dtypes,
-    )
-
-
-def infer_outputs(op: Operator, inputs: Sequence[object]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Shapes and dtypes of the outputs for inferred inputs (immediates have shape () and no dtype)."""
-    return infer(
-        op,
-        tuple(item.shape if isinstance(item, Value) else () for item in inputs),
-        tuple(item.dtype if isinstance(item, Value) else None for item in inputs),
     )

@@ -12,6 +12,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
 from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.run import infer
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -277,3 +278,12 @@ def input_node(
 def constant_node(array: np.ndarray, sized: bool = False, **fields: Any) -> Value:
     """A constant as a Value; the array must not change afterwards."""
     return Node(Constant(array, sized), shapes=(array.shape,), dtypes=(array.dtype,), **fields).outputs[0]
+
+
+def infer_outputs(op: Operator, inputs: Sequence[object]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Shapes and dtypes of the outputs for inferred inputs (immediates have shape () and no dtype)."""
+    return infer(
+        op,
+        tuple(item.shape if isinstance(item, Value) else () for item in inputs),
+        tuple(item.dtype if isinstance(item, Value) else None for item in inputs),
+    )

@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab import engines
+from hybrid_lab.diagnostics.errors import EngineUnavailable
 from hybrid_lab.diagnostics.frames import hide_own_frames
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import capture
@@ -17,7 +19,6 @@ from hybrid_lab.hybridize import graphs as graphs_of_blocks
 from hybrid_lab.hybridize.block import Part, tree_of
 from hybrid_lab.hybridize.block_notes import note_block
 from hybrid_lab.hybridize.compiled_call import CompiledCall
-from hybrid_lab.hybridize.device_call import program_for
 from hybrid_lab.hybridize.failures import Failures, failure_of
 from hybrid_lab.hybridize.graphs import Graphs
 from hybrid_lab.hybridize.known_calls import KnownCall
@@ -92,6 +93,39 @@ def drop_for_values(block: Tree, changed: str) -> None:
     for calls, compiled in before:
         if calls.compiled is not compiled:
             calls.compiled.follow(compiled, changed)
+
+
+def program_for(
+    name: str,
+    flags: Mapping[str, Any],
+    neutral: NeutralGraph,
+    leaves: Sequence[NDArray],
+    training: bool,
+    recording: bool,
+    cache: ProgramCache,
+) -> CompiledCall:
+    """A CompiledCall, on the device of the engine if it has one.
+
+    Raises EngineUnavailable if the arrays are on a GPU that the engine does not run on.
+    """
+    engine = engines.for_flags(flags)
+    device = None if engine is None else engine.device
+    if leaves and leaves[0].buffer.lives_on_device:
+        context = leaves[0].context
+        if device is None:
+            which = "its graphs run" if engine is None else f"the engine {engine.name!r} runs"
+            raise EngineUnavailable(
+                f"{name}: {which} on the CPU, and the input is on {context}. Leave engine= and device= out of "
+                "hybridize(), or move input and parameters to mx.cpu()"
+            )
+        if context.device_id:
+            raise EngineUnavailable(f"{name}: compiled graphs run on gpu(0) only, and the input is on {context}")
+    kind: type[CompiledCall] = CompiledCall
+    if device is not None:
+        from hybrid_lab.hybridize.device_call import DeviceCall
+
+        kind = DeviceCall
+    return kind(name, flags, neutral, leaves, training, recording, cache, engine)
 
 
 class GraphCalls:

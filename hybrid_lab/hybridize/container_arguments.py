@@ -5,38 +5,14 @@ pair = [x, y]; self.child(pair)     the child may write pair[0] = ..., append to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybrid_lab.graph.node import Value
-from hybrid_lab.hybridize.structure import is_named
+from hybrid_lab.hybridize.structure import containers, is_named
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
-
-
-def containers(args: Iterable[object]) -> list[Any]:
-    """The lists and dicts among the arguments and in one another; one that comes twice is listed twice."""
-    found: list[Any] = []
-    visited: set[int] = set()
-    pending = list(args)
-    for item in pending:
-        if isinstance(item, (list, dict)):
-            found.append(item)
-        if isinstance(item, (list, dict, tuple)) and id(item) not in visited:
-            visited.add(id(item))
-            pending += item.values() if isinstance(item, dict) else item
-    return found
-
-
-def contents(container: Any) -> list[object]:
-    """What a list or dict holds, with the dict's keys."""
-    return [part for pair in container.items() for part in pair] if isinstance(container, dict) else list(container)
-
-
-def same_objects(one: Sequence[object], two: Sequence[object]) -> bool:
-    """Whether two sequences hold the same objects in the same order."""
-    return len(one) == len(two) and all(a is b for a, b in zip(one, two, strict=True))
 
 
 def separated(args: Sequence[object]) -> tuple[tuple[Any, ...], Callable[[object], Any]]:

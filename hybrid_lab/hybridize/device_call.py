@@ -6,57 +6,25 @@ back lazily, and every copy is counted (engines/memory.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import EngineUnavailable
 from hybrid_lab.engines.memory import is_tensor, to_device
 from hybrid_lab.hybridize.call_state import CallState
 from hybrid_lab.hybridize.compiled_call import CompiledCall
 from hybrid_lab.hybridize.compiled_entry import CompiledEntry
-from hybrid_lab.hybridize.program_cache import ProgramCache
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import overlaps
 from hybrid_lab.ndarray.ndarray import NDArray
 
 if TYPE_CHECKING:
-    from hybrid_lab.hybridize.neutral import NeutralGraph
     from hybrid_lab.ndarray.context import Context
 
 _NO_DRAWS = (0, 0)
 _link = tape.link
-
-
-def program_for(
-    name: str,
-    flags: Mapping[str, Any],
-    neutral: NeutralGraph,
-    leaves: Sequence[NDArray],
-    training: bool,
-    recording: bool,
-    cache: ProgramCache,
-) -> CompiledCall:
-    """A CompiledCall, on the device of the engine if it has one.
-
-    Raises EngineUnavailable if the arrays are on a GPU that the engine does not run on.
-    """
-    engine = engines.for_flags(flags)
-    device = None if engine is None else engine.device
-    if leaves and leaves[0].buffer.lives_on_device:
-        context = leaves[0].context
-        if device is None:
-            which = "its graphs run" if engine is None else f"the engine {engine.name!r} runs"
-            raise EngineUnavailable(
-                f"{name}: {which} on the CPU, and the input is on {context}. Leave engine= and device= out of "
-                "hybridize(), or move input and parameters to mx.cpu()"
-            )
-        if context.device_id:
-            raise EngineUnavailable(f"{name}: compiled graphs run on gpu(0) only, and the input is on {context}")
-    kind = CompiledCall if device is None else DeviceCall
-    return kind(name, flags, neutral, leaves, training, recording, cache, engine)
 
 
 class DeviceCompiledEntry(CompiledEntry):

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
 from hybrid_lab.hybridize import events
 from hybrid_lab.hybridize.block import tree_of
-from hybrid_lab.hybridize.container_arguments import same_objects
 from hybrid_lab.hybridize.known_calls import KnownCall, KnownCalls, Types, cast_types
 from hybrid_lab.hybridize.neutral import NeutralGraph, Observation
 from hybrid_lab.hybridize.stale.code import of_user
 from hybrid_lab.hybridize.stale.watch import Watch
-from hybrid_lab.hybridize.structure import NUMPY_LEAF, Spec, describe, of_class, plain, without_defaults
+from hybrid_lab.hybridize.structure import NUMPY_LEAF, Spec, describe, of_class, plain, same_objects, without_defaults
 from hybrid_lab.ndarray.tape import state as _modes
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.system import forks

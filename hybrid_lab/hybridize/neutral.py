@@ -20,15 +20,17 @@ from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.graph.graph import Graph, extract, reachable
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
 from hybrid_lab.hybridize.block import NONE, Part
-from hybrid_lab.hybridize.container_arguments import containers, contents, same_objects
 from hybrid_lab.hybridize.known_calls import KnownCall, Types
 from hybrid_lab.hybridize.structure import (
     Spec,
+    containers,
+    contents,
     describe,
     flatten,
     is_named,
     outline,
     plain,
+    same_objects,
     unflatten,
     without_defaults,
 )

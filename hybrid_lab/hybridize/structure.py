@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -250,3 +250,30 @@ def describe(spec: Spec) -> str:
     if kind == "dict":
         return "{" + ", ".join(f"{key!r}: {describe(part)}" for key, part in spec[1]) + "}"
     return repr(spec[2])
+
+
+# -- lists and dicts among the arguments -----------------------------------------------------------------------------
+
+
+def containers(args: Iterable[object]) -> list[Any]:
+    """The lists and dicts among the arguments and in one another; one that comes twice is listed twice."""
+    found: list[Any] = []
+    visited: set[int] = set()
+    pending = list(args)
+    for item in pending:
+        if isinstance(item, (list, dict)):
+            found.append(item)
+        if isinstance(item, (list, dict, tuple)) and id(item) not in visited:
+            visited.add(id(item))
+            pending += item.values() if isinstance(item, dict) else item
+    return found
+
+
+def contents(container: Any) -> list[object]:
+    """What a list or dict holds, with the dict's keys."""
+    return [part for pair in container.items() for part in pair] if isinstance(container, dict) else list(container)
+
+
+def same_objects(one: Sequence[object], two: Sequence[object]) -> bool:
+    """Whether two sequences hold the same objects in the same order."""
+    return len(one) == len(two) and all(a is b for a, b in zip(one, two, strict=True))

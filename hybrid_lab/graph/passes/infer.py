@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
-from hybrid_lab.graph.builder import infer_outputs
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.graph.node import Input, Node, Value, infer_outputs
 from hybrid_lab.graph.partial import PartialShapes, is_complete, is_open, located
 from hybrid_lab.ops.framework.dtypes import dtype_of
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from hybrid_lab.hybridize.block import OWN, AnyBlock
-from hybrid_lab.hybridize.container_arguments import contents, same_objects
 from hybrid_lab.hybridize.stale.code import bases_of_user, globals_of, of_user
+from hybrid_lab.hybridize.structure import contents, same_objects
 from hybrid_lab.symbol import tracing
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from hybrid_lab.gluon.access import parameter_holding
 from hybrid_lab.gluon.symbol_block import data_inputs
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.hybridize.calls import program_for
 from hybrid_lab.hybridize.compiled_call import CompiledCall
-from hybrid_lab.hybridize.device_call import program_for
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.hybridize.program_cache import ProgramCache
 from hybrid_lab.hybridize.structure import LEAF, Spec

@@ -2,6 +2,7 @@
 
 import logging
 import weakref
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -138,6 +139,17 @@ def test_graphs_around_follow_and_layers_of_the_package_count():
 def test_a_name_made_at_run_time_counts_when_it_is_assigned(net):
     net.scale1 = 3
     assert net(nd.ones((1,))).asscalar() == 384
+
+
+def test_the_same_code_again_keeps_the_graph(net, monkeypatch):
+    """As of the cell of a helper function that is run again."""
+    kept = net._graphs.first()
+    monkeypatch.setitem(globals(), "helper", FunctionType(helper.__code__.replace(), globals()))
+    net(nd.ones((1,)))
+    assert net._graphs.first() is kept
+    monkeypatch.setitem(globals(), "helper", FunctionType((lambda x: x * 5).__code__, globals()))
+    net(nd.ones((1,)))
+    assert net._graphs.first() is not kept
 
 
 def test_what_the_code_does_not_read_and_equal_values_keep_the_graph(net, monkeypatch):

@@ -10,9 +10,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from hybrid_lab.diagnostics.formatting import dimensions
-from hybrid_lab.graph.builder import infer_outputs
 from hybrid_lab.graph.graph import reachable
-from hybrid_lab.graph.node import Node, Value, constant_node, input_node
+from hybrid_lab.graph.node import Node, Value, constant_node, infer_outputs, input_node
 from hybrid_lab.graph.scope import Scope
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.errors import OpenValueError, UnsupportedOperatorError
