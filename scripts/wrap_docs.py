@@ -1,4 +1,6 @@
-"""Wrap the paragraphs of docs/ at 100 columns: `python scripts/wrap_docs.py`; with --check only say which pages differ.
+"""Wrap the paragraphs of docs/ and CONTRIBUTING.md at 100 columns: `python scripts/wrap_docs.py`.
+
+With --check only say which pages differ.
 
 Tables, code, headings and HTML stay as they are; code spans and links that fit on a line are not
 broken. The pages that another script writes are left out.
@@ -17,10 +19,13 @@ LONG = 80
 #: Written by scripts/write_coverage_doc.py, write_kernels_doc.py and write_operators_doc.py.
 GENERATED = {"coverage.md", "kernels.md", "triton-operators.md"}
 PAGES = [
-    path
-    for folder in ("", "rooms", "guide", "errors")
-    for path in sorted((ROOT / "docs" / folder).glob("*.md"))
-    if path.name not in GENERATED
+    ROOT / "CONTRIBUTING.md",
+    *(
+        path
+        for folder in ("", "rooms", "guide", "errors")
+        for path in sorted((ROOT / "docs" / folder).glob("*.md"))
+        if path.name not in GENERATED
+    ),
 ]
 
 _ITEM = re.compile(r"( *)([-*+]|\d+[.)])( +)(?=\S)")

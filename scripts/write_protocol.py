@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
+import sys
 import types
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from hybrid_lab.insight.states import STATES
+from hybrid_lab.lab import messages
 from hybrid_lab.lab.messages import common, connection, errors, findings, requests
 
 TARGET = Path(__file__).resolve().parent.parent / "extension" / "src" / "protocol" / "messages.ts"
@@ -185,6 +189,26 @@ def page() -> str:
     return HEAD.format(",\n  ".join(used)) + "\n" + body
 
 
-if __name__ == "__main__":
+def without_request() -> list[str]:
+    """The names of the requests and replies in hybrid_lab/lab/messages/ that no table of requests has."""
+    kinds = [
+        kind
+        for module in pkgutil.iter_modules(messages.__path__)
+        for kind in vars(importlib.import_module(f"{messages.__name__}.{module.name}")).values()
+        if is_typeddict(kind) and kind.__name__.endswith(("Request", "Reply"))
+    ]
+    used = {kind for pair in (requests.REQUESTS | requests.DOCUMENT_REQUESTS).values() for kind in pair}
+    bases = {base for kind in kinds for base in types.get_original_bases(kind)}
+    return sorted({kind.__name__ for kind in kinds if kind not in used | bases})
+
+
+def main() -> None:
+    """Write the file. Exits with status 1 if a request is declared that no table has, and so is not in the file."""
     TARGET.write_text(page(), encoding="utf-8")
     print(f"wrote {TARGET}")
+    if names := without_request():
+        sys.exit(f"{', '.join(names)}: no request has them; add the request to REQUESTS in {requests.__file__}")
+
+
+if __name__ == "__main__":
+    main()

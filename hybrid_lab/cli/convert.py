@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 ENDINGS = ("-symbol.json", ".hlab", ".onnx", ".params", ".safetensors", ".py")
 
+_BY_WAY_OF_ONNX = "write NAME.onnx, which the converters of that format read"
+_BY_WAY_OF_SOURCE = "write NAME.py, the source of a PyTorch module; its load() returns the module with its weights"
+OTHER_FORMATS = {
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin"), _BY_WAY_OF_SOURCE),
+    **dict.fromkeys((".pb", ".tflite", ".h5", ".keras"), _BY_WAY_OF_ONNX),
+    **dict.fromkeys((".mlmodel", ".mlpackage", ".engine", ".trt", ".plan", ".xml", ".param", ".rknn"), _BY_WAY_OF_ONNX),
+}
+"""Endings of formats that this command does not write, and what leads to them."""
+
 
 def add_commands(commands: Commands) -> None:
     """Register `convert`."""
@@ -47,22 +56,56 @@ def add_commands(commands: Commands) -> None:
     convert.set_defaults(run=run_convert)
 
 
-def ending(path: Path) -> str:
-    """The entry of ENDINGS for a file name. Raises CommandError for other endings."""
+def ending_of_source(path: Path) -> str:
+    """The entry of ENDINGS for a file to read; a graph of MXNet's may have any name that ends with .json. Raises
+    CommandError for other endings.
+    """
+    if path.name.endswith(".json"):
+        return "-symbol.json"
+    if path.name.endswith(ENDINGS):
+        return next(known for known in ENDINGS if path.name.endswith(known))
+    symbol_file = path.with_name(f"{path.name}-symbol.json")
+    if symbol_file.is_file():
+        raise CommandError(f"{path}: this is the prefix of a model's files; give the file {symbol_file}")
+    raise CommandError(_unknown_ending(path))
+
+
+def ending_of_target(path: Path) -> str:
+    """The entry of ENDINGS for a file to write. Raises CommandError for other endings."""
     for known in ENDINGS:
         if path.name.endswith(known):
             return known
-    raise CommandError(
-        f"{path}: this command does not know the ending of this name; the known endings are {', '.join(ENDINGS)}"
-    )
+    hint = OTHER_FORMATS.get(path.suffix.lower())
+    raise CommandError(f"{path}: this command does not write {path.suffix}; {hint}" if hint else _unknown_ending(path))
+
+
+def _unknown_ending(path: Path) -> str:
+    return f"{path}: this command does not know the ending of this name; the known endings are {', '.join(ENDINGS)}"
+
+
+def _no_conversion(arguments: Namespace, source: str, target: str) -> str:
+    """Why there is no conversion between two endings, and what to do."""
+    if source == ".py":
+        return "a .py file is a program: import it, call its load(), and export the module that load() returns"
+    if source in (".params", ".safetensors"):
+        params = arguments.source if source == ".params" else "NAME.params"
+        return (
+            f"{arguments.source} has weights alone, without a network, so it cannot become {target}; give the network "
+            f"as the source: hybrid-lab convert NAME-symbol.json {arguments.target} --params {params}"
+        )
+    step = f"there is no conversion from {source} to {target}"
+    by_way = {(source, ".hlab"), (".hlab", target)} <= CONVERSIONS.keys()
+    return f"{step}; convert to .hlab first, and the .hlab file to {target}" if by_way else step
 
 
 def run_convert(arguments: Namespace) -> int:
     """Find the conversion of the two endings, and do it."""
-    kinds = ending(arguments.source), ending(arguments.target)
+    kinds = ending_of_source(arguments.source), ending_of_target(arguments.target)
     conversion = CONVERSIONS.get(kinds)
     if conversion is None:
-        raise CommandError(f"there is no conversion from {kinds[0]} to {kinds[1]}")
+        raise CommandError(_no_conversion(arguments, *kinds))
+    if arguments.epoch is not None and arguments.epoch < 0:
+        raise CommandError(f"--epoch {arguments.epoch}: an epoch is 0 or more")
     if arguments.shape and kinds not in TAKES_SHAPES:
         raise CommandError(f"--shape: a conversion from {kinds[0]} to {kinds[1]} takes no shapes; leave it out")
     if not arguments.source.is_file():
@@ -93,8 +136,8 @@ def _weights(arguments: Namespace) -> list[str]:
         ".onnx": _onnx_weights,
         "-symbol.json": lambda path: load_params(arguments.params or convert_model.of_epoch(path, arguments.epoch)),
     }
-    arrays = readers[ending(arguments.source)](arguments.source)
-    if ending(arguments.target) == ".params":
+    arrays = readers[ending_of_source(arguments.source)](arguments.source)
+    if ending_of_target(arguments.target) == ".params":
         write_params(arguments.target, dict(arrays), np_shape=None)
     else:
         write_safetensors(arguments.target, arrays)

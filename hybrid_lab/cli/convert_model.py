@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from .command import CommandError, has_module, install_hint
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import HybridBlock, SymbolBlock
+    from hybrid_lab.symbol import Symbol
 
 CLOSE = 1e-4
 """The largest difference, relative to the largest output, that a conversion may have; of float16 and bfloat16 2 %."""
@@ -30,7 +31,9 @@ def add_arguments(convert: Any) -> None:  # noqa: ANN401 - an ArgumentParser or 
         "size, data=batch,3,224,224, leaves it open in the .onnx file",
     )
     convert.add_argument(
-        "--dtype", help="of the inputs of a -symbol.json, float32 by default; float16 casts the parameters, too"
+        "--dtype",
+        help="of the inputs of a -symbol.json; a floating one casts the parameters, too. Default: float32, or the "
+        "parameters' dtype if the network takes no float32",
     )
 
 
@@ -111,15 +114,16 @@ def _model(arguments: Namespace, needs_shapes: bool) -> tuple[SymbolBlock, dict[
         raise CommandError(
             f"--shape {labels[0]}=...: {labels[0]} is a label, which prediction does not read; leave it out"
         )
+    predicting = without_unknown_labels(outputs, {*known, *asked})[0]
     if arguments.inputs:
         inputs = [name.strip() for name in arguments.inputs.split(",")]
     else:
-        there = without_unknown_labels(outputs, {*known, *asked})[0]
-        inputs = [name for name in there.list_inputs() if name not in known]
+        inputs = [name for name in predicting.list_inputs() if name not in known]
+    unread = _unread(predicting, known, {*asked, *(inputs if arguments.inputs else [])}, symbol_file, params)
     unknown = [name for name in asked if name not in inputs]
     if unknown:
         raise CommandError(f"--shape {unknown[0]}=...: the inputs of {symbol_file} are {', '.join(inputs)}")
-    block = SymbolBlock.imports(symbol_file, inputs, str(params))
+    block = SymbolBlock.imports(symbol_file, inputs, str(params), ignore_extra=True)
     shapes = {name: asked.get(name) or _guessed(block, name, known) for name in inputs}
     missing = [name for name, shape in shapes.items() if shape is None]
     if missing and (needs_shapes or asked):
@@ -127,9 +131,45 @@ def _model(arguments: Namespace, needs_shapes: bool) -> tuple[SymbolBlock, dict[
             f"the shape of {' and '.join(missing)} does not follow from the parameters; "
             + "give it: "
             + " ".join(f"--shape {name}={_example(block, name, known)}" for name in missing)
+            + (
+                f". If {missing[-1]} is a parameter, {params} is of another model: it has {_some(unread)}, which the "
+                "network does not read"
+                if unread
+                else ""
+            )
         )
-    line = f"inputs {', '.join(inputs)}; parameters of {params}"
-    return block, {} if missing else {name: shape for name, shape in shapes.items() if shape is not None}, [line]
+    lines = [f"inputs {', '.join(inputs)}; parameters of {params}"]
+    if unread:
+        lines.append(f"left out, because the network does not read them: {_some(unread)}")
+    return block, {} if missing else {name: shape for name, shape in shapes.items() if shape is not None}, lines
+
+
+def _unread(
+    outputs: Symbol, known: Mapping[str, Any], asked: Container[str], symbol_file: str, params: Path
+) -> list[str]:
+    """The names of the arrays in a .params file that the network does not read.
+
+    Raises CommandError if the file is of another network: no array has the name of a parameter, or parameters lack.
+    """
+    from hybrid_lab.gluon.symbol_block import data_inputs
+
+    variables = outputs.list_inputs()
+    data = data_inputs(outputs)
+    parameters = [name for name in variables if name not in data]
+    missing = [name for name in parameters if name not in known and name not in asked]
+    unread = [name for name in known if name not in variables]
+    if missing:
+        has = f"{params} has {_some(unread)} in their place" if unread else f"{params} has {len(known)} arrays"
+        raise CommandError(
+            f"{params} does not belong to {symbol_file}, whose parameters {_some(missing)} it lacks; {has}. "
+            "Name the right file with --params"
+        )
+    return unread
+
+
+def _some(names: Sequence[str]) -> str:
+    """A list of names, of which the first four are written."""
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
@@ -138,8 +178,11 @@ def _shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
     for text in texts:
         name, equals, sizes = text.rpartition("=")
         parts = [part.strip() for part in sizes.strip("()[] ").split(",") if part.strip()]
-        if not equals or not name or not all(part.isdecimal() or part.isidentifier() for part in parts):
-            raise CommandError(f"--shape {text}: NAME=SIZES is needed, such as --shape data=1,3,224,224")
+        if not equals or not name or not parts or not all(part.isdecimal() or part.isidentifier() for part in parts):
+            raise CommandError(
+                f"--shape {text}: NAME=SIZES is needed, such as --shape data=1,3,224,224; a name in the place of a "
+                "size leaves it open: --shape data=batch,3,224,224"
+            )
         small = [part for part in parts if part.isdecimal() and not 0 < int(part) < 2**31]
         if small:
             raise CommandError(f"--shape {text}: {small[0]} is no size; each is at least 1")
@@ -184,6 +227,8 @@ def _example(block: SymbolBlock, name: str, known: Mapping[str, Any]) -> str:
         if node.op.name == "Convolution" and weight is not None:
             sizes = ("DEPTH", "HEIGHT", "WIDTH")[-len(node.op.kernel) :]
             return f"1,{weight.shape[1] * node.op.num_group},{','.join(sizes)}"
+        if node.op.name == "FullyConnected" and weight is not None:
+            return f"1,{weight.shape[1]}" if node.op.flatten else f"1,LENGTH,{weight.shape[1]}"
         if node.op.name == "Embedding":
             return "1,LENGTH"
     return "1,..."
@@ -197,37 +242,64 @@ def _inputs(
     block: HybridBlock, shapes: Mapping[str, Sequence[int | str]], dtype: str | None, again: bool = False
 ) -> list[Any]:
     """Random inputs of these shapes, whole numbers if the network reads indices. An open size gets the first number
-    that the network takes; again : the second one, and a batch of 3. The Block's parameters get the dtype of the inputs
-    if that is a floating one.
-    """
-    import numpy as np
+    that the network takes; again : the second one, and a batch of 3.
 
+    dtype : of the inputs, and of the Block's parameters if it is a floating one; None: float32, or the dtype of the
+        parameters if the network does not take float32
+    """
     from hybrid_lab.diagnostics import DTypeError, HybridLabError
     from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
 
     try:
-        kind = dtype_of(dtype or "float32")
+        kinds = [dtype_of(dtype)] if dtype else _usual_types(block)
     except (DTypeError, TypeError) as error:
         raise CommandError(f"--dtype {dtype}: {error}") from None
-    if is_floating(kind) and kind != np.float32:
-        block.cast(kind)
+    if dtype and is_floating(kinds[0]):
+        block.cast(kinds[0])
     opened = {size for shape in shapes.values() for size in shape if isinstance(size, str)}
     batches = {shape[0] for shape in shapes.values() if shape and isinstance(shape[0], str)}
     passing: list[list[Any]] = []
     failed: HybridLabError | None = None
-    for number in _TRIED if opened - batches else _TRIED[:1]:
-        values = {name: 2 + again if name in batches else number for name in opened}
-        sizes = [tuple(values[size] if isinstance(size, str) else size for size in shape) for shape in shapes.values()]
-        try:
-            passing.append(_random_inputs(block, sizes, kind))
-        except HybridLabError as error:
-            failed = failed or error
-        if len(passing) == (2 if again and opened - batches else 1):
-            break
-    if not passing:
-        assert failed is not None
-        raise failed
-    return passing[-1]
+    wanted = 2 if again and opened - batches else 1
+    for kind in kinds:
+        for number in _TRIED if opened - batches else _TRIED[:1]:
+            values = {name: 2 + again if name in batches else number for name in opened}
+            sizes = [tuple(values[x] if isinstance(x, str) else x for x in shape) for shape in shapes.values()]
+            try:
+                passing.append(_random_inputs(block, sizes, kind))
+            except HybridLabError as error:
+                failed = failed or error
+            if len(passing) == wanted:
+                break
+        if passing:
+            return passing[-1]
+    assert failed is not None
+    raise CommandError(f"{failed}. {_advice(block, shapes, dtype, failed)}") from failed
+
+
+def _usual_types(block: HybridBlock) -> list[Any]:
+    """The dtypes that the inputs of a network may have: float32, and the other floating dtypes of its parameters."""
+    import numpy as np
+
+    from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
+
+    own = [dtype_of(parameter.dtype) for parameter in block.collect_params().values()]
+    return list(dict.fromkeys([np.dtype("float32"), *filter(is_floating, own)]))
+
+
+def _advice(block: HybridBlock, shapes: Mapping[str, Sequence[int | str]], dtype: str | None, failed: Exception) -> str:
+    """What to do if the network does not take the inputs."""
+    from hybrid_lab.diagnostics import DTypeError
+
+    if dtype and isinstance(failed, DTypeError):
+        return f"Leave --dtype {dtype} out, or give --dtype float32"
+    known = {parameter.name: parameter.data() for parameter in block.collect_params().values()}
+    asked = " ".join(f"--shape {name}={','.join(map(str, shape))}" for name, shape in shapes.items())
+    examples = " ".join(f"--shape {name}={_example(block, name, known)}" for name in shapes)
+    return (
+        f"The network does not take {asked}; its inputs look like {examples}. If the shapes are right, the parameters "
+        "are of another model"
+    )
 
 
 def _random_inputs(block: HybridBlock, sizes: Sequence[tuple[int, ...]], kind: Any) -> list[Any]:  # noqa: ANN401
@@ -280,18 +352,26 @@ def asked_inputs(arguments: Namespace, block: HybridBlock) -> list[Any] | None:
 
 
 def of_epoch(symbol_file: str | Path, epoch: int | None) -> Path:
-    """The .params beside a -symbol.json: of this epoch, or of the last one."""
-    prefix = Path(str(symbol_file).removesuffix("-symbol.json"))
-    pattern = re.compile(re.escape(prefix.name) + r"-(\d{4,})\.params")
-    epochs = {int(m[1]): path for path in prefix.parent.iterdir() if (m := pattern.fullmatch(path.name))}
+    """The .params beside the file of a graph: of this epoch, or of the last one; without epochs PREFIX.params, or
+    the only .params in the folder. Raises CommandError, which lists the .params files that are there.
+    """
+    folder = Path(symbol_file).parent
+    prefix = re.sub(r"[-_.]?symbol\.json$|\.json$", "", Path(symbol_file).name)
+    pattern = re.compile(re.escape(prefix) + r"-(\d+)\.params")
+    files = sorted(path for path in folder.iterdir() if path.suffix == ".params")
+    epochs = {int(match[1]): path for path in files if (match := pattern.fullmatch(path.name))}
     if epoch is not None and epoch not in epochs:
         there = f"; there are the epochs {', '.join(map(str, sorted(epochs)))}" if epochs else ""
-        raise CommandError(f"{symbol_file}: there is no {prefix.name}-{epoch:04d}.params beside it{there}")
-    if not epochs:
-        raise CommandError(
-            f"{symbol_file}: there is no {prefix.name}-0000.params beside it; name the file with --params"
-        )
-    return epochs[max(epochs) if epoch is None else epoch]
+        raise CommandError(f"{symbol_file}: there is no {prefix}-{epoch:04d}.params beside it{there}")
+    if epochs:
+        return epochs[max(epochs) if epoch is None else epoch]
+    if plain := [path for path in files if path.stem == prefix or len(files) == 1]:
+        return plain[0]
+    names = ", ".join(path.name for path in files[:5]) + (" ..." if len(files) > 5 else "")
+    there = f"; its folder has {names}" if files else ""
+    raise CommandError(
+        f"{symbol_file}: there is no {prefix}-0000.params beside it{there}; name the file with --params FILE"
+    )
 
 
 # -- comparing -------------------------------------------------------------------------------------------------------
@@ -347,11 +427,14 @@ def _compared(target: Path, name: str, wanted: Sequence[Any], run: Any, path: st
     if missing:
         extra = {"ONNX Runtime": "onnx", "torch": "torch"}[name]
         return f"not compared: {missing[0]} is not installed; {install_hint(extra)}"
+    double = any(array.dtype == np.float64 for array in wanted)
     try:
         found = run(path, inputs)
     except Exception as error:  # any error of the other package
         raise CommandError(
-            f"{target} was written, but {name} cannot run it: {str(error).strip().splitlines()[0]:.300}", status=1
+            f"{target} was written, but {name} cannot run it: {str(error).strip().splitlines()[0]:.300}"
+            + ("; --dtype float32 writes the network in float32, which it runs" if double else ""),
+            status=1,
         ) from error
     if len(found) != len(wanted):
         raise CommandError(f"{target}: {name} gives {len(found)} outputs, this package {len(wanted)}", status=1)

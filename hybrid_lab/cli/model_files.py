@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hybrid_lab.gluon import Block
 
-ENDINGS = ("-symbol.json", ".params", ".onnx", ".safetensors")
+ENDINGS = (".json", ".params", ".onnx", ".safetensors")
 
 
 def is_other(path: Path) -> bool:
@@ -29,7 +29,7 @@ def described(path: Path) -> dict[str, Any]:
     """
     size = path.stat().st_size
     found: dict[str, Any] = {"path": str(path), "bytes": size}
-    if path.name.endswith("-symbol.json"):
+    if path.name.endswith(".json"):
         return found | _symbol(path)
     if path.name.endswith(".onnx"):
         return found | _onnx(path)

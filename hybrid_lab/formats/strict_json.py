@@ -58,6 +58,10 @@ def parse(data: bytes | memoryview, *, path: str | PathLike[str] | None = None, 
         problem = f"not UTF-8 text: {str(error)[-80:]}"
     except json.JSONDecodeError as error:
         problem = f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        if not text.strip():
+            problem = "not JSON: it is empty"
+        elif error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
+            problem += ", where it ends; if it was cut off, download or copy it again"
     except RecursionError:
         problem = "refused JSON: nested too deeply"
     except ValueError as error:

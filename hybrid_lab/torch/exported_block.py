@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, count
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,8 @@ class _Traced:
 
 _TRACED: dict[str, _Traced] = {}
 """By the name in the program. They live as long as the process: torch does not tell when a program is gone."""
+_NUMBERS = count()
+"""Each number is given once, also to threads that export at the same time."""
 
 
 def trace(
@@ -67,7 +69,7 @@ def trace(
         raise TorchError(f"{net.name}: torch.export takes a Block as it predicts: call eval() on the module before")
     if torch.compiler.is_dynamo_compiling():
         raise TorchError("torch.export(strict=True) reads Python code, which a Block has none of: use strict=False")
-    name = f"{net.name}_{len(_TRACED)}"
+    name = f"{net.name}_{next(_NUMBERS)}"
     kept = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     _TRACED[name] = traced = _Traced(net, list(weights), kept, arguments)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -213,6 +214,92 @@ def test_softmax_output_of_any_rank(flags, target, shape):
     axes = (1,) if "multi_output" in flags else (-1,) if "preserve_shape" in flags else tuple(range(1, len(shape)))
     found = gluon.load("again.hlab")(nd.array(values)).asnumpy()
     np.testing.assert_allclose(found, rows / rows.sum(axis=axes, keepdims=True), rtol=1e-5)
+
+
+LENET = ["--shape", "data=1,1,28,28"]
+
+
+@pytest.mark.parametrize(
+    ("symbol_file", "params", "options"),
+    [
+        ("lenet.json", "lenet.params", []),
+        ("symbol.json", "weights.params", []),
+        ("lenet_symbol.json", "lenet-0001.params", []),
+        ("lenet-symbol.json", "lenet-12.params", []),
+        ("lenet-symbol.json", "lenet-12.params", ["--epoch", "12"]),
+        ("a model (1)-symbol.json", "a model (1)-0000.params", []),
+        ("lenet.json", "lenet.parameters", ["--params", "lenet.parameters"]),
+    ],
+)
+def test_files_of_other_names_are_found(symbol_file, params, options, capsys):
+    shutil.copy(FOLDER / "lenet-symbol.json", symbol_file)
+    shutil.copy(FOLDER / "lenet-0003.params", params)
+    assert main(["convert", symbol_file, "model.hlab", *LENET, *options]) == 0, capsys.readouterr().err
+
+
+def test_the_parameters_that_are_there_are_listed(capsys):
+    shutil.copy(FOLDER / "lenet-symbol.json", "net-symbol.json")
+    for name in ("one", "two"):
+        shutil.copy(FOLDER / "lenet-0003.params", f"{name}.params")
+    assert main(["convert", "net-symbol.json", "model.hlab", *LENET]) == 2
+    assert "no net-0000.params beside it; its folder has one.params, two.params; name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("lenet-symbol.json", "m.pth", "does not write .pth; write NAME.py, the source of a PyTorch module"),
+        ("lenet-symbol.json", "m.tflite", "does not write .tflite; write NAME.onnx"),
+        ("lenet-symbol.json", "m.xyz", "does not know the ending"),
+        ("lenet-0003.params", "m.onnx", "has weights alone, without a network"),
+        ("lenet", "m.onnx", "this is the prefix of a model's files; give the file .*lenet-symbol.json"),
+        ("m.onnx", "m.py", "convert to .hlab first, and the .hlab file to .py"),
+    ],
+)
+def test_what_there_is_in_place_of_a_conversion_is_named(source, target, message, capsys):
+    assert main(["convert", str(FOLDER / source), target]) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_parameters_of_another_model_are_refused(capsys):
+    symbol_file, params = (str(FOLDER / name) for name in ("lenet-symbol.json", "resnet-0003.params"))
+    assert main(["convert", symbol_file, "model.hlab", "--params", params, *LENET]) == 2
+    error = capsys.readouterr().err
+    assert "whose parameters conv1_weight, conv1_bias, conv2_weight, conv2_bias and 2 more it lacks" in error
+    assert "Name the right file with --params" in error
+
+
+def test_parameters_that_the_network_does_not_read_are_left_out_and_named(capsys):
+    arrays = {name: nd.array(array) for name, array in read_params(FOLDER / "lenet-0003.params").items()}
+    nd.save("more.params", arrays | {"arg:fc9_weight": nd.ones((2, 2))})
+    symbol_file = str(FOLDER / "lenet-symbol.json")
+    assert main(["convert", symbol_file, "model.hlab", "--params", "more.params", *LENET]) == 0
+    assert "left out, because the network does not read them: fc9_weight" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+@pytest.mark.parametrize(("option", "written"), [([], None), (["--dtype", "float32"], "float32")])
+def test_the_dtype_of_the_parameters_decides(dtype, option, written):
+    arrays = read_params(FOLDER / "lenet-0003.params")
+    nd.save("other.params", {name: nd.array(array, dtype=dtype) for name, array in arrays.items()})
+    symbol_file = str(FOLDER / "lenet-symbol.json")
+    assert main(["convert", symbol_file, "model.hlab", "--params", "other.params", *LENET, *option]) == 0
+    parameter = next(iter(gluon.load("model.hlab").collect_params().values()))
+    assert np.dtype(parameter.dtype) == (written or dtype)
+
+
+def test_float64_that_onnxruntime_cannot_run_has_a_next_step(capsys):
+    pytest.importorskip("onnxruntime")
+    assert convert("lenet", "model.onnx", "--dtype", "float64") == 1
+    assert "--dtype float32 writes the network in float32" in capsys.readouterr().err
+    assert convert("lenet", "again.onnx", "--dtype", "float32") == 0
+
+
+@pytest.mark.parametrize("sizes", ["2,3,28,28", "28,28", "2,1,2,2"])
+def test_a_shape_that_does_not_fit_leads_to_one_that_does(sizes, capsys):
+    assert main(["convert", str(FOLDER / "lenet-symbol.json"), "model.hlab", "--shape", f"data={sizes}"]) == 2
+    error = capsys.readouterr().err
+    assert f"does not take --shape data={sizes}; its inputs look like --shape data=1,1,HEIGHT,WIDTH" in error
 
 
 def test_weights_alone():

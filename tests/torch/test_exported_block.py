@@ -174,3 +174,23 @@ def test_the_block_stays_as_it_was():
     before = net(x).asnumpy()
     torch.export.export(mx.torch.module(net).eval(), (torch.ones(2, 3),))
     np.testing.assert_array_equal(net(x).asnumpy(), before)
+
+
+def test_two_threads_never_give_one_name_to_two_calls(monkeypatch):
+    """A thread that has not entered its call yet, as another one sees it: the table is empty."""
+
+    class Late(dict):
+        def __len__(self):
+            return 0
+
+    monkeypatch.setattr(exported_block, "_TRACED", Late())
+    net = Many()
+    net.hybridize()
+    module = mx.torch.module(net).eval()
+    first, second = (
+        torch.export.export(module, (torch.ones(2, 3), [torch.ones(2, 3), torch.ones(2, width)])) for width in (2, 5)
+    )
+    for program, width in ((first, 2), (second, 5)):
+        x, states = torch.rand(2, 3), [torch.rand(2, 3), torch.rand(2, width)]
+        torch.testing.assert_close(program.module()(x, states)["rest"][0], module(x, states)["rest"][0])
+    assert len(list(exported_block._TRACED)) == 2

@@ -44,6 +44,9 @@ Stored = dict[str, Entry] | list[Entry]
 """Arrays of which some are sparse."""
 
 
+_CUT_OFF = "; if the file was cut off, download or copy it again"
+
+
 class _Cursor:
     """A position in the file; every read is checked against the remaining bytes."""
 
@@ -52,9 +55,9 @@ class _Cursor:
         self.offset = 0
         self.item: str | None = None
 
-    def error(self, message: str, offset: int | None = None) -> ArchiveError:
+    def error(self, message: str, offset: int | None = None, advice: str = "") -> ArchiveError:
         at = self.offset if offset is None else offset
-        text = f"not a readable .params file: {message} at offset {at}"
+        text = f"not a readable .params file: {message} at offset {at}{advice}"
         return ArchiveError(text, path=self.data.path, member=self.item)
 
     @property
@@ -64,7 +67,7 @@ class _Cursor:
     def pass_over(self, count: int, what: str) -> int:
         """The offset of the next `count` bytes; the position is after them then."""
         if count < 0 or count > self.left:
-            raise self.error(f"{what} needs {count} bytes, {self.left} are left")
+            raise self.error(f"{what} needs {count} bytes, {self.left} are left", advice=_CUT_OFF)
         self.offset += count
         return self.offset - count
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Mapping
 from os import PathLike, fspath
@@ -61,10 +62,17 @@ def loads(
 
     Variables used as auxiliary state have the role "aux", all others "data". Raises ArchiveError.
     """
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else _in_utf8(text)
     document = strict_json.parse(data, path=path, member=member)
     graph = read_graph(document, constants, path=path, member=member)
     return input_checks.restored(graph, document, path)
+
+
+def _in_utf8(text: bytes) -> bytes:
+    """A text without its byte order mark: editors and shells of Windows write one, and UTF-16."""
+    if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return text.decode("utf-16", "replace").encode("utf-8")
+    return text.removeprefix(codecs.BOM_UTF8)
 
 
 def save(path: str | PathLike[str], graph: Graph, attrs: Mapping[str, Any] | None = None) -> None:
