@@ -198,7 +198,7 @@ def without_request() -> list[str]:
         if is_typeddict(kind) and kind.__name__.endswith(("Request", "Reply"))
     ]
     used = {kind for pair in (requests.REQUESTS | requests.DOCUMENT_REQUESTS).values() for kind in pair}
-    bases = {base for kind in kinds for base in types.get_original_bases(kind)}
+    bases = {base for kind in kinds for base in getattr(kind, "__orig_bases__", ())}
     return sorted({kind.__name__ for kind in kinds if kind not in used | bases})
 
 

@@ -34,6 +34,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "Sequential": "gluon.nn.HybridSequential",
         "Tensor": "nd.NDArray",
         "Trainer": "gluon.Trainer",
+        "amp": "mx.contrib.amp",
         "array": "nd.array",
         "device": "mx.context",
         "layer": "gluon.nn",
@@ -44,6 +45,11 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "tensor": "nd.array",
     },
     "gluon": {"metric": "mx.metric"},
+    "gluon.data.batchify": {
+        "Group": "a batchify_fn of your own, which makes a batch of each part of the samples",
+        "Pad": "a batchify_fn of your own, which pads the samples with numpy.pad",
+        "Stack": "gluon.data.batchify.default_batchify_fn, which stacks samples",
+    },
     "gluon.nn": {
         "AdaptiveAvgPool2d": "gluon.nn.GlobalAvgPool2D",
         "BatchNorm1d": "gluon.nn.BatchNorm",

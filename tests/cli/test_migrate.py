@@ -72,6 +72,43 @@ def test_each_file_that_imports_mxnet_has_a_report(folder, capsys):
     assert "it is no Python" in found["broken.py"]["error"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def run(image):\n    return image.nosuch()",
+        "def run():\n    image = open('a')\n    return image.nosuch()",
+        "def run():\n    return [image.nosuch() for image in ()]",
+        "run = lambda image: image.nosuch()",
+        "image = open('a')\nimage.nosuch()",
+        "for image in ():\n    image.nosuch()",
+    ],
+)
+def test_a_name_that_the_code_gives_another_value_is_not_mxnets(folder, text, capsys):
+    """`image` of `from mxnet import image` is a module until then: the call before the text, and in `later`, counts."""
+    before = "from mxnet import image\nimage.nosuch()\n"
+    later = "\ndef later():\n    from mxnet import image\n    return image.nosuch()\n"
+    Path("shadow.py").write_text(before + text + later)
+    Path("book.ipynb").write_text(notebook(before, text, "image.nosuch()", later))
+    found = reports(capsys, "shadow.py")[1]["shadow.py"]["missing"]
+    lines = (before + text + later).count("\n")
+    assert [each["place"]["line"] for each in found] == [2, lines]
+    cells = [each["place"]["cell"] for each in reports(capsys, "book.ipynb")[1]["book.ipynb"]["missing"]]
+    assert cells == ([1, 4] if text.startswith(("image", "for")) else [1, 3, 4])
+
+
+def test_an_import_that_may_fail_is_mxnets(folder, capsys):
+    Path("try.py").write_text("try:\n    import mxnet as mx\nexcept ImportError:\n    mx = None\nmx.nosuch\n")
+    assert len(reports(capsys, "try.py")[1]["try.py"]["missing"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("amp", "use mx.contrib.amp"), ("gluon.data.batchify.Stack", "default_batchify_fn")]
+)
+def test_names_of_mxnet_2_lead_to_what_serves(folder, name, advice, capsys):
+    Path("two.py").write_text(f"import mxnet as mx\nmx.{name}\n")
+    assert advice in reports(capsys, "two.py")[1]["two.py"]["missing"][0]["advice"]
+
+
 def test_text_and_html_say_the_same(folder, capsys):
     assert main(["migrate", "runs.py", "missing.py"]) == 1
     text = capsys.readouterr().out

@@ -9,6 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.errors import DTypeError
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray.numpy_mode import in_mode
@@ -70,3 +71,5 @@ def as_batch(values: np.ndarray) -> NDArray:
 
 
 default_mp_batchify_fn = default_batchify_fn
+
+_suggest_names(__name__)

@@ -10,11 +10,11 @@ import importlib
 import json
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from hybrid_lab import lint
 from hybrid_lab.diagnostics.errors import HybridLabError
@@ -103,8 +103,11 @@ def examine(path: Path) -> Report:
         names |= _names(source.tree)
     uses: dict[str, int] = {}
     missing: dict[tuple[str, LineLocation], Missing] = {}
+    visitor = _Uses(names)
     for source in sources:
-        for name, node in _uses(source.tree, names):
+        visitor.found = []
+        visitor.visit(source.tree)
+        for name, node in visitor.found:
             found, advice = _resolved(name)
             uses[found] = uses.get(found, 0) + 1
             if advice is not None:
@@ -257,24 +260,103 @@ def _names(tree: ast.AST) -> dict[str, str]:
     return found
 
 
-def _uses(tree: ast.AST, names: Mapping[str, str]) -> Iterator[tuple[str, ast.AST]]:
-    """MXNet's dotted names in the code, each in its full length, and the imported names."""
-    inner: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node) for alias in node.names if alias.name.partition(".")[0] == THEIRS)
-        elif isinstance(node, ast.ImportFrom) and _is_of_mxnet(node):
-            for alias in node.names:
-                yield node.module if alias.name == "*" else f"{node.module}.{alias.name}", node  # type: ignore[misc]
-        elif isinstance(node, ast.Attribute) and id(node) not in inner:
-            parts: list[str] = []
-            value: ast.expr = node
-            while isinstance(value, ast.Attribute):
-                inner.add(id(value))
-                parts.append(value.attr)
-                value = value.value
-            if isinstance(value, ast.Name) and value.id in names:
-                yield ".".join([names[value.id], *reversed(parts)]), node
+class _Uses(ast.NodeVisitor):
+    """MXNet's dotted names in the code, each in its full length, and the imported names, in the order of the text.
+
+    names : of imports -> their meaning; a name that the code gives another value is none from there on
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.found: list[tuple[str, ast.AST]] = []
+        self._names = dict(names)
+        self._scopes: list[set[str]] = []
+        """The names that each function or class around the code binds itself; none at the top level."""
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.found += [(alias.name, node) for alias in node.names if alias.name.partition(".")[0] == THEIRS]
+        self._names |= _names(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if _is_of_mxnet(node):
+            module = node.module or THEIRS
+            names = [module if alias.name == "*" else f"{module}.{alias.name}" for alias in node.names]
+            self.found += [(name, node) for name in names]
+            self._names |= _names(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        parts: list[str] = []
+        value: ast.expr = node
+        while isinstance(value, ast.Attribute):
+            parts.append(value.attr)
+            value = value.value
+        if not isinstance(value, ast.Name):
+            self.visit(value)
+        elif value.id in self._names and not any(value.id in scope for scope in self._scopes):
+            self.found.append((".".join([self._names[value.id], *reversed(parts)]), node))
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Store) and not self._scopes:
+            self._names.pop(node.id, None)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)
+        if not isinstance(node.value, ast.Constant):  # `mx = None` after an import that failed
+            for target in node.targets:
+                self.visit(target)
+
+    def visit_For(self, node: ast.For) -> None:
+        self.visit(node.iter)
+        self._visit_all(node.target, *node.body, *node.orelse)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        arguments = node.args
+        outer = [*node.decorator_list, *arguments.defaults, *arguments.kw_defaults, node.returns]
+        self._visit_all(*outer, *(argument.annotation for argument in _arguments(arguments)))
+        self._visit_inside(_bound(node), *node.body)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - a name of ast's
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._visit_all(*node.args.defaults, *node.args.kw_defaults)
+        self._visit_inside({argument.arg for argument in _arguments(node.args)}, node.body)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._visit_all(*node.decorator_list, *node.bases, *node.keywords)
+        self._visit_inside(set(), *node.body)
+
+    def _visit_comprehension(self, node: ast.AST) -> None:
+        self._scopes.append({item.id for item in ast.walk(node) if _is_bound(item)})
+        self.generic_visit(node)
+        self._scopes.pop()
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension  # noqa: N815
+
+    def _visit_inside(self, bound: set[str], *nodes: ast.AST) -> None:
+        self._scopes.append(bound)
+        self._visit_all(*nodes)
+        self._scopes.pop()
+
+    def _visit_all(self, *nodes: ast.AST | None) -> None:
+        for node in nodes:
+            if node is not None:
+                self.visit(node)
+
+
+def _arguments(arguments: ast.arguments) -> list[ast.arg]:
+    several = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    return [argument for argument in several if argument is not None]
+
+
+def _is_bound(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _bound(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """The names that a function binds itself: arguments and assigned names, without global ones."""
+    nodes = list(ast.walk(function))
+    bound = {node.id for node in nodes if _is_bound(node)} | {node.arg for node in _arguments(function.args)}
+    shared = {name for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
+    return bound - shared - set(_names(function))
 
 
 @cache
