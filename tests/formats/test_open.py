@@ -1,4 +1,4 @@
-"""gluon.load: Blocks that cannot be made as the file says. The graphs run all the same, and a warning names the Block."""
+"""gluon.load: Blocks that cannot be made as the file says run by their graphs, and a warning names them."""
 
 import json
 import logging
