@@ -7,7 +7,6 @@ import copy
 import functools
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -38,19 +37,15 @@ from hybrid_lab.hybridize.block import NONE, Part
 from hybrid_lab.hybridize.block_notes import CALLS, note_block
 from hybrid_lab.hybridize.calls import GraphCalls, drop_for_values
 from hybrid_lab.hybridize.graphs import Graphs
-from hybrid_lab.hybridize.known_calls import KnownCall, key_of, kind_of_call
+from hybrid_lab.hybridize.known_calls import key_of, kind_of_call
 from hybrid_lab.hybridize.neutral import NeutralGraph, extract_nested, location_of, run_traced, spread
 from hybrid_lab.hybridize.stale.assignments import ABSENT, in_words, makes_stale
-from hybrid_lab.hybridize.structure import flatten, refused, tensors_in, unflatten
+from hybrid_lab.hybridize.structure import flatten, refused, tensors_in
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ndarray.numpy_mode import is_np_shape
-from hybrid_lab.ndarray.tape import state as modes
-from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.ops.framework.protocols import Functions
 from hybrid_lab.symbol import tracing
-from hybrid_lab.symbol.symbol import Symbol, compose
-from hybrid_lab.system.logger import logger
+from hybrid_lab.symbol.symbol import Symbol
 from hybrid_lab.system.progress import shows_work
 from hybrid_lab.system.provided import Provided
 
@@ -436,33 +431,17 @@ class HybridBlock(Block):
 
     # -- graphs that a file brought --------------------------------------------------------------------------
 
-    def _run_pinned(self, args: tuple[object, ...], graphs: Graphs | None = None) -> Any:
-        """Eagerly run the graph loaded from a file (load_cached_graphs(..., graphs='file')).
+    def _run_pinned(self, args: tuple[Any, ...], graphs: Graphs | None = None) -> Any:
+        """Eagerly run the graph loaded from a file. graphs : among which it is found, by default the Block's own"""
+        from hybrid_lab.gluon.pinned import run_pinned
 
-        graphs : the graphs among which it is found, by default the Block's own
-        """
-        leaves, spec = flatten(args, f"the input of {self.name}")
-        types = tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
-        neutral = (graphs or self._graphs).pinned_for(spec, types, modes.training)
-        if any(parameter._array is None for parameter in neutral.parameters):
-            self._complete_from(neutral, leaves)
-        from hybrid_lab.ndarray.interpret import interpret
-
-        outputs = interpret(neutral.with_unused, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
-        if graphs is None and not self._graphs.calls.repeats(key := key_of(args)):
-            self._graphs.calls.note(KnownCall(spec, types, bool(modes.training), bool(modes.recording)), key)
-        return unflatten(neutral.out_spec, iter(outputs))
+        return run_pinned(self, args, graphs)
 
     def _inline_pinned(self, args: Sequence[object], graphs: Graphs | None = None) -> Any:
         """Put the loaded graph into the graph being traced."""
-        leaves, spec = flatten(tuple(args), f"the input of {self.name}")
-        trace = tracing.current()
-        neutral = (graphs or self._graphs).pinned_for(spec, *_inlined_types(trace, leaves))
-        if trace is not None:
-            trace.observed += neutral.observation.places
-        read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
-        inputs = [*leaves, *(read(parameter) for parameter in neutral.parameters)]
-        return unflatten(neutral.out_spec, iter(_inline(neutral, inputs)))
+        from hybrid_lab.gluon.pinned import inline_pinned
+
+        return inline_pinned(self, args, graphs)
 
     @property
     def _cached_graph(self) -> tuple[Any, ...]:
@@ -731,42 +710,9 @@ class HybridBlock(Block):
         float16 or bfloat16 parameters.
         """
         check_switches("HybridBlock.export", remove_amp_cast=remove_amp_cast)
-        from hybrid_lab.formats.mxnet import save_model
-        from hybrid_lab.gluon.files.graphs_of_calls import predicting
-        from hybrid_lab.gluon.files.observed_shapes import with_checks
+        from hybrid_lab.gluon.files.exporting import export
 
-        neutral = predicting(self).without_unused()
-        if remove_amp_cast:
-            neutral = self._without_conversions(neutral)
-        neutral = with_checks(neutral)
-        variables = neutral.graph.inputs[neutral.num_data :]
-        values = {
-            value: parameter._reduce().asnumpy() for value, parameter in zip(variables, neutral.parameters, strict=True)
-        }
-        if path is None:
-            kinds = {value: "aux" if value in neutral.graph.states else "arg" for value in variables}
-            arrays = {f"{kinds[value]}:{value.node.name}": NDArray.wrap(array) for value, array in values.items()}
-            return Symbol(tuple(neutral.graph.outputs)), arrays
-        return save_model(path, epoch, neutral.graph, values, is_np_shape())
-
-    def _without_conversions(self, neutral: NeutralGraph) -> NeutralGraph:
-        """The graph without its mixed-precision conversions; the log gives their number."""
-        from hybrid_lab.graph.passes.mixed_precision import without_conversions
-
-        graph = without_conversions(neutral.graph)
-        gone = len(neutral.graph.operators) - len(graph.operators)
-        if not gone:
-            return neutral
-        dtypes = {parameter.name: np.dtype(parameter.dtype) for parameter in neutral.parameters}
-        narrow = [name for name, dtype in dtypes.items() if is_narrow(dtype)]
-        if narrow:
-            kind = dtypes[narrow[0]].name
-            raise HybridLabError(
-                f"{self.name}: {', '.join(narrow)} {'is' if len(narrow) == 1 else 'are'} {kind}, so that the graph "
-                "needs its conversions; export(..., remove_amp_cast=False) keeps them"
-            )
-        logger.info(f"{self.name}: exported without {gone} conversions of amp; remove_amp_cast=False keeps them")
-        return replace(neutral, graph=graph)
+        return export(self, path, epoch, remove_amp_cast)
 
 
 CALLS.add(HybridBlock.__call__.__code__)
@@ -780,37 +726,6 @@ def _untaken(function: Any, names: tuple[str, ...]) -> str | None:
         return None
     arguments = {parameter.name for parameter in parameters}
     return next((name for name in names if name not in arguments), None)
-
-
-def _inlined_types(trace: tracing.Trace | None, leaves: Sequence[Symbol]) -> tuple[tuple[Any, ...] | None, bool]:
-    """The types of the inputs of a loaded graph inside a trace, None if a type is unknown; and the mode."""
-    traced_types = [trace.types.get(leaf.outputs[0]) if trace is not None else None for leaf in leaves]
-    types = (
-        None
-        if None in traced_types
-        else tuple((tuple(item[0]), np.dtype(item[1]).name) for item in traced_types if item)
-    )
-    return types, bool(trace.training) if trace is not None else modes.training
-
-
-def _inline(neutral: NeutralGraph, inputs: Sequence[Symbol]) -> list[Symbol]:
-    """The outputs of a graph on Symbols, with its nodes made anew in the running trace."""
-    from hybrid_lab.graph.node import Constant, Input, Value
-    from hybrid_lab.symbol.symbol import constant
-
-    values: dict[Value, Symbol] = dict(zip(neutral.graph.inputs, inputs, strict=True))
-    for node in neutral.with_unused.nodes:
-        if isinstance(node.op, Input):
-            continue
-        if isinstance(node.op, Constant):
-            values[node.outputs[0]] = constant(node.op.array)
-            continue
-        outputs = compose(
-            node.op, [values[item] if isinstance(item, Value) else item for item in node.inputs], node.name or None
-        )
-        for output, value in zip(node.outputs, outputs.outputs, strict=False):
-            values[output] = Symbol((value,))
-    return [values[value] for value in neutral.graph.outputs]
 
 
 def _by_keyword(keywords: Mapping[str, Any]) -> str:
