@@ -21,6 +21,7 @@ from hybrid_lab.engines.triton.build.resources import resources_of
 from hybrid_lab.engines.triton.build.targets import CHIPS, TARGETS, target_of
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.node import input_node
+from tests.triton_device import SIMULATED
 
 TEXT = '''\
 import triton
@@ -211,7 +212,8 @@ def test_a_binary_becomes_a_kernel_of_triton_without_its_text():
     assert loaded is compiling.load(source(n=8192), target)
     assert loaded.name == "scaled" and loaded.metadata.num_warps == 4
     assert loaded.src.constants == {(3,): 1024}
-    assert loaded.kernel == compile_all([source()], "sm90")[0].code
+    if not SIMULATED:  # where one binary stands in for all
+        assert loaded.kernel == compile_all([source()], "sm90")[0].code
 
 
 # -- the disk ----------------------------------------------------------------------------------------------------------

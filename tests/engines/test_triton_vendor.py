@@ -142,7 +142,8 @@ def test_who_asks_for_our_own_kernels_gets_them(monkeypatch):
         assert rule_here(None, False, "ieee") is None  # the interpreter
     assert rule_here("vendor", False, "ieee") == VendorRule(None, "ieee", True)
     monkeypatch.setattr(
-        "hybrid_lab.engines.triton.run.availability.device", lambda: SimpleNamespace(name="sm90", interpreted=False)
+        "hybrid_lab.engines.triton.run.availability.device",
+        lambda: SimpleNamespace(name="sm90", interpreted=False, torch="cuda"),
     )
     assert rule_here(None, False, "tf32") == VendorRule("nvidia", "tf32")
     assert rule_here("own", False, "ieee") is rule_here(None, True, "ieee") is None

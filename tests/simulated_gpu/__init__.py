@@ -163,8 +163,8 @@ class SimulatedGpu:
 
         loaded, handles = compiling.load, internals.handles
 
-        def listening_loaded(source: Any) -> Any:
-            compiled = loaded(source)
+        def listening_loaded(source: Any, target: Any = None) -> Any:
+            compiled = loaded(source, target)
             self._texts[id(compiled)] = source
             return compiled
 

@@ -19,11 +19,11 @@ import tests.simulated_gpu as simulated_gpu
 
 @functools.cache
 def stand_in() -> None:
-    """Let one binary, with the name and the warps of each kernel, stand in for all."""
+    """Let one binary of each target, with the name and the warps of each kernel, stand in for all."""
     from hybrid_lab.engines.triton.build import compiling
     from hybrid_lab.engines.triton.build.binaries import Binary
 
-    compiled: dict[str, Any] = {}
+    compiled: dict[str, dict[str, Any]] = {}
     inner, here = compiling._compiled, []
     beside: dict[str, Binary] = {}
 
@@ -41,16 +41,16 @@ def stand_in() -> None:
         if not here:
             yield from inner(requests, target)
             return
-        if not compiled:
+        if target not in compiled:
             text = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef one(p):\n    tl.store(p, 1.0)\n"
             plain = dict(requests[0], name="one", text=text, file="one.py", signature={"p": "*fp32"})
             plain |= {"constants": {}, "divisible": [[0, 16]], "options": {}, "key": "0" * 64}
             for _, binary in inner([plain], target):
-                compiled.update(binary.files)
+                compiled[target] = binary.files
         for request in requests:
-            metadata = json.loads(compiled["json"]) | {"name": request["name"]}
+            metadata = json.loads(compiled[target]["json"]) | {"name": request["name"]}
             metadata["num_warps"] = request["options"].get("num_warps", 4)
-            files = compiled | {"json": json.dumps(metadata).encode()}
+            files = compiled[target] | {"json": json.dumps(metadata).encode()}
             beside[request["key"]] = Binary(request["key"], request["name"], target, files, "", 0.0)
             yield request["key"], beside[request["key"]]
 
