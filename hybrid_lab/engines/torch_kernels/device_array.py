@@ -2,15 +2,17 @@
 
 NumPy hands calls with such an array on (NEP 13 and NEP 18): a ufunc to `__array_ufunc__`, any other function to
 `__array_function__`, which look up what torch has for it, here or in `device_functions`. Dtypes are those that NumPy
-would give. Numbers never go to the host unasked: NumPy cannot convert a DeviceArray, and a function without an entry
-is a TypeError. What a kernel asks for as a Python number, a length or a condition, is read from the device. Sums by
-index have a fixed order.
+would give. Numbers never go to the host unasked: NumPy cannot convert a DeviceArray, and a function without an entry,
+or an argument that the entry does not have, is a TypeError. What a kernel asks for as a Python number, a length or a
+condition, is read from the device; so are the least and the largest of the places that index an array, because a place
+outside would end the process's use of the device instead of raising an error. Sums by index have a fixed order.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -21,6 +23,8 @@ from hybrid_lab.ops.elementwise import special
 #: A DeviceArray, an array of the host, a number, or any other argument of NumPy's functions.
 Operand: TypeAlias = Any
 SCALARS = (bool, int, float, complex)
+#: NumPy's rules for conversions.
+Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
 class _Flags(NamedTuple):
@@ -147,11 +151,12 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
                 flipped.append(axis)
                 item = slice(None)
             elif isinstance(item, DeviceArray):
-                item = item.tensor if item.tensor.dtype == torch.bool else item.tensor.long()
-            elif isinstance(item, np.ndarray) and item.ndim:
-                item = self._operand(item)
-            elif isinstance(item, list):
-                item = self._operand(np.array(item))
+                item = item.tensor if item.tensor.dtype == torch.bool else within(item.tensor, self.shape, axis)
+            elif isinstance(item, list) or (isinstance(item, np.ndarray) and item.ndim):
+                places = np.asarray(item)
+                on_host = as_tensor(places, torch.device("cpu"))  # checked there, before it is copied
+                on_host = on_host if places.dtype == bool else within(on_host, self.shape, axis)
+                item = on_host.to(self.tensor.device)
             elif isinstance(item, np.integer):
                 item = int(item)
             items.append(item)
@@ -169,13 +174,14 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
     def clip(self, low: Operand, high: Operand) -> DeviceArray:
         return FUNCTIONS[np.clip](self, low, high)
 
-    def astype(self, dtype: Operand, copy: bool = True, casting: str = "unsafe") -> DeviceArray:
+    def astype(self, dtype: Operand, copy: bool = True, casting: Casting = "unsafe") -> DeviceArray:
+        _check_cast(self.dtype, np.dtype(dtype), casting)
         wanted = torch_dtype(np.dtype(dtype))
         if wanted == self.tensor.dtype and not copy:
             return self
         return DeviceArray(self.tensor.to(wanted, copy=True))
 
-    def copy(self, order: str = "C") -> DeviceArray:
+    def copy(self) -> DeviceArray:
         return DeviceArray(self.tensor.clone(memory_format=torch.contiguous_format))
 
     def fill(self, value: Operand) -> None:
@@ -227,19 +233,19 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         device = self.tensor.device
         if method == "at":
             return _at(ufunc, device, *inputs)
-        if method == "accumulate":
-            running = _accumulate(ufunc, *inputs, **keywords)
-            return running if out is None else DeviceArray(write(out[0], running.tensor))
-        if method == "reduce" and ufunc in REDUCTIONS:
-            made = REDUCTIONS[ufunc](inputs[0], axis=keywords.pop("axis", 0), **keywords)
-            return made if out is None else DeviceArray(write(out[0], made.tensor))
-        if method == "reduceat" and ufunc is np.add:
-            return _sums_of_segments(*inputs, **keywords)
         if method != "__call__":
-            raise TypeError(f"np.{ufunc.__name__}.{method} has no function of torch for a DeviceArray")
-        where = keywords.pop("where", True)
-        keywords.pop("casting", None)
+            over_axes: Callable[..., Operand] | None = {
+                "accumulate": _ACCUMULATIONS.get(ufunc), "reduce": REDUCTIONS.get(ufunc),
+                "reduceat": _sums_of_segments if ufunc is np.add else None,
+            }.get(method)  # fmt: skip
+            if over_axes is None:
+                raise TypeError(f"np.{ufunc.__name__}.{method} has no function of torch for a DeviceArray")
+            made = checked_call(f"np.{ufunc.__name__}.{method}", over_axes, inputs, {"axis": 0} | keywords)
+            return made if out is None else DeviceArray(write(out[0], made.tensor))
+        where, casting = keywords.pop("where", True), keywords.pop("casting", "same_kind")
         if ufunc in _OPAQUE:
+            if out is not None or where is not True or keywords:
+                raise TypeError(f"np.{ufunc.__name__} for a DeviceArray takes no further arguments")
             results: Operand = function(*(as_tensor(item, device) for item in inputs))
             return DeviceArray(results)
         kinds = tuple(type(item) if type(item) in SCALARS else kind_of(item) for item in inputs)
@@ -258,19 +264,34 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         results = results if isinstance(results, tuple) else (results,)
         results = [item.to(torch_dtype(kind)) for item, kind in zip(results, loop[len(inputs) :], strict=True)]
         if out is not None:
-            results = [write(target, result, where) for target, result in zip(out, results, strict=True)]
+            results = [write(target, result, where, casting) for target, result in zip(out, results, strict=True)]
         elif where is not True:
             raise TypeError("where= needs out=")
-        made = [DeviceArray(item) for item in results]
-        return made[0] if len(made) == 1 else tuple(made)
+        arrays = [DeviceArray(item) for item in results]
+        return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
     def __array_function__(self, function: Operand, types: Operand, arguments: Operand, keywords: Operand) -> Operand:
         if function in CREATORS:
-            return CREATORS[function](self.tensor.device, *arguments, **keywords)
+            return checked_call(
+                f"np.{function.__name__}", CREATORS[function], (self.tensor.device, *arguments), keywords
+            )
+        name = f"np.{getattr(function, '__name__', function)}"
         known = FUNCTIONS.get(function)
         if known is None:
-            raise TypeError(f"np.{getattr(function, '__name__', function)} has no function of torch for a DeviceArray")
-        return known(*arguments, **keywords)
+            raise TypeError(f"{name} has no function of torch for a DeviceArray")
+        return checked_call(name, known, arguments, keywords)
+
+
+def checked_call(name: str, function: Callable[..., Operand], arguments: Operand, keywords: dict[str, Any]) -> Operand:
+    """The function's result. Raises TypeError, with NumPy's name, for arguments that the function does not have."""
+    try:
+        return function(*arguments, **keywords)
+    except TypeError:
+        try:
+            inspect.signature(function).bind(*arguments, **keywords)
+        except TypeError as error:
+            raise TypeError(f"{name} has no form for a DeviceArray with these arguments: {error}") from None
+        raise
 
 
 def _axes_read(item: Operand) -> int:
@@ -308,9 +329,27 @@ def device_of(*items: Any) -> torch.device:
     raise LookupError("no DeviceArray")
 
 
-def write(target: Operand, result: torch.Tensor, where: Operand = True) -> torch.Tensor:
+def _check_cast(source: np.dtype, target: np.dtype, casting: Casting) -> None:
+    if casting != "unsafe" and not np.can_cast(source, target, casting):
+        raise TypeError(f"cannot cast {source.name} to {target.name} with casting={casting!r}")
+
+
+def within(places: torch.Tensor, shape: Sequence[int], axis: int) -> torch.Tensor:
+    """Places along an axis as int64. Raises IndexError as NumPy does if one of them is outside."""
+    places, size = places.long(), shape[axis]
+    if places.numel():
+        low, high = torch.stack(torch.aminmax(places)).tolist()
+        if low < -size or high >= size:
+            outside = low if low < -size else high
+            raise IndexError(f"index {outside} is out of bounds for axis {axis} with size {size}")
+    return places
+
+
+def write(target: Operand, result: torch.Tensor, where: Operand = True, casting: Casting = "same_kind") -> torch.Tensor:
+    """Write a result into the array `target`, where `where` holds; the tensor of `target`. Raises TypeError."""
     if not isinstance(target, DeviceArray):
         raise TypeError("numbers of a device are not written to an array of the host")
+    _check_cast(numpy_dtype(result.dtype), target.dtype, casting)
     if where is not True:
         result = torch.where(as_tensor(where, result.device), result, target.tensor.to(result.dtype))
     target.tensor.copy_(result)
@@ -343,21 +382,23 @@ def _at(ufunc: np.ufunc, device: torch.device, target: Operand, key: Operand, *v
     add_by_index(target.tensor, tuple(places), value)
 
 
-def _accumulate(ufunc: np.ufunc, array: Operand, axis: int = 0, **keywords: Any) -> DeviceArray:
-    tensor = array.tensor
-    if ufunc is np.logical_or:
-        return DeviceArray(tensor.to(torch.int64).cummax(axis)[0] != 0)
-    if ufunc is np.maximum:
-        return DeviceArray(tensor.cummax(axis)[0])
-    raise TypeError(f"np.{ufunc.__name__}.accumulate has no function of torch for a DeviceArray")
+def _running_or(array: Operand, axis: int = 0) -> DeviceArray:
+    return DeviceArray(array.tensor.to(torch.int64).cummax(axis)[0] != 0)
 
 
-def _sums_of_segments(values: DeviceArray, starts: Operand, axis: int = 0, **keywords: Any) -> DeviceArray:
-    """Of segments behind one another, in the order of their elements."""
-    offsets = torch.cat([starts.tensor, starts.tensor.new_tensor([len(values)])])
+def _running_maximum(array: Operand, axis: int = 0) -> DeviceArray:
+    return DeviceArray(array.tensor.cummax(axis)[0])
+
+
+def _sums_of_segments(values: DeviceArray, starts: Operand, axis: int = 0) -> DeviceArray:
+    """Of segments behind one another along the first axis, in the order of their elements."""
+    if axis:
+        raise TypeError("np.add.reduceat for a DeviceArray takes the first axis only")
+    places = within(as_tensor(starts, values.tensor.device), values.shape, 0)
+    offsets = torch.cat([places, places.new_tensor([len(values)])])
     tensor = values.tensor.contiguous()
     wide = tensor if tensor.is_floating_point() else tensor.double()
-    return DeviceArray(torch.segment_reduce(wide, "sum", offsets=offsets, axis=axis).to(tensor.dtype))
+    return DeviceArray(torch.segment_reduce(wide, "sum", offsets=offsets, axis=0).to(tensor.dtype))
 
 
 def _sign(x: torch.Tensor) -> torch.Tensor:
@@ -395,6 +436,8 @@ FUNCTIONS: dict[Any, Callable[..., Operand]] = {}
 CREATORS: dict[Any, Callable[..., Operand]] = {}
 #: ufunc -> the implementation of its `reduce`.
 REDUCTIONS: dict[Any, Callable[..., Operand]] = {}
+#: ufunc -> the implementation of its `accumulate`.
+_ACCUMULATIONS: dict[Any, Callable[..., Operand]] = {np.logical_or: _running_or, np.maximum: _running_maximum}
 
 _UFUNCS: dict[Any, Callable[..., Operand]] = {
     **{getattr(np, name): getattr(torch, name) for name in (

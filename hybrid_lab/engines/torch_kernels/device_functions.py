@@ -1,7 +1,12 @@
-"""NumPy's functions for `DeviceArray`s, by torch: new arrays, shapes, reductions, places, linear algebra."""
+"""NumPy's functions for `DeviceArray`s, by torch: new arrays, shapes, reductions, places, linear algebra.
+
+An implementation has the parameters of NumPy's function, in the same order. A parameter without influence on a result
+is named in `_implements`, with the values that it may have. Any other argument is a TypeError.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,28 +14,52 @@ from typing import Any
 import numpy as np
 import torch
 
-from hybrid_lab.engines.memory import torch_dtype
+from hybrid_lab.engines.memory import numpy_dtype, torch_dtype
 from hybrid_lab.engines.torch_kernels.device_array import (
     CREATORS,
     FUNCTIONS,
     REDUCTIONS,
     SCALARS,
+    Casting,
     DeviceArray,
     Operand,
     add_by_index,
     as_tensor,
     device_of,
     kind_of,
+    within,
     write,
 )
+from hybrid_lab.ops.kernels import philox
+from hybrid_lab.ops.random import distributions
+
+#: Orders of memory that need nothing from an array whose elements lie in C order.
+_C_ORDER = ("C", "K", "A", None)
+_ONE_CASTING = ("same_kind",)
 
 
-def _implements(*functions: Any) -> Callable[[Callable[..., Operand]], Callable[..., Operand]]:
+def _implements(
+    *functions: Any, **allowed: tuple[Any, ...]
+) -> Callable[[Callable[..., Operand]], Callable[..., Operand]]:
+    """Register an implementation. allowed : further keywords of NumPy's functions -> the values that change nothing"""
+
     def enter(implementation: Callable[..., Operand]) -> Callable[..., Operand]:
-        FUNCTIONS.update(dict.fromkeys(functions, implementation))
+        FUNCTIONS.update(dict.fromkeys(functions, _without(allowed, implementation) if allowed else implementation))
         return implementation
 
     return enter
+
+
+def _without(allowed: dict[str, tuple[Any, ...]], implementation: Callable[..., Operand]) -> Callable[..., Operand]:
+    @functools.wraps(implementation)
+    def call(*arguments: Any, **keywords: Any) -> Operand:
+        for name in allowed.keys() & keywords.keys():
+            value = keywords.pop(name)
+            if not isinstance(value, str | int | None) or value not in allowed[name]:
+                raise TypeError(f"{name}={value!r} has no function of torch for a DeviceArray")
+        return implementation(*arguments, **keywords)
+
+    return call
 
 
 def _tensors(*items: Any) -> list[torch.Tensor]:
@@ -72,11 +101,15 @@ def _tensors_beside(other: Operand, *items: Any) -> list[torch.Tensor]:
 
 
 @_implements(np.copyto)
-def _copyto(target: Operand, source: Operand, casting: str = "same_kind", where: Operand = True) -> None:
+def _copyto(target: Operand, source: Operand, casting: Casting = "same_kind", where: Operand = True) -> None:
     if not isinstance(target, DeviceArray):
         raise TypeError("numbers of a device are not written to an array of the host")
-    result = as_tensor(source, target.tensor.device, target.tensor.dtype)
-    write(target, result, where)
+    device = target.tensor.device
+    if type(source) in SCALARS:
+        np.copyto(np.empty(0, target.dtype), source, casting=casting)  # NumPy's rule for Python's numbers
+        write(target, as_tensor(source, device, target.tensor.dtype), where)
+    else:
+        write(target, as_tensor(source, device), where, casting)
 
 
 @_implements(np.shape)
@@ -89,9 +122,10 @@ def _ndim(array: Operand) -> int:
     return array.ndim
 
 
-@_implements(np.may_share_memory, np.shares_memory)
+@_implements(np.may_share_memory, max_work=(0,))
 def _may_share(first: Operand, second: Operand) -> bool:
-    return False
+    tensors = [item.tensor for item in (first, second) if isinstance(item, DeviceArray)]
+    return len(tensors) == 2 and tensors[0].untyped_storage().data_ptr() == tensors[1].untyped_storage().data_ptr()
 
 
 @_implements(np.clip)
@@ -101,28 +135,31 @@ def _clip(array: Operand, low: Operand = None, high: Operand = None, out: Operan
     if out is not None:
         write(out, made.tensor)
         return out
-    return made
+    return made.copy() if made is array else made
 
 
-@_implements(np.zeros_like, np.empty_like)
-def _zeros_like(array: Operand, dtype: Operand = None, **keywords: Any) -> DeviceArray:
-    return DeviceArray(torch.zeros(array.shape, dtype=torch_dtype(dtype or array.dtype), device=array.tensor.device))
+_LIKE: dict[str, tuple[Any, ...]] = {"order": _C_ORDER, "subok": (True, False), "shape": (None,), "device": (None,)}
 
 
-@_implements(np.ones_like)
-def _ones_like(array: Operand, dtype: Operand = None, **keywords: Any) -> DeviceArray:
-    return DeviceArray(torch.ones(array.shape, dtype=torch_dtype(dtype or array.dtype), device=array.tensor.device))
+@_implements(np.zeros_like, np.empty_like, **_LIKE)
+def _zeros_like(array: Operand, dtype: Operand = None) -> DeviceArray:
+    return _full_like(array, 0, dtype)
 
 
-@_implements(np.full_like)
-def _full_like(array: Operand, value: Operand, dtype: Operand = None, **keywords: Any) -> DeviceArray:
-    made = torch.empty(array.shape, dtype=torch_dtype(dtype or array.dtype), device=array.tensor.device)
-    made.copy_(as_tensor(value, made.device, made.dtype))
-    return DeviceArray(made)
+@_implements(np.ones_like, **_LIKE)
+def _ones_like(array: Operand, dtype: Operand = None) -> DeviceArray:
+    return _full_like(array, 1, dtype)
 
 
-@_implements(np.reshape)
-def _reshape(array: Operand, shape: Operand, **keywords: Any) -> DeviceArray:
+@_implements(np.full_like, **_LIKE)
+def _full_like(array: Operand, value: Operand, dtype: Operand = None) -> DeviceArray:
+    device = device_of(array, value)
+    made = torch.empty(array.shape, dtype=torch_dtype(np.dtype(dtype or array.dtype)), device=device)
+    return DeviceArray(made.copy_(as_tensor(value, device, made.dtype)))
+
+
+@_implements(np.reshape, order=("C",), copy=(None,))
+def _reshape(array: Operand, shape: Operand) -> DeviceArray:
     return array.reshape(shape)
 
 
@@ -141,19 +178,30 @@ def _moveaxis(array: Operand, source: Operand, target: Operand) -> DeviceArray:
     return DeviceArray(torch.movedim(array.tensor, source, target))
 
 
-@_implements(np.broadcast_to)
+@_implements(np.broadcast_to, subok=(False,))
 def _broadcast_to(array: Operand, shape: Operand) -> DeviceArray:
-    return DeviceArray(array.tensor.expand(tuple(shape)))
+    return DeviceArray(array.tensor.expand((shape,) if isinstance(shape, int) else tuple(shape)))
 
 
-@_implements(np.stack)
-def _stack(arrays: Operand, axis: int = 0, **keywords: Any) -> DeviceArray:
-    return DeviceArray(torch.stack(_tensors(*arrays), axis))
+def _joined(tensors: list[torch.Tensor], dtype: Operand) -> list[torch.Tensor]:
+    """Tensors in the dtype that a caller asks for. Raises TypeError if they are of another kind."""
+    if dtype is None:
+        return tensors
+    np.empty(0, numpy_dtype(tensors[0].dtype)).astype(dtype, casting="same_kind")
+    return [item.to(torch_dtype(np.dtype(dtype))) for item in tensors]
 
 
-@_implements(np.concatenate)
-def _concatenate(arrays: Operand, axis: int = 0, **keywords: Any) -> DeviceArray:
-    return DeviceArray(torch.cat(_tensors(*arrays), axis))
+@_implements(np.stack, casting=_ONE_CASTING)
+def _stack(arrays: Operand, axis: int = 0, out: Operand = None, dtype: Operand = None) -> DeviceArray:
+    return _into(out, torch.stack(_joined(_tensors(*arrays), dtype), axis))
+
+
+@_implements(np.concatenate, casting=_ONE_CASTING)
+def _concatenate(arrays: Operand, axis: int | None = 0, out: Operand = None, dtype: Operand = None) -> DeviceArray:
+    tensors = _joined(_tensors(*arrays), dtype)
+    if axis is None:
+        return _into(out, torch.cat([item.reshape(-1) for item in tensors]))
+    return _into(out, torch.cat(tensors, axis))
 
 
 @_implements(np.column_stack)
@@ -166,6 +214,8 @@ def _pad(array: Operand, widths: Operand, mode: str = "constant", constant_value
     if mode != "constant":
         raise TypeError(f"np.pad with mode={mode!r} has no function of torch for a DeviceArray")
     pairs = np.broadcast_to(np.asarray(widths), (array.ndim, 2)).tolist()
+    if min(map(min, pairs), default=0) < 0:
+        raise ValueError("index can't contain negative values")
     flat = [int(number) for pair in reversed(pairs) for number in pair]
     return DeviceArray(torch.nn.functional.pad(array.tensor, flat, value=constant_values))
 
@@ -196,95 +246,137 @@ def _axes(array: Operand, axis: Operand) -> tuple[int, ...]:
     return axis if isinstance(axis, tuple) else (axis,)
 
 
+def _selected(tensor: torch.Tensor, where: Operand, neutral: Operand) -> torch.Tensor:
+    """The elements, with a neutral one for those that `where` leaves out of a reduction."""
+    if where is True:
+        return tensor
+    mask = as_tensor(where, tensor.device, torch.bool).expand(tensor.shape)
+    return torch.where(mask, tensor, torch.full((), neutral, dtype=tensor.dtype, device=tensor.device))
+
+
+def _sum_kind(kind: np.dtype, dtype: Operand) -> torch.dtype:
+    """The dtype of a sum. NumPy's sums of unsigned numbers are uint64, which torch lacks."""
+    wanted = np.dtype("int64") if dtype is None and kind.kind in "iub" else np.dtype(dtype or kind)
+    return torch_dtype(wanted)
+
+
 @_implements(np.sum)
 def _sum(
-    array: Operand, axis: Operand = None, dtype: Operand = None, out: Operand = None, keepdims: bool = False, **_: Any
-) -> DeviceArray:
-    kind = array.dtype
-    if dtype is None:
-        dtype = np.dtype("int64") if kind.kind in "ib" else np.dtype("int64") if kind.kind == "u" else kind
+    array: Operand, axis: Operand = None, dtype: Operand = None, out: Operand = None, keepdims: bool = False,
+    initial: Operand = None, where: Operand = True,
+) -> DeviceArray:  # fmt: skip
     axes = _axes(array, axis)
-    tensor = array.tensor.to(torch_dtype(np.dtype(dtype)))
-    return _into(out, tensor.sum(axes, keepdim=keepdims) if axes else tensor.clone())
+    tensor = _selected(array.tensor.to(_sum_kind(array.dtype, dtype)), where, 0)
+    total = tensor.sum(axes, keepdim=keepdims) if axes else tensor.clone()
+    if initial is not None:
+        total = total + as_tensor(initial, total.device, total.dtype)
+    return _into(out, total)
 
 
 @_implements(np.mean)
 def _mean(
-    array: Operand, axis: Operand = None, dtype: Operand = None, out: Operand = None, keepdims: bool = False, **_: Any
-) -> DeviceArray:
+    array: Operand, axis: Operand = None, dtype: Operand = None, out: Operand = None, keepdims: bool = False,
+    where: Operand = True,
+) -> DeviceArray:  # fmt: skip
     if dtype is None:
         dtype = array.dtype if array.dtype.kind == "f" else np.dtype("float64")
-    return _into(out, array.tensor.to(torch_dtype(np.dtype(dtype))).mean(_axes(array, axis), keepdim=keepdims))
+    if np.dtype(dtype).kind not in "fc":
+        raise TypeError("np.mean in whole numbers has no function of torch for a DeviceArray")
+    axes, tensor = _axes(array, axis), array.tensor.to(torch_dtype(np.dtype(dtype)))
+    if where is True:
+        return _into(out, tensor.mean(axes, keepdim=keepdims) if axes else tensor.clone())
+    total = _sum(DeviceArray(tensor), axis, keepdims=keepdims, where=where).tensor
+    counted = DeviceArray(as_tensor(where, tensor.device, torch.bool).expand(tensor.shape))
+    return _into(out, total / _sum(counted, axis, keepdims=keepdims).tensor)
 
 
-def _extreme(array: Operand, axis: Operand, keepdims: bool, name: str) -> DeviceArray:
-    tensor = array.tensor
+def _extreme(
+    name: str, array: Operand, axis: Operand, out: Operand, keepdims: bool, initial: Operand, where: Operand
+) -> DeviceArray:
+    """name : "max" or "min" """
+    tensor, axes = array.tensor, _axes(array, axis)
+    if initial is None:
+        if where is not True:
+            raise ValueError(f"np.{name} with where= needs initial=")
+        if any(not tensor.shape[each] for each in axes):
+            raise ValueError(f"zero-size array to reduction operation {name}imum which has no identity")
+    else:
+        tensor = _selected(tensor, where, initial)
     if not tensor.numel():
-        raise ValueError(f"zero-size array to reduction operation {name}imum which has no identity")
-    axes = _axes(array, axis)
-    return DeviceArray(getattr(torch, f"a{name}")(tensor, axes, keepdim=keepdims) if axes else tensor.clone())
+        made = torch.full_like(tensor.sum(axes, keepdim=keepdims) if axes else tensor, initial or 0, dtype=tensor.dtype)
+    else:
+        made = getattr(torch, f"a{name}")(tensor, axes, keepdim=keepdims) if axes else tensor.clone()
+    if initial is not None:
+        made = getattr(torch, f"{name}imum")(made, as_tensor(initial, made.device, made.dtype))
+    return _into(out, made)
 
 
 @_implements(np.max, np.amax)
 def _max(
     array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, initial: Operand = None,
-    **keywords: Any,
+    where: Operand = True,
 ) -> DeviceArray:  # fmt: skip
-    given = isinstance(initial, (int, float, np.number))
-    if given and not array.size and axis is None:
-        return DeviceArray(as_tensor(initial, array.tensor.device, array.tensor.dtype).reshape(()))
-    made = _extreme(array, axis, keepdims, "max")
-    made = np.maximum(made, np.asarray(initial, made.dtype)) if given else made
-    return _into(out, made.tensor)
+    return _extreme("max", array, axis, out, keepdims, initial, where)
 
 
 @_implements(np.min, np.amin)
-def _min(array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, **_: Any) -> DeviceArray:
-    return _into(out, _extreme(array, axis, keepdims, "min").tensor)
+def _min(
+    array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, initial: Operand = None,
+    where: Operand = True,
+) -> DeviceArray:  # fmt: skip
+    return _extreme("min", array, axis, out, keepdims, initial, where)
 
 
 @_implements(np.argmax)
-def _argmax(array: Operand, axis: int | None = None, **_: Any) -> DeviceArray:
+def _argmax(array: Operand, axis: int | None = None, out: Operand = None, keepdims: bool = False) -> DeviceArray:
     """The first of equal elements, and the first NaN; torch returns any index among equals."""
     tensor = array.tensor.reshape(-1) if axis is None else array.tensor
-    axis = 0 if axis is None else axis
-    largest = tensor.amax(axis, keepdim=True)
+    line = 0 if axis is None else axis
+    largest = tensor.amax(line, keepdim=True)
     hit = (tensor == largest) | (tensor != tensor)
-    size = tensor.shape[axis]
+    size = tensor.shape[line]
     shape = [1] * tensor.ndim
-    shape[axis] = size
+    shape[line] = size
     places = torch.arange(size, device=tensor.device).reshape(shape)
-    return DeviceArray(torch.where(hit, places, size).amin(axis))
+    first = torch.where(hit, places, size).amin(line)
+    if keepdims:
+        first = first.reshape((1,) * array.ndim) if axis is None else first.unsqueeze(axis)
+    return _into(out, first)
 
 
 def _truth(
-    reduce: Callable[..., torch.Tensor], array: Operand, axis: Operand, out: Operand, keepdims: bool
+    reduce: Callable[..., torch.Tensor], array: Operand, axis: Operand, out: Operand, keepdims: bool, where: Operand
 ) -> DeviceArray:
-    tensor = array.tensor != 0
+    tensor = _selected(array.tensor != 0, where, reduce is torch.all)
     axes = _axes(array, axis)
     return _into(out, reduce(tensor, axes, keepdim=keepdims) if axes else tensor)
 
 
 @_implements(np.all)
-def _all(array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, **_: Any) -> DeviceArray:
-    return _truth(torch.all, array, axis, out, keepdims)
+def _all(
+    array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, where: Operand = True
+) -> DeviceArray:
+    return _truth(torch.all, array, axis, out, keepdims, where)
 
 
 @_implements(np.any)
-def _any(array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, **_: Any) -> DeviceArray:
-    return _truth(torch.any, array, axis, out, keepdims)
+def _any(
+    array: Operand, axis: Operand = None, out: Operand = None, keepdims: bool = False, where: Operand = True
+) -> DeviceArray:
+    return _truth(torch.any, array, axis, out, keepdims, where)
 
 
 @_implements(np.cumsum)
 def _cumsum(array: Operand, axis: int | None = None, dtype: Operand = None, out: Operand = None) -> DeviceArray:
     tensor = array.tensor.reshape(-1) if axis is None else array.tensor
-    dtype = np.dtype(dtype or array.dtype)
-    return _into(out, torch.cumsum(tensor, 0 if axis is None else axis, dtype=torch_dtype(dtype)))
+    return _into(out, torch.cumsum(tensor, 0 if axis is None else axis, dtype=_sum_kind(array.dtype, dtype)))
 
 
 @_implements(np.trace)
-def _trace(array: Operand, *arguments: Any) -> DeviceArray:
-    return np.sum(np.diagonal(array, *arguments), axis=-1)
+def _trace(
+    array: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Operand = None, out: Operand = None
+) -> DeviceArray:
+    return _sum(_diagonal(array, offset, axis1, axis2), -1, dtype, out)
 
 
 #: The ufuncs that reduce, and the functions that do so.
@@ -304,22 +396,27 @@ def _flatnonzero(array: Operand) -> DeviceArray:
 
 
 @_implements(np.take)
-def _take(array: Operand, indices: Operand, axis: int | None = None, **keywords: Any) -> DeviceArray:
+def _take(
+    array: Operand, indices: Operand, axis: int | None = None, out: Operand = None, mode: str = "raise"
+) -> DeviceArray:
     device = device_of(array, indices)
     tensor, places = as_tensor(array, device), as_tensor(indices, device).long()
     tensor = tensor.reshape(-1) if axis is None else tensor
     axis = 0 if axis is None else axis % tensor.ndim
+    size = tensor.shape[axis]
+    places = places.clamp(0, max(size - 1, 0)) if mode == "clip" else within(places, tensor.shape, axis) % max(size, 1)
+    if mode not in ("clip", "raise"):
+        raise TypeError(f"np.take with mode={mode!r} has no function of torch for a DeviceArray")
     made = tensor.index_select(axis, places.reshape(-1))
-    return DeviceArray(made.reshape(*tensor.shape[:axis], *places.shape, *tensor.shape[axis + 1 :]))
+    return _into(out, made.reshape(*tensor.shape[:axis], *places.shape, *tensor.shape[axis + 1 :]))
 
 
 @_implements(np.take_along_axis)
 def _take_along(array: Operand, indices: Operand, axis: int | None = -1) -> DeviceArray:
     device = device_of(array, indices)
     tensor = as_tensor(array, device)
-    places = as_tensor(indices, device).long()
-    if axis is None:
-        return DeviceArray(tensor.reshape(-1).gather(0, places))
+    tensor, axis = (tensor.reshape(-1), 0) if axis is None else (tensor, axis)
+    places = within(as_tensor(indices, device), tensor.shape, axis) % max(tensor.shape[axis], 1)
     return DeviceArray(torch.take_along_dim(tensor, places, axis))
 
 
@@ -327,20 +424,27 @@ def _take_along(array: Operand, indices: Operand, axis: int | None = -1) -> Devi
 def _put_along(array: Operand, indices: Operand, values: Operand, axis: int) -> None:
     if not isinstance(array, DeviceArray):
         raise TypeError("numbers of a device are not written to an array of the host")
-    places = as_tensor(indices, array.tensor.device).long()
-    source = as_tensor(values, array.tensor.device, array.tensor.dtype)
-    array.tensor.scatter_(axis, places, source.expand(places.shape))
+    tensor = array.tensor
+    places = within(as_tensor(indices, tensor.device), tensor.shape, axis) % max(tensor.shape[axis], 1)
+    source = as_tensor(values, tensor.device, tensor.dtype)
+    tensor.scatter_(axis, places, source.expand(places.shape))
 
 
-@_implements(np.argsort)
-def _argsort(array: Operand, axis: int = -1, kind: Operand = None, **keywords: Any) -> DeviceArray:
-    return DeviceArray(torch.sort(_alike(array.tensor), dim=axis, stable=True)[1])
+_SORTS: dict[str, tuple[Any, ...]] = {
+    "kind": ("quicksort", "heapsort", "mergesort", "stable", None), "order": (None,), "stable": (None, False, True)
+}  # fmt: skip
 
 
-@_implements(np.sort)
-def _sort(array: Operand, axis: int = -1, **keywords: Any) -> DeviceArray:
-    places = torch.sort(_alike(array.tensor), dim=axis, stable=True)[1]
-    return DeviceArray(array.tensor.gather(axis, places))
+@_implements(np.argsort, **_SORTS)
+def _argsort(array: Operand, axis: int | None = -1) -> DeviceArray:
+    tensor, axis = (array.tensor.reshape(-1), 0) if axis is None else (array.tensor, axis)
+    return DeviceArray(torch.sort(_alike(tensor), dim=axis, stable=True)[1])
+
+
+@_implements(np.sort, **_SORTS)
+def _sort(array: Operand, axis: int | None = -1) -> DeviceArray:
+    tensor, axis = (array.tensor.reshape(-1), 0) if axis is None else (array.tensor, axis)
+    return DeviceArray(tensor.gather(axis, torch.sort(_alike(tensor), dim=axis, stable=True)[1]))
 
 
 def _alike(tensor: torch.Tensor) -> torch.Tensor:
@@ -348,19 +452,25 @@ def _alike(tensor: torch.Tensor) -> torch.Tensor:
     return torch.where(tensor == tensor, tensor + 0.0, math.nan) if tensor.is_floating_point() else tensor
 
 
-@_implements(np.searchsorted)
-def _searchsorted(edges: Operand, values: Operand, side: str = "left", **keywords: Any) -> DeviceArray:
+@_implements(np.searchsorted, sorter=(None,))
+def _searchsorted(edges: Operand, values: Operand, side: str = "left") -> DeviceArray:
+    if side not in ("left", "right"):
+        raise ValueError(f"side must be 'left' or 'right', not {side!r}")
     first, second = _tensors(edges, values)
     return DeviceArray(torch.searchsorted(first.contiguous(), second.contiguous(), right=side == "right"))
 
 
-@_implements(np.unique)
-def _unique(array: Operand, return_inverse: bool = False, equal_nan: bool = True, **keywords: Any) -> Operand:
+@_implements(np.unique, return_counts=(False,), axis=(None,), sorted=(True, False))
+def _unique(
+    array: Operand, return_index: bool = False, return_inverse: bool = False, *, equal_nan: bool = True
+) -> Operand:
+    if return_index or (equal_nan and array.dtype.kind in "fc"):
+        raise TypeError("np.unique with return_index, or equal_nan for floating numbers, has no function of torch")
     made = torch.unique(array.tensor, return_inverse=return_inverse)
     return tuple(map(DeviceArray, made)) if return_inverse else DeviceArray(made)
 
 
-@_implements(np.unravel_index)
+@_implements(np.unravel_index, order=("C",))
 def _unravel(places: Operand, shape: Operand) -> tuple[DeviceArray, ...]:
     return tuple(map(DeviceArray, torch.unravel_index(places.tensor, tuple(shape))))
 
@@ -369,7 +479,10 @@ def _unravel(places: Operand, shape: Operand) -> tuple[DeviceArray, ...]:
 def _bincount(places: Operand, weights: Operand = None, minlength: int = 0) -> DeviceArray:
     device = device_of(places, weights)
     tensor = as_tensor(places, device).long()
-    size = max(minlength, int(tensor.max()) + 1 if tensor.numel() else 0)
+    low, high = torch.stack(torch.aminmax(tensor)).tolist() if tensor.numel() else (0, -1)
+    if low < 0:
+        raise ValueError("'list' argument must have no negative elements")
+    size = max(minlength, high + 1)
     values = torch.ones_like(tensor) if weights is None else as_tensor(weights, tensor.device, torch.float64)
     total = torch.zeros(size, dtype=values.dtype, device=tensor.device)
     add_by_index(total, (tensor,), values)
@@ -391,6 +504,32 @@ def _triu(array: Operand, k: int = 0) -> DeviceArray:
     return DeviceArray(torch.triu(array.tensor, k))
 
 
+# -- random numbers
+
+
+@_implements(philox.words_at)
+def _words_at(seed: int, draw: int, blocks: Operand) -> DeviceArray:
+    """Counters 0 and 2 of a block are the rows of `even`, 1 and 3 those of `odd`. Products of two words wrap around in
+    int64, whose bits are those of uint64.
+    """
+    numbers, mask = blocks.tensor, 0xFFFFFFFF
+    keys = torch.from_numpy(np.array(philox.round_keys(seed), np.int64)).to(numbers.device)
+    multipliers = torch.from_numpy(philox.MULTIPLIERS.astype(np.int64)).to(numbers.device)
+    even = torch.stack([numbers & mask, torch.full_like(numbers, draw & mask)])
+    odd = torch.stack([numbers >> 32, torch.full_like(numbers, draw >> 32 & mask)])
+    for key in keys:
+        products = even * multipliers
+        even = (products >> 32 & mask).flip(0) ^ odd ^ key
+        odd = (products & mask).flip(0)
+    return DeviceArray(torch.stack([even, odd], dim=1).reshape(4, -1).T)
+
+
+@_implements(distributions.searched)
+def _searched(edges: Operand, numbers: Operand) -> DeviceArray:
+    first, second = _tensors(edges, numbers)
+    return DeviceArray(torch.searchsorted(first.contiguous(), second.contiguous(), right=True))
+
+
 # -- formulas
 
 
@@ -403,8 +542,12 @@ def _polyval(coefficients: Operand, x: Operand) -> DeviceArray:
 
 
 @_implements(np.nan_to_num)
-def _nan_to_num(array: Operand, **keywords: Any) -> DeviceArray:
-    return DeviceArray(torch.nan_to_num(array.tensor))
+def _nan_to_num(
+    array: Operand, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> DeviceArray:
+    if not copy:
+        raise TypeError("np.nan_to_num with copy=False has no function of torch for a DeviceArray")
+    return DeviceArray(torch.nan_to_num(array.tensor, nan, posinf, neginf))
 
 
 @_implements(np.isclose)
@@ -420,24 +563,30 @@ def _allclose(a: Operand, b: Operand, rtol: float = 1e-5, atol: float = 1e-8, eq
     return bool(torch.all(_isclose(a, b, rtol, atol, equal_nan).tensor))
 
 
-@_implements(np.einsum)
-def _einsum(text: str, *operands: Any, **keywords: Any) -> DeviceArray:
+@_implements(np.einsum, optimize=(True, False, "greedy", "optimal"))
+def _einsum(text: str, *operands: Any) -> DeviceArray:
     return DeviceArray(torch.einsum(text, *_tensors(*operands)))
 
 
 @_implements(np.dot)
-def _dot(a: Operand, b: Operand) -> DeviceArray:
+def _dot(a: Operand, b: Operand, out: Operand = None) -> DeviceArray:
     first, second = _tensors(a, b)
-    return DeviceArray(torch.matmul(first, second))
+    if not first.ndim or not 0 < second.ndim < 3:
+        raise TypeError("np.dot by a number or by more than a matrix has no function of torch for a DeviceArray")
+    return _into(out, torch.matmul(first, second))
 
 
 @_implements(np.linalg.norm)
 def _norm(array: Operand, ord: Operand = None, axis: Operand = None, keepdims: bool = False) -> DeviceArray:
-    return DeviceArray(torch.linalg.vector_norm(array.tensor, 2 if ord is None else ord, axis, keepdim=keepdims))
+    vectors = array.ndim == 1 if axis is None else not isinstance(axis, tuple) or len(axis) == 1
+    if ord is not None and not vectors:
+        raise TypeError("norms of matrices have no function of torch for a DeviceArray")
+    tensor = array.tensor if array.dtype.kind in "fc" else array.tensor.double()
+    return DeviceArray(torch.linalg.vector_norm(tensor, 2 if ord is None else ord, axis, keepdim=keepdims))
 
 
-@_implements(np.histogram)
-def _histogram(data: Operand, bins: Operand = 10, range: Operand = None, **keywords: Any) -> tuple[DeviceArray, Any]:
+@_implements(np.histogram, density=(None, False), weights=(None,))
+def _histogram(data: Operand, bins: Operand = 10, range: Operand = None) -> tuple[DeviceArray, Any]:
     """Counts between edges, the last one included, as NumPy's, which compares with the edges in the end."""
     values = data.tensor.reshape(-1)
     if isinstance(bins, int):
@@ -458,10 +607,14 @@ def _histogram(data: Operand, bins: Operand = 10, range: Operand = None, **keywo
 # -- linear algebra, whose errors are NumPy's
 
 
-def _linear(function: Callable[..., Operand]) -> Callable[..., Operand]:
-    def call(*arrays: Any, **keywords: Any) -> Operand:
+def _linear(function: Callable[..., Operand], arrays: int = 1, **parameters: Operand) -> Callable[..., Operand]:
+    """An implementation by a function of torch. parameters : further ones that both have -> their defaults"""
+
+    def call(*arguments: Any, **keywords: Any) -> Operand:
+        if len(arguments) != arrays or keywords.keys() - parameters.keys():
+            raise TypeError(f"{function.__name__} for a DeviceArray takes {arrays} array(s) and {list(parameters)}")
         try:
-            made = function(*_tensors(*arrays), **keywords)
+            made = function(*_tensors(*arguments), **parameters | keywords)
         except _LinAlgError as error:
             singular = "singular" in str(error)
             message = "Singular matrix" if singular else "Matrix is not positive definite"
@@ -474,12 +627,12 @@ def _linear(function: Callable[..., Operand]) -> Callable[..., Operand]:
 FUNCTIONS.update(
     {
         np.linalg.inv: _linear(torch.linalg.inv),
-        np.linalg.cholesky: _linear(torch.linalg.cholesky),
-        np.linalg.solve: _linear(torch.linalg.solve),
+        np.linalg.cholesky: _linear(torch.linalg.cholesky, upper=False),
+        np.linalg.solve: _linear(torch.linalg.solve, arrays=2),
         np.linalg.det: _linear(torch.linalg.det),
         np.linalg.slogdet: _linear(torch.linalg.slogdet),
-        np.linalg.eigh: _linear(torch.linalg.eigh),
-        np.linalg.svd: _linear(torch.linalg.svd),
+        np.linalg.eigh: _linear(torch.linalg.eigh, UPLO="L"),
+        np.linalg.svd: _linear(torch.linalg.svd, full_matrices=True),
         np.linalg.qr: _linear(torch.linalg.qr),
         np.fft.fft: _linear(torch.fft.fft),
         np.fft.ifft: _linear(torch.fft.ifft),
@@ -488,34 +641,52 @@ FUNCTIONS.update(
 
 # -- new arrays `like` one of a device
 
+_MEMORY: dict[str, tuple[Any, ...]] = {"order": _C_ORDER, "device": (None,)}
 
-def _filled(value: float | None) -> Callable[..., DeviceArray]:
-    def create(on: torch.device, shape: Operand, *more: Any, dtype: Operand = None, **keywords: Any) -> DeviceArray:
-        number, *rest = more if value is None else (value, *more)
-        dtype = rest[0] if rest else dtype
-        if dtype is None:
-            dtype = float if value is not None else np.asarray(number).dtype
-        sizes = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(map(int, shape))
-        return DeviceArray(torch.full(sizes, number, dtype=torch_dtype(np.dtype(dtype)), device=on))
+
+def _filled(value: float) -> Callable[..., DeviceArray]:
+    def create(on: torch.device, shape: Operand, dtype: Operand = None) -> DeviceArray:
+        return _new_full(on, shape, value, float if dtype is None else dtype)
 
     return create
 
 
-def _new_arange(on: torch.device, *ends: Any, dtype: Operand = None, **keywords: Any) -> DeviceArray:
-    kind = np.arange(0, *([] if len(ends) < 3 else [0, ends[2]])).dtype if dtype is None else np.dtype(dtype)
+def _new_full(on: torch.device, shape: Operand, value: Operand, dtype: Operand = None) -> DeviceArray:
+    kind = np.asarray(value).dtype if dtype is None else np.dtype(dtype)
+    sizes = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
+    return DeviceArray(torch.full(sizes, value, dtype=torch_dtype(kind), device=on))
+
+
+def _new_arange(on: torch.device, *ends: Any, dtype: Operand = None) -> DeviceArray:
+    kind = np.arange(*(type(end)(0) for end in ends[:2]), *ends[2:]).dtype if dtype is None else np.dtype(dtype)
     return DeviceArray(torch.arange(*ends, dtype=torch_dtype(kind), device=on))
 
 
-def _new_array(on: torch.device, value: Operand, dtype: Operand = None, **keywords: Any) -> DeviceArray:
-    return DeviceArray(as_tensor(value, on, None if dtype is None else torch_dtype(np.dtype(dtype))))
+def _new_array(on: torch.device, value: Operand, dtype: Operand = None, *, copy: bool | None = True) -> DeviceArray:
+    made = as_tensor(value, on, None if dtype is None else torch_dtype(np.dtype(dtype)))
+    if copy is False and not (isinstance(value, DeviceArray) and made is value.tensor):
+        raise ValueError("Unable to avoid copy while creating an array as requested.")
+    return DeviceArray(made.clone() if copy and isinstance(value, DeviceArray) and made is value.tensor else made)
 
 
-def _new_contiguous(on: torch.device, value: Operand, dtype: Operand = None, **keywords: Any) -> DeviceArray:
-    return DeviceArray(_new_array(on, value, dtype).tensor.contiguous())
+def _same_array(
+    on: torch.device, value: Operand, dtype: Operand = None, order: str | None = None, *, copy: bool | None = None
+) -> DeviceArray:
+    if order not in _C_ORDER:
+        raise TypeError(f"order={order!r} has no function of torch for a DeviceArray")
+    return _new_array(on, value, dtype, copy=copy)
+
+
+def _new_contiguous(on: torch.device, value: Operand, dtype: Operand = None) -> DeviceArray:
+    made = _new_array(on, value, dtype, copy=None).tensor.contiguous()
+    return DeviceArray(made if made.ndim else made.reshape(1))
 
 
 _CREATE: dict[Any, Callable[..., Operand]] = {
-    np.zeros: _filled(0), np.empty: _filled(0), np.ones: _filled(1), np.full: _filled(None), np.arange: _new_arange,
-    np.asarray: _new_array, np.array: _new_array, np.ascontiguousarray: _new_contiguous,
+    np.zeros: _without(_MEMORY, _filled(0)), np.empty: _without(_MEMORY, _filled(0)),
+    np.ones: _without(_MEMORY, _filled(1)), np.full: _without(_MEMORY, _new_full),
+    np.arange: _without({"device": (None,)}, _new_arange), np.asarray: _without({"device": (None,)}, _same_array),
+    np.array: _without({"order": _C_ORDER, "subok": (False,), "ndmin": (0,), "ndmax": (0, 64)}, _new_array),
+    np.ascontiguousarray: _new_contiguous,
 }  # fmt: skip
 CREATORS.update(_CREATE)

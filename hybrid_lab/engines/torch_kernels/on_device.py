@@ -30,6 +30,12 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "_contrib_bipartite_matching", "_contrib_box_encode", "_contrib_box_nms", "_rows_by_record",
     ),
     "choices": ("_contrib_allclose", "_present", "_sparse_retain", "fill_element_0index", "take", "where"),
+    "distributions": (
+        "_random_gamma_like", "_random_generalized_negative_binomial_like", "_random_negative_binomial_like",
+        "_random_poisson_like", "_sample_exponential", "_sample_gamma", "_sample_generalized_negative_binomial",
+        "_sample_multinomial", "_sample_negative_binomial", "_sample_normal", "_sample_poisson", "random_gamma",
+        "random_generalized_negative_binomial", "random_negative_binomial", "random_poisson",
+    ),
     "images": (
         "_image_adjust_lighting", "_image_normalize", "_image_random_brightness", "_image_random_contrast",
         "_image_random_flip_left_right", "_image_random_flip_top_bottom",
@@ -74,8 +80,6 @@ def refusal(node: Node) -> str | None:
     if node.op.name not in OPERATORS:
         if node.op.name in BY_OPENCV:
             return "OpenCV computes it on the host"
-        if node.op.random:
-            return "its random numbers are drawn on the host"
         return "its NumPy kernel has no form for a device"
     values = (*node.values_in, *node.outputs)
     if any(0 in value.shape for value in values):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from hybrid_lab.ops.framework.types import Array, Arrays, Outs
 
+_Function = TypeVar("_Function", bound="Callable[..., Any]")
 _ALIGNMENT = 64
 #: A thread keeps at most this much; memory that a kernel needs beyond it is allocated for that call.
 KEEP_BYTES = 1 << 26
@@ -37,6 +39,21 @@ def all_into(results: Sequence[np.ndarray], out: np.ndarray | Outs) -> Array | A
 def like_of(value: Array) -> Array | None:
     """`value` as the argument `like=` of NumPy's functions, which refuse scalars; None stands for the host."""
     return value if hasattr(type(value), "__array_function__") else None
+
+
+def overridable(function: _Function) -> _Function:
+    """Let an array of a device among the positional arguments compute the function its own way, as it does with NumPy's
+    functions (NEP 18).
+    """
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> object:
+        for item in arguments:
+            if type(item) is not np.ndarray and hasattr(type(item), "__array_function__"):
+                return item.__array_function__(call, (type(item),), arguments, {})
+        return function(*arguments)
+
+    return call  # type: ignore[return-value]
 
 
 def in_c_order(array: np.ndarray) -> np.ndarray:

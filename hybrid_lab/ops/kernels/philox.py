@@ -20,10 +20,11 @@ import sys
 
 import numpy as np
 
+from hybrid_lab.ops.framework.memory import like_of, overridable
 from hybrid_lab.ops.framework.pointwise import printed
 from hybrid_lab.ops.framework.protocols import Scratch
 
-_MULTIPLIERS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
+MULTIPLIERS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _MASK = 0xFFFFFFFF
 _LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
@@ -38,37 +39,48 @@ def generator(seed: int, draw: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array([seed & 0xFFFFFFFFFFFFFFFF, draw], np.uint64)))
 
 
-def words(seed: int, draw: int, count: int, scratch: Scratch = np.empty) -> np.ndarray:
-    """The first `count` words of a draw, uint32. scratch(shape, dtype) gives the memory, also for the result."""
+def words(seed: int, draw: int, count: int, scratch: Scratch = np.empty, like: np.ndarray | None = None) -> np.ndarray:
+    """The first `count` words of a draw, uint32.
+
+    scratch(shape, dtype) gives the memory, also for the result; like : an array of the device that computes them
+    """
     blocks = -(-count // 4)
+    if like is not None and not isinstance(like, np.ndarray):
+        return words_at(seed, draw, np.arange(blocks, like=like)).reshape(-1)[:count]
     result = scratch((blocks, 4), np.uint32)
     size = min(_PIECE, blocks)
     even = scratch((2, size), np.uint32)
     products = scratch((2, 2, size), np.uint64)
-    keys = _round_keys(seed)
+    keys = round_keys(seed)
     for start in range(0, blocks, _PIECE):
         length = min(_PIECE, blocks - start)
         _fill(result[start : start + length], start, draw, keys, even[:, :length], products[..., :length])
     return result.reshape(-1)[:count]
 
 
+@overridable
 def words_at(seed: int, draw: int, blocks: np.ndarray) -> np.ndarray:
-    """The words of some blocks of a draw, by their numbers (uint64): (n, 4) uint32."""
+    """The words of some blocks of a draw, by their numbers (whole, any dtype): (n, 4) uint32.
+
+    On a device they are int64, for torch has few functions of uint32.
+    """
+    blocks = blocks.astype(np.uint64, copy=False)
     if len(blocks) > _PIECE:
         pieces = [words_at(seed, draw, blocks[at : at + _PIECE]) for at in range(0, len(blocks), _PIECE)]
         return np.concatenate(pieces)
     low, half = np.uint64(_MASK), np.uint64(32)
     c0, c1 = blocks & low, blocks >> half
     c2, c3 = (np.full(len(blocks), part & _MASK, np.uint64) for part in (draw, draw >> 32))
-    m0, m1 = _MULTIPLIERS[:, 0]
-    for key in _round_keys(seed):
+    m0, m1 = MULTIPLIERS[:, 0]
+    for key in round_keys(seed):
         first, second = c0 * m0, c2 * m1
         c0, c1 = (second >> half) ^ c1 ^ np.uint64(key[0, 0]), second & low
         c2, c3 = (first >> half) ^ c3 ^ np.uint64(key[1, 0]), first & low
     return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
 
 
-def _round_keys(seed: int) -> list[np.ndarray]:
+def round_keys(seed: int) -> list[np.ndarray]:
+    """The keys of the ten rounds, (2, 1) uint32 each."""
     k0, k1 = seed & _MASK, (seed >> 32) & _MASK
     keys = []
     for _ in range(10):
@@ -87,7 +99,7 @@ def _fill(
     odd: np.ndarray = np.array([[start >> 32], [(draw >> 32) & _MASK]], np.uint32)
     for number, key in enumerate(keys):
         product = products[number % 2]
-        np.multiply(even, _MULTIPLIERS, out=product)
+        np.multiply(even, MULTIPLIERS, out=product)
         # Counter 0 goes on with the product of counter 2 and the other way round: high halves mix, low halves follow.
         halves = product.view(np.uint32)[::-1]
         np.bitwise_xor(halves[:, _HIGH::2], odd, out=even)
@@ -96,9 +108,11 @@ def _fill(
     out[:, 0], out[:, 1], out[:, 2], out[:, 3] = even[0], odd[0], even[1], odd[1]
 
 
-def uniform(seed: int, draw: int, count: int, dtype: np.dtype | str = "float32") -> np.ndarray:
-    """`count` numbers in [0, 1) of a floating dtype."""
-    bits = words(seed, draw, count)
+def uniform(
+    seed: int, draw: int, count: int, dtype: np.dtype | str = "float32", like: np.ndarray | None = None
+) -> np.ndarray:
+    """`count` numbers in [0, 1) of a floating dtype. like : an array of the device that computes them, in float64."""
+    bits = words(seed, draw, count, like=like)
     kind = np.dtype(dtype)
     if kind == np.float64:
         return bits * 2.0**-32
@@ -154,16 +168,18 @@ def keep_mask(
     return np.less(bits, np.uint32(keep_threshold(probability)), out=out)
 
 
-def normal(seed: int, draw: int, count: int, dtype: np.dtype | str = "float32") -> np.ndarray:
-    """`count` standard normal numbers by Box and Muller's transform.
+def normal(
+    seed: int, draw: int, count: int, dtype: np.dtype | str = "float32", like: np.ndarray | None = None
+) -> np.ndarray:
+    """`count` standard normal numbers by Box and Muller's transform. like : an array of the device that computes them.
 
     Words 2k and 2k + 1 make the elements 2k (cosine) and 2k + 1 (sine).
     """
-    bits = words(seed, draw, count + count % 2).reshape(-1, 2)
+    bits = words(seed, draw, count + count % 2, like=like).reshape(-1, 2)
     # The radius takes (w + 1) * 2^-32 in (0, 1], so that its logarithm is finite.
     radius = np.sqrt(-2.0 * np.log((bits[:, 0] + 1.0) * 2.0**-32))
     angle = bits[:, 1] * (2.0 * math.pi * 2.0**-32)
-    made = np.empty((len(bits), 2))
+    made = np.empty((len(bits), 2), like=like_of(bits))
     np.multiply(radius, np.cos(angle), out=made[:, 0])
     np.multiply(radius, np.sin(angle), out=made[:, 1])
     return made.reshape(-1)[:count].astype(dtype)

@@ -22,7 +22,8 @@ from hybrid_lab.ops.arrays.reduce import chosen
 from hybrid_lab.ops.elementwise.special import log_gamma
 from hybrid_lab.ops.framework import Operator, Pointwise, Sample, Signature, into, printed, sample
 from hybrid_lab.ops.framework.attributes import DType, Shape
-from hybrid_lab.ops.framework.protocols import Functions, Gradient, Tensor
+from hybrid_lab.ops.framework.memory import like_of, overridable
+from hybrid_lab.ops.framework.protocols import Functions, Gradient, Scratch, Tensor
 from hybrid_lab.ops.framework.shapes import alike
 from hybrid_lab.ops.framework.types import Array, Arrays, PartialShape, PartialShapes, Shapes
 from hybrid_lab.ops.kernels import philox
@@ -36,10 +37,21 @@ Key = tuple[int, int]
 
 
 def blocks(key: Key, stage: int, elements: np.ndarray) -> np.ndarray:
-    """The four words of each element at a stage, (n, 4) uint32."""
-    if stage == 0 and elements.size and elements[-1] == elements.size - 1:
+    """The four words of each element at a stage, (n, 4) uint32. elements : int64"""
+    if stage == 0 and type(elements) is np.ndarray and elements.size and elements[-1] == elements.size - 1:
         return philox.words(*key, 4 * elements.size).reshape(-1, 4)  # all numbers: blocks 0, 1, 2 ...
-    return philox.words_at(*key, elements.astype(np.uint64) + np.uint64(stage * _STAGE))
+    return philox.words_at(*key, elements + stage * _STAGE)
+
+
+@overridable
+def searched(edges: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """How many edges of its row each number has reached. edges : (rows, m), rising; numbers : (rows, n); returns :
+    (rows, n) int64
+    """
+    places = np.empty(numbers.shape, np.int64)
+    for place, edge, row in zip(places, edges, numbers, strict=True):
+        place[:] = np.searchsorted(edge, row, side="right")
+    return places
 
 
 def opened(words: np.ndarray) -> np.ndarray:
@@ -71,27 +83,27 @@ def refuse_parameters(kind: str, *parameters: np.ndarray) -> None:
 
 def draw_uniform(key: Key, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Uniform in [low, high)."""
-    return low + (high - low) * philox.uniform(*key, low.size, "float64")
+    return low + (high - low) * philox.uniform(*key, low.size, "float64", like=low)
 
 
 def draw_normal(key: Key, mu: np.ndarray, sigma: np.ndarray) -> np.ndarray:
     """Normal with mean mu and standard deviation sigma."""
     refuse_parameters("normal", mu, sigma)
-    return mu + sigma * philox.normal(*key, mu.size, "float64")
+    return mu + sigma * philox.normal(*key, mu.size, "float64", like=mu)
 
 
 def draw_exponential(key: Key, lam: np.ndarray) -> np.ndarray:
     """Exponential with rate lam, by inversion."""
     refuse_parameters("exponential", lam)
-    return -np.log(opened(philox.words(*key, lam.size))) / lam
+    return -np.log(opened(philox.words(*key, lam.size, like=lam))) / lam
 
 
 def draw_gamma(key: Key, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
     """Gamma with shape alpha and scale beta (Marsaglia and Tsang, 2000); below 1 alpha is raised by 1 first."""
     refuse_parameters("gamma", alpha, beta)
-    result = np.empty(alpha.size)
+    result = np.empty_like(alpha)
     shape = np.where(alpha < 1, alpha + 1, alpha) - 1 / 3
-    pending = np.arange(alpha.size)
+    pending = np.arange(alpha.size, like=like_of(alpha))
     for attempt in range(_ATTEMPTS):
         d = shape[pending]
         first, second, third, fourth = opened(blocks(key, attempt, pending)).T
@@ -112,13 +124,13 @@ def draw_gamma(key: Key, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
 def draw_poisson(key: Key, lam: np.ndarray, stage: int = 0) -> np.ndarray:
     """Poisson with mean lam: by inversion below 10, else by transformed rejection (Hoermann, 1993, PTRS)."""
     refuse_parameters("poisson", lam)
-    result = np.zeros(lam.size)
+    result = np.zeros_like(lam)
     few = np.flatnonzero(lam < 10)
     if few.size:
         words = blocks(key, stage, few)
-        u = ((words[:, 0] >> np.uint32(5)) * 2.0**26 + (words[:, 1] >> np.uint32(6)) + 0.5) * 2.0**-53
+        u = ((words[:, 0] >> 5) * 2.0**26 + (words[:, 1] >> 6) + 0.5) * 2.0**-53
         weight = np.exp(-lam[few])
-        total, count = weight.copy(), np.zeros(few.size)
+        total, count = weight.copy(), np.zeros_like(weight)
         for number in range(1, 80):
             behind = u > total
             if not behind.any():
@@ -187,11 +199,11 @@ class _Distribution(Operator):
             refuse_attributes(self, wanted.replace("sigma", "scale"), holds(*given))
 
     def numbers(
-        self, rng: Key | None, parameters: list[Any], shape: Shape, dtype: np.dtype, out: Array | None
+        self, rng: Key | None, parameters: list[Any], shape: Shape, dtype: np.dtype, out: Array | None, like: Array
     ) -> Array:
-        """`shape` numbers for parameters that broadcast against it."""
-        count = prod(shape)
-        flat = [np.broadcast_to(np.asarray(item, np.float64), shape).reshape(count) for item in parameters]
+        """`shape` numbers for parameters that broadcast against it. like : an array of the device that draws them"""
+        count, like = prod(shape), like_of(like)
+        flat = [np.broadcast_to(np.asarray(item, np.float64, like=like), shape).reshape(count) for item in parameters]
         made = type(self).method(rng if rng is not None else (0, 0), *flat) if count else np.empty(0)
         return into(made.astype(dtype).reshape(shape), out)
 
@@ -205,9 +217,9 @@ class _Array(_Distribution):
     def infer_shape(self) -> Shape:
         return self.shape
 
-    def numpy(self, out: Array | None = None, rng: Key | None = None) -> Array:
+    def numpy(self, out: Array | None = None, rng: Key | None = None, scratch: Scratch = np.empty) -> Array:
         given = [self.attributes[name] for name in self.parameters]
-        return self.numbers(rng, given, self.shape, self.infer_type(), out)
+        return self.numbers(rng, given, self.shape, self.infer_type(), out, scratch((), np.float64))
 
 
 class _Like(_Distribution):
@@ -221,7 +233,7 @@ class _Like(_Distribution):
 
     def numpy(self, data: Array, out: Array | None = None, rng: Key | None = None) -> Array:
         given = [self.attributes[name] for name in self.parameters]
-        return self.numbers(rng, given, data.shape, data.dtype, out)
+        return self.numbers(rng, given, data.shape, data.dtype, out, data)
 
 
 class _PerElement(_Distribution):
@@ -245,7 +257,7 @@ class _PerElement(_Distribution):
     def numpy(self, *inputs: Array, out: Array | None = None, rng: Key | None = None) -> Array:
         lead = inputs[0].shape
         spread = [item.reshape(*lead, *(1,) * len(self.shape)) for item in inputs]
-        return self.numbers(rng, spread, (*lead, *self.shape), self.infer_type(), out)
+        return self.numbers(rng, spread, (*lead, *self.shape), self.infer_type(), out, inputs[0])
 
 
 def _exponential_text(op: Any, dtype: np.dtype) -> str:
@@ -401,14 +413,11 @@ class Multinomial(Operator, name="_sample_multinomial", aliases=("sample_multino
         if not np.all(rows >= 0):
             raise HybridLabError("multinomial: the probabilities must be numbers of at least 0")
         edges = np.cumsum(rows, axis=1)
-        numbers = philox.uniform(*(rng if rng is not None else (0, 0)), prod(shape), "float64").reshape(
-            len(rows), prod(self.shape)
-        )
-        places = np.empty(numbers.shape, np.int64)
-        for row, (edge, drawn) in enumerate(zip(edges, numbers, strict=True)):
-            # The last class that has a probability takes what rounding leaves over.
-            last = int(np.flatnonzero(rows[row] > 0)[-1]) if (rows[row] > 0).any() else len(edge) - 1
-            places[row] = np.minimum(np.searchsorted(edge, drawn * edge[-1], side="right"), last)
+        drawn = philox.uniform(*(rng if rng is not None else (0, 0)), prod(shape), "float64", like=data)
+        numbers = drawn.reshape(len(rows), prod(self.shape))
+        # The last class that has a probability takes what rounding leaves over.
+        last = rows.shape[1] - 1 - np.argmax(rows[:, ::-1] > 0, axis=1)
+        places = np.minimum(searched(edges, numbers * edges[:, -1:]), last[:, None])
         y = places.astype(self.dtype).reshape(shape)
         if not self.get_prob:
             return into(y, out)

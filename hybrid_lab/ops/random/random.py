@@ -11,6 +11,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, Signature, get, into, ints, printed, sample
 from hybrid_lab.ops.framework.attributes import DType, Shape
 from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.memory import like_of
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.shapes import axis_of, broadcast_shapes, kept_shape
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs
@@ -156,7 +157,7 @@ class Shuffle(Operator, name="_shuffle", aliases=("shuffle",)):
         return data
 
     def numpy(self, data: Array, out: Array | None = None, rng: tuple[int, int] | None = None) -> Array:
-        order = np.argsort(philox.words(*_key(rng), len(data)), kind="stable")
+        order = np.argsort(philox.words(*_key(rng), len(data), like=like_of(data)), kind="stable")
         return into(data[order], out)
 
 
