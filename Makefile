@@ -48,14 +48,14 @@ endif
 export ORT_DISABLE_TELEMETRY ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install check check-python test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lite lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
+.PHONY: help lab install check check-python compile-tests everything test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lite lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
 	@echo 'make check       lint, types, TypeScript, unit tests, one sample of each operator on NumPy (4 minutes on two cores)'
 	@echo 'make check-python  the Python tests of make check alone'
 	@echo 'make test        TypeScript, browser, wheel, Python: some 25 minutes on two cores  (ARGS for pytest)'
-	@echo '     test-python | test-ts | test-browser | test-wheel | test-processors-short'
+	@echo '     test-python | test-ts | test-browser | test-wheel | test-processors-short | compile-tests'
 	@echo 'make test-all    the same with every combination and the long tests, before a release (an hour)'
 	@echo 'make test-processors  all numeric tests as other processors run them (ARGS=--list shows which; an hour)'
 	@echo 'make test-versions  a part of the tests with the oldest and newest packages and every Python found (ARGS=--whole: all)'
@@ -73,6 +73,7 @@ help:
 	@echo 'make test-workers  training in several processes: all networks, launches and faults (half an hour)'
 	@echo 'make test-kills  100 kills of a random worker in a training that resumes each time (KILLS=n; half an hour)'
 	@echo 'make notebooks   execute every notebook, headless'
+	@echo 'make everything  make lint and make test, the parts that fit each other at the same time (.ci/run)'
 	@echo 'make lint        ruff, mypy, tsc, prettier (make lint-style | lint-types | lint-ts)'
 	@echo 'make install     environment only'
 	@echo 'make build       the front end only'
@@ -113,7 +114,8 @@ $(STAMPS)/build: $(STAMPS)/node_modules $(FRONT_END)
 
 build: $(STAMPS)/build
 
-$(STAMPS)/torch: $(STAMPS)/venv
+# After the build tools: two pips at once in one environment may take each other's packages away.
+$(STAMPS)/torch: $(STAMPS)/venv | $(STAMPS)/build-tools
 	@$(PY) -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)" || \
 	  $(STEP) "Installing torch" $(PIP) install --no-compile $(TORCH_ARGS) "$(TORCH)"
 	@touch $@
@@ -209,12 +211,19 @@ check: install
 check-python: install
 	HYBRID_LAB_QUICK=1 $(PY) -m pytest $(CHECKED) -n $(JOBS) --dist worksteal --timeout 600 $(ARGS)
 
-# Python last, so that the log ends with pytest's closing line.
-test: test-beside test-browser test-processors-short test-python
+# What runs beside the browser tests, which wait for pages half of the time: each keeps one processor busy. The longest
+# come first. `compile-tests` saves every worker process of the later parts the compilation of all tests.
+BESIDE := test-wheel compile-tests test-ts
 
-# Each of the two keeps one processor busy.
-test-beside: install $(STAMPS)/wheel
-	@$(MAKE) -j $(JOBS) -O --no-print-directory test-ts test-wheel
+# Python last, so that the log ends with pytest's closing line.
+test: test-beside test-processors-short test-python
+
+# What .ci/run calls: `make lint` and `make test`.
+everything: BESIDE += lint-types lint-ts lint-style
+everything: test
+
+test-beside: install $(STAMPS)/wheel $(STAMPS)/chromium
+	@$(MAKE) -j $(JOBS) -O --no-print-directory test-browser $(BESIDE)
 
 # Before a release: every combination of parameters, the long tests, all tests of the browser.
 test-all:
@@ -222,6 +231,10 @@ test-all:
 
 test-ts: install
 	jlpm test
+
+# All tests can be imported; what pytest compiles, it writes beside them.
+compile-tests: install
+	@$(STEP) "Collecting the Python tests" $(PY) -m pytest tests --collect-only -qq -p no:cacheprovider
 
 test-python: install $(STAMPS)/strace
 	$(PY) -m pytest tests -n $(JOBS) --dist worksteal --timeout 600 --ignore tests/browser -m "not wheel" $(ARGS)
