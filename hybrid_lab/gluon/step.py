@@ -149,6 +149,13 @@ class StepBoundary:
             raise work.error
         return work.result, how
 
+    @property
+    def is_passed_by(self) -> bool:
+        """Whether the code of a cell may go on writing to arrays while this thread reads them: the cell runs in another
+        thread, and no step of its ended in time for this thread's work.
+        """
+        return self.busy and threading.current_thread() is not threading.main_thread()
+
     def _trains_elsewhere(self) -> bool:
         """Whether another thread trains, outside of a cell: in a thread of its own, or in a widget's callback."""
         return time.monotonic() - self._last < RECENT and self._thread != threading.get_ident()

@@ -317,11 +317,13 @@ class _Contents:
         checkpoint: Mapping[str, object] | None,
     ) -> None:
         self.tree = tree.describe_tree(net)
-        self.weights = {
-            key: _values_of(parameter)
-            for key, parameter in self.tree.live_parameters.items()
-            if access.arrays(parameter) is not None
-        }
+        self.weights = self._fixed(
+            {
+                key: _values_of(parameter)
+                for key, parameter in self.tree.live_parameters.items()
+                if access.arrays(parameter) is not None
+            }
+        )
         self.histograms = histogram_tensors(self.tree.live_parameters, self.weights)
         self.graphs = self._name_graphs()
         self.calls = calls.describe(self.tree)
@@ -340,6 +342,8 @@ class _Contents:
         if checkpoint is not None:
             encoder = values.Encoder(self.checkpoint_tensors, numbers, keys)
             self.checkpoint = encoder.encode(dict(checkpoint), "checkpoint")
+        self.attribute_tensors = self._fixed(self.attribute_tensors)
+        self.aux_tensors = self._fixed(self.aux_tensors)
         by_identity = {id(self.tree.live_parameters[key]): array for key, array in self.weights.items()}
         self.examples, types = Examples(by_identity, given).collect(self.graphs)
         ids = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}
@@ -349,6 +353,13 @@ class _Contents:
         }
 
     binaries: Sequence[Any] = ()
+
+    @staticmethod
+    def _fixed(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The arrays, or copies while a cell may write to them: each part of a file is computed from the same values,
+        and a digest is that of the bytes that are written.
+        """
+        return {name: array.copy() for name, array in arrays.items()} if boundary.is_passed_by else arrays
 
     def _trainer_states(self, trainer: Trainer) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         """The trainer's states; each of its parameters with the id it has in the tree, for models of other names."""

@@ -3,12 +3,15 @@
 import signal
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.formats.archive.summary import verify
+from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.step import StepBoundary, boundary
 from tests.lab.conftest import inputs, make_net, same, weights
 
@@ -83,6 +86,30 @@ def test_a_cell_that_trains_is_given_more_time():
     assert steps._patience() < 10
     steps.passed()
     assert steps._patience() > 30
+
+
+def test_a_save_beside_a_cell_that_writes_to_the_parameters_is_intact(tmp_path, monkeypatch):
+    """Digests, examples and bytes are of the same values, though no step ends that the save could wait for."""
+    monkeypatch.setattr("hybrid_lab.gluon.step.PATIENCE", 0.0)
+    net = nn.Dense(600, in_units=600)
+    net.initialize()
+    net.hybridize(engine="numpy")
+    net(nd.ones((1, 600)))
+    files = [tmp_path / f"{number}.hlab" for number in range(4)]
+    boundary.cell_started()
+    try:
+        thread, results = elsewhere(lambda: [boundary.run(partial(net.save, file))[1] for file in files])
+        value = 0
+        while thread.is_alive():
+            value += 1
+            for parameter in net.collect_params().values():
+                parameter.set_data(nd.full(parameter.shape, value))
+    finally:
+        boundary.cell_ended()
+    assert results == [["unsynchronized"] * 4]
+    for file in files:
+        verify(file)
+        gluon.load(file)
 
 
 def test_an_error_is_the_asking_thread_s_and_training_goes_on():
