@@ -224,7 +224,10 @@ export class TableKernel implements Requester {
     this.asked.push({ type, body });
     const answer = this.answers[type] as ((body: Requests[T]) => Reply<T> | Promise<Reply<T>>) | undefined;
     if (!answer) {
-      throw new RequestError('failed', `nothing known about ${type}`);
+      throw new RequestError(
+        'failed',
+        `this kernel of a test has no answer to '${type}': give it one, or catch the error, as of an older kernel`
+      );
     }
     return answer(body);
   }

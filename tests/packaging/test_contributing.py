@@ -49,6 +49,15 @@ def test_what_is_to_be_copied_is_there(file, name):
     assert name in (ROOT / file).read_text(encoding="utf-8")
 
 
+def test_tests_and_scripts_that_are_named_are_there():
+    commands = " ".join(re.findall(r"`(python (?:-m pytest |scripts/)[^`]+)`", TEXT.replace("\n   ", " ")))
+    paths = re.findall(r"(?:tests|scripts)/[\w/.]+|tests/\{[\w,]+\}", commands)
+    each = [f"tests/{name}" for path in paths for name in path[7:-1].split(",") if "{" in path]
+    each += [path for path in paths if "{" not in path]
+    assert len(each) > 12
+    assert [path for path in each if not (ROOT / path).exists()] == []
+
+
 def test_commands_are_in_the_makefile():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     files = [ROOT / "CONTRIBUTING.md", *(ROOT / ".github").rglob("*.yml")]
