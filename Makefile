@@ -74,7 +74,7 @@ help:
 	@echo 'make test-kills  100 kills of a random worker in a training that resumes each time (KILLS=n; half an hour)'
 	@echo 'make notebooks   execute every notebook, headless'
 	@echo 'make everything  make lint and make test, the parts that fit each other at the same time (.ci/run)'
-	@echo 'make lint        ruff, mypy, tsc, prettier (make lint-style | lint-types | lint-ts)'
+	@echo 'make lint        ruff, mypy, tsc, ESLint, prettier (make lint-style | lint-types | lint-ts)'
 	@echo 'make install     environment only'
 	@echo 'make build       the front end only'
 	@echo 'make wheel       wheel and sdist in dist/'

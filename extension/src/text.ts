@@ -3,8 +3,8 @@
 
 /** What JupyterLab's translator gives for a package. `%1` is the first argument; in `_n` it is the number. */
 export interface Texts {
-  __(text: string, ...values: unknown[]): string;
-  _n(one: string, many: string, count: number, ...values: unknown[]): string;
+  __: (text: string, ...values: unknown[]) => string;
+  _n: (one: string, many: string, count: number, ...values: unknown[]) => string;
 }
 
 const filled = (text: string, values: readonly unknown[]): string =>

@@ -3,7 +3,8 @@
 import { buttonOf, click, mount, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DocumentView, Target } from '../src/documents/document-view';
+import type { Target } from '../src/documents/document-view';
+import { DocumentView } from '../src/documents/document-view';
 import { FileRequester } from '../src/documents/file-requester';
 import { isName, loadingCode, pythonString, relativePath } from '../src/documents/python-code';
 import { RequestError } from '../src/protocol/channel';

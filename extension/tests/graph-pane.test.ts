@@ -4,8 +4,9 @@ import { buttonOf, mount, press, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { staticSvg, svgText } from '../src/graph/export';
-import { GraphPane, GraphPaneEvents } from '../src/graph/graph-pane';
-import { Layout } from '../src/graph/worker';
+import type { GraphPaneEvents } from '../src/graph/graph-pane';
+import { GraphPane } from '../src/graph/graph-pane';
+import type { Layout } from '../src/graph/worker';
 import { nodesOfLines } from '../src/graph/graph-text';
 import { measuredOf } from '../src/graph/measured';
 import type { GraphReply, Location, OverlayItem } from '../src/protocol/messages';
@@ -193,7 +194,7 @@ test('search selects the next hit and opens the boxes above it', async () => {
   const hits = view.element.querySelector('.hl-hits');
   assert.equal(hits?.textContent, '1 of 1');
   await view.show(graph({ path: 'other' }));
-  assert.equal(hits?.textContent, 'nothing found');
+  assert.equal(hits.textContent, 'nothing found');
 });
 
 test('programs are a list with engine, reason and compile time', async () => {

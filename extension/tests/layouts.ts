@@ -1,10 +1,11 @@
 // Layouts without a worker, and graphs, for tests.
 
 import { Graphviz } from '@hpcc-js/wasm-graphviz';
-import { Measure } from '../src/graph/card';
-import { Composer, Picture } from '../src/graph/compose';
+import type { Measure } from '../src/graph/card';
+import type { Picture } from '../src/graph/compose';
+import { Composer } from '../src/graph/compose';
 import { Scene } from '../src/graph/scene';
-import { Layout } from '../src/graph/worker';
+import type { Layout } from '../src/graph/worker';
 import type { GraphReply } from '../src/protocol/messages';
 import { box, graph, node } from './records';
 

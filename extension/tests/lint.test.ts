@@ -4,7 +4,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Text } from '@codemirror/state';
 import { callMarks } from '../src/lab/editor-marks';
-import { CellDiagnostics, LintClient } from '../src/lint/lint-client';
+import type { CellDiagnostics } from '../src/lint/lint-client';
+import { LintClient } from '../src/lint/lint-client';
 import { changesOf, offsetAt, rangeOf } from '../src/lint/positions';
 import { diagnostic } from './records';
 

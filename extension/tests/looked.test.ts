@@ -6,7 +6,8 @@ import { test } from 'node:test';
 import { ViewMemory, browserStore } from '../src/lab/memory';
 import type { Model } from '../src/protocol/messages';
 import type { Looked } from '../src/view/model-view';
-import { KernelState, PanelView } from '../src/view/panel-view';
+import type { KernelState } from '../src/view/panel-view';
+import { PanelView } from '../src/view/panel-view';
 import { TableKernel, graph, model, network, noLayout, noPanes } from './records';
 
 const looked = (changes: Partial<Looked> = {}): Looked => ({
@@ -20,8 +21,8 @@ const looked = (changes: Partial<Looked> = {}): Looked => ({
 
 /** A state database in memory. */
 function database(saved: unknown): {
-  fetch(): Promise<unknown>;
-  save(key: string, value: unknown): Promise<void>;
+  fetch: () => Promise<unknown>;
+  save: (key: string, value: unknown) => Promise<void>;
   saved: unknown;
 } {
   return {
@@ -37,7 +38,7 @@ function database(saved: unknown): {
 
 test('what was looked at is kept by notebook, and only so much of it', async () => {
   const state = database({ 'a.ipynb': looked(), 'b.ipynb': { model: 3 }, 'c.ipynb': null });
-  const memory = new ViewMemory(state as never);
+  const memory = new ViewMemory(state);
   await memory.ready;
   assert.deepEqual(memory.read('a.ipynb'), looked());
   assert.equal(memory.read('b.ipynb'), undefined);
@@ -72,7 +73,7 @@ test('two pages with a notebook each share what the browser keeps', async () => 
 
 test('a damaged database, or none, is an empty one', async () => {
   for (const saved of ['text', 3, null, undefined, [1]]) {
-    const memory = new ViewMemory(database(saved) as never);
+    const memory = new ViewMemory(database(saved));
     await memory.ready;
     assert.equal(memory.read('0'), undefined);
   }
@@ -82,7 +83,7 @@ test('a damaged database, or none, is an empty one', async () => {
 });
 
 function panel(
-  memory?: { read(): Looked | undefined; write(value: Looked): void },
+  memory?: { read: () => Looked | undefined; write: (value: Looked) => void },
   onTab?: () => void
 ): PanelView {
   const view = new PanelView({
@@ -215,7 +216,7 @@ test('the selected Block stays selected when its variable has another object', a
   const view = panel();
   view.update(state([model()]));
   await settle();
-  click(view.element.querySelector<HTMLElement>('[data-path=features]')!);
+  click(view.element.querySelector('[data-path=features]'));
   await settle(200);
   view.update(state([model({ id: 'm2' })]));
   await settle(200);

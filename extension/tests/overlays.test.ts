@@ -61,8 +61,8 @@ async function shown(answers: ConstructorParameters<typeof TableKernel>[0]): Pro
   view: ModelView;
   kernel: TableKernel;
   select: HTMLSelectElement;
-  choose(kind: string): Promise<void>;
-  text(selector: string): string;
+  choose: (kind: string) => Promise<void>;
+  text: (selector: string) => string;
 }> {
   const kernel = new TableKernel({
     graph: () => graph(),
@@ -98,8 +98,8 @@ test('an overlay colours nodes and boxes, links to the largest, and goes away ag
   await choose('time');
   assert.deepEqual(asked, [{ model: 'm1', path: '', program: 'traced', kind: 'time', data: '' }]);
   assert.equal(text('.hl-overlay-bar .hl-summary'), 'forward: 2.0 ms in 4 steps');
-  assert.equal(element('n3').dataset['heat'], '5');
-  assert.equal(element('n4').dataset['heat'], '1');
+  assert.equal(element('n3').dataset.heat, '5');
+  assert.equal(element('n4').dataset.heat, '1');
   assert.equal(element('n3').querySelector('.hl-g-measure')?.textContent, '1.0 ms (50.0%)');
   assert.match(
     element('n3').getAttribute('aria-label') ?? '',

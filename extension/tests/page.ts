@@ -4,6 +4,7 @@ import { JSDOM } from 'jsdom';
 
 const { window } = new JSDOM('<!doctype html><body></body>', { pretendToBeVisual: true });
 window.HTMLCanvasElement.prototype.getContext = () => null; // jsdom has none and would complain
+window.Element.prototype.scrollIntoView = () => undefined; // jsdom has no layout
 
 for (const name of [
   'window',
@@ -17,7 +18,10 @@ for (const name of [
   'DOMParser',
   'XMLSerializer'
 ]) {
-  Object.defineProperty(globalThis, name, { value: window[name as keyof typeof window], configurable: true });
+  Object.defineProperty(globalThis, name, {
+    value: window[name as keyof typeof window] as unknown,
+    configurable: true
+  });
 }
 
 /** Put the parts of a view on the page, beside each other; gives the view with what is around them. */

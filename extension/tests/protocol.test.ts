@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { Channel, Envelope, RequestError } from '../src/protocol/channel';
+import type { Envelope, RequestError } from '../src/protocol/channel';
+import { Channel } from '../src/protocol/channel';
 import {
   PROTOCOL,
   blockNode,
@@ -154,5 +155,6 @@ test('a kernel that tells more than the front end knows is named', () => {
 });
 
 test('the version sent to the kernel is the package version', () => {
-  assert.equal(VERSION, JSON.parse(readFileSync('package.json', 'utf8')).version);
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
+  assert.equal(VERSION, version);
 });

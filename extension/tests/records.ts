@@ -2,7 +2,8 @@
 
 import type { Layout } from '../src/graph/worker';
 import type { MakePanes } from '../src/view/panes';
-import { RequestError, RequestOptions, Requester } from '../src/protocol/channel';
+import type { RequestOptions, Requester } from '../src/protocol/channel';
+import { RequestError } from '../src/protocol/channel';
 import type {
   BlockNode,
   Diagnostic,
@@ -222,7 +223,7 @@ export class TableKernel implements Requester {
 
   async request<T extends RequestType>(type: T, body: Requests[T], _?: RequestOptions): Promise<Reply<T>> {
     this.asked.push({ type, body });
-    const answer = this.answers[type] as ((body: Requests[T]) => Reply<T> | Promise<Reply<T>>) | undefined;
+    const answer = this.answers[type];
     if (!answer) {
       throw new RequestError(
         'failed',

@@ -16,7 +16,8 @@ import type {
   Target
 } from '../src/protocol/messages';
 import { ActionBar } from '../src/view/action-bar';
-import { GraphMark, diffView, markedNodes } from '../src/view/diff-view';
+import type { GraphMark } from '../src/view/diff-view';
+import { diffView, markedNodes } from '../src/view/diff-view';
 import { shortList } from '../src/view/action-results';
 import { h } from '../src/view/dom';
 import { graphWords } from '../src/view/save-part';
@@ -480,7 +481,7 @@ test('what ends behind another notebook shows nothing there and chooses no model
   assert.equal(seen, before);
   assert.equal(view.outcome.textContent, '');
   front(view, slow, ofA);
-  assert.match(view.outcome.textContent ?? '', /Saved net/);
+  assert.match(view.outcome.textContent, /Saved net/);
 });
 
 // -- every model --------------------------------------------------------------------------------------------------
@@ -775,7 +776,7 @@ test('the autosave is set here, and its failure is an alert', async () => {
   };
   const kernel = new TableKernel({ autosave: () => ({ autosave: { ...autosave, saves: 0 } }) });
   const view = bar(kernel, [model()], { m1: none });
-  const unit = [...view.element.querySelectorAll('select')].find(each => /each epoch/.test(text(each)));
+  const unit = [...view.element.querySelectorAll('select')].find(each => text(each).includes('each epoch'));
   assert.ok(unit);
   assert.equal(unit.value, 'off');
   unit.value = 'epoch';

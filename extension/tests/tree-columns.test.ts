@@ -6,7 +6,8 @@ import { test } from 'node:test';
 import { RequestError } from '../src/protocol/channel';
 import type { BlockWork, SummaryReply } from '../src/protocol/messages';
 import { BlockTree } from '../src/view/block-tree';
-import { PaneMemory, fleetingMemory } from '../src/view/panes';
+import type { PaneMemory } from '../src/view/panes';
+import { fleetingMemory } from '../src/view/panes';
 import { TreeColumns } from '../src/view/tree-columns';
 import { memoryText, preciseText } from '../src/view/words';
 import { TableKernel, block, model, network } from './records';
@@ -88,7 +89,7 @@ test('with columns the tree is a treegrid with a head, rows and cells', async ()
   assert.deepEqual(cells(tree, 'features'), ['(2, 10)', '850', '1.02 G', '974.9 MiB']);
   const flop = tree.element.querySelector<HTMLElement>('[data-path=features] .hl-col-flop');
   assert.equal(flop?.style.getPropertyValue('--hl-part'), '0.2500');
-  assert.equal(flop?.title, '1,022,296,064 operations, 25.0% of the whole');
+  assert.equal(flop.title, '1,022,296,064 operations, 25.0% of the whole');
   assert.deepEqual(cells(tree, 'features.0').slice(2), ['–', '–']); // not called
   const top = rows[0];
   assert.ok(top);

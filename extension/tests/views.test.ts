@@ -8,9 +8,11 @@ import type { BlockNode, Location, Model } from '../src/protocol/messages';
 import { ActionBar } from '../src/view/action-bar';
 import { withChanges } from '../src/view/block-index';
 import { BlockTree } from '../src/view/block-tree';
-import { FindingsList, ListedFinding, listed } from '../src/view/findings-list';
+import type { ListedFinding } from '../src/view/findings-list';
+import { FindingsList, listed } from '../src/view/findings-list';
 import { renderMarkdown } from '../src/view/markdown';
-import { KernelState, PanelView } from '../src/view/panel-view';
+import type { KernelState } from '../src/view/panel-view';
+import { PanelView } from '../src/view/panel-view';
 import { safeSvg } from '../src/view/safe-svg';
 import { accessPath, countText, shapeText } from '../src/view/words';
 import { TableKernel, block, diagnostic, graph, model, network, noLayout, noPanes, saved } from './records';
@@ -564,10 +566,10 @@ test('the tab counts the findings of the model; others of the notebook are liste
   const places = (root: Element): (string | null)[] =>
     [...root.querySelectorAll('.hl-finding-place')].map(found => found.textContent);
   assert.deepEqual(places(others as Element), ['cell 3, line 7']);
-  assert.deepEqual(places(others?.previousElementSibling as Element), ['cell 3, line 2']);
+  assert.deepEqual(places(others.previousElementSibling as Element), ['cell 3, line 2']);
   view.setCellFindings([]);
   assert.match(view.element.textContent ?? '', /Findings \(1\)/);
-  assert.equal(others?.hidden, true);
+  assert.equal(others.hidden, true);
 });
 
 test('a finding names its Block and leads to its row, also where the linter reports it', async () => {
@@ -589,7 +591,7 @@ test('a finding names its Block and leads to its row, also where the linter repo
     links.map(link => link.textContent),
     ['net.features[1]: MaxPool2D']
   );
-  click(links[0]!);
+  click(links[0]);
   assert.equal(
     view.element.querySelector<HTMLElement>('[role=treeitem][aria-selected=true]')?.dataset.path,
     'features.1'

@@ -45,7 +45,7 @@ test('a row for each worker, and one chart with a line for each rank', () => {
   const charts = view.element.querySelectorAll('svg[role=img]');
   assert.equal(charts.length, 1);
   assert.equal(charts[0]?.querySelectorAll('path.hl-line').length, 2);
-  assert.match(charts[0]?.getAttribute('aria-label') ?? '', /^loss: rank 0, loss in words; rank 1, /);
+  assert.match(charts[0].getAttribute('aria-label') ?? '', /^loss: rank 0, loss in words; rank 1, /);
   view.show(reply(2, { problem: 'ValueError: x', state: 'failed' }));
   assert.equal(view.element.querySelector('svg[role=img]'), charts[0]);
   assert.equal(view.element.querySelectorAll('.hl-worker-problems li').length, 2);
@@ -65,8 +65,8 @@ test('of many ranks one is read out, with a colour of its own', () => {
   const readout = view.element.querySelector('.hl-chart-readout');
   assert.equal(readout?.textContent, 'step 3: rank 0 1');
   press(chart, 'ArrowDown');
-  assert.equal(readout?.textContent, 'step 3: rank 1 2');
+  assert.equal(readout.textContent, 'step 3: rank 1 2');
   press(chart, 'ArrowUp');
   press(chart, 'ArrowUp');
-  assert.equal(readout?.textContent, 'step 3: rank 7 8');
+  assert.equal(readout.textContent, 'step 3: rank 7 8');
 });

@@ -4,7 +4,7 @@ import { asRequestError } from '../protocol/channel';
 import type { ContentsReply, DocumentReply } from '../protocol/messages';
 import { button, h, replace, uniqueId } from '../view/dom';
 import type { SideBySide } from '../view/compare-view';
-import { ModelView } from '../view/model-view';
+import type { ModelView } from '../view/model-view';
 import { Tabs } from '../view/tabs';
 import { bytesText, shapeText } from '../view/words';
 import type { FileRequester } from './file-requester';
@@ -25,11 +25,11 @@ export interface DocumentViewOptions {
   requester: FileRequester;
   model: ModelView;
   /** The notebooks that are open now. */
-  targets(): Target[];
+  targets: () => Target[];
   /** Insert a cell with this code into the notebook and run it. */
-  run(target: string, code: string): Promise<void>;
+  run: (target: string, code: string) => Promise<void>;
   /** Paths on the server of other model files, proposed for a comparison. */
-  others(): Promise<string[]>;
+  others: () => Promise<string[]>;
 }
 
 const MARKS = { added: '+', removed: '−', changed: '~', same: '' } as const;
@@ -287,7 +287,7 @@ export class DocumentView {
     } catch (error) {
       const { message, next } = asRequestError(error);
       this.contentsStatus.textContent = `${message} ${next}`.trim();
-      await this.options.requester.ask('document', {}).catch(gone => this.fail(gone));
+      await this.options.requester.ask('document', {}).catch((gone: unknown) => this.fail(gone));
     } finally {
       if (generation === this.generation) {
         this.isReading = -1;

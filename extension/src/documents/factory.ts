@@ -1,12 +1,7 @@
 // Model files in JupyterLab's document registry: file types, and the read-only tab that opens on a double click.
 
-import {
-  ABCWidgetFactory,
-  DocumentModel,
-  DocumentRegistry,
-  DocumentWidget,
-  TextModelFactory
-} from '@jupyterlab/docregistry';
+import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import { ABCWidgetFactory, DocumentModel, DocumentWidget, TextModelFactory } from '@jupyterlab/docregistry';
 import type { Contents } from '@jupyterlab/services';
 import { Widget } from '@lumino/widgets';
 import { labIcon } from '../lab/icon';

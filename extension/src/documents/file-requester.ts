@@ -1,17 +1,16 @@
 // Questions about a model file, answered by the Jupyter server: the same requests that a kernel answers, over HTTP.
 
-import { Requester, RequestError, asRequestError } from '../protocol/channel';
-import {
-  DOCUMENT_REPLIES,
+import type { Requester } from '../protocol/channel';
+import { RequestError, asRequestError } from '../protocol/channel';
+import type {
   DocumentAnswer,
   DocumentRequestType,
   DocumentRequests,
-  REPLIES,
   Reply,
   RequestType,
-  Requests,
-  errorBody
+  Requests
 } from '../protocol/messages';
+import { DOCUMENT_REPLIES, REPLIES, errorBody } from '../protocol/messages';
 import { __ } from '../text';
 
 /** Posts JSON to the server; resolves to the answer's status and its JSON, which is null if the answer is not JSON. */

@@ -1,19 +1,23 @@
 // The plugin that opens model files: a double click in the file browser, "Open With", or a drag to the main area.
 
-import { ILabShell, ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
+import type { ILabShell, ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { WidgetTracker } from '@jupyterlab/apputils';
 import { PageConfig, PathExt, URLExt } from '@jupyterlab/coreutils';
-import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { NotebookActions } from '@jupyterlab/notebook';
 import { ServerConnection } from '@jupyterlab/services';
-import { IStateDB } from '@jupyterlab/statedb';
+import type { IStateDB } from '@jupyterlab/statedb';
 import { workerLayout } from '../graph/worker';
 import { graphvizText } from '../lab/graphviz-text';
 import { SizeMemory, browserStore } from '../lab/memory';
 import { ModelView } from '../view/model-view';
 import { splitPanes } from '../view/split-panes';
-import { DocumentView, Target } from './document-view';
-import { FACTORY, MODEL_FILES, ModelFileWidget, registerModelFiles } from './factory';
-import { FileRequester, Post } from './file-requester';
+import type { Target } from './document-view';
+import { DocumentView } from './document-view';
+import type { ModelFileWidget } from './factory';
+import { FACTORY, MODEL_FILES, registerModelFiles } from './factory';
+import type { Post } from './file-requester';
+import { FileRequester } from './file-requester';
 import { __ } from '../text';
 
 /** Model files as tabs. Tokens that the application lacks are null. */

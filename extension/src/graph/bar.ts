@@ -2,26 +2,27 @@
 
 import type { GraphProgram, GraphReply } from '../protocol/messages';
 import { button, h, replace } from '../view/dom';
-import { Hit, HitList } from './hit-list';
+import type { Hit } from './hit-list';
+import { HitList } from './hit-list';
 import { FIELDS } from './search';
 import { Popover } from '../view/popover';
 import { toolbar } from '../view/roving';
 import { __ } from '../text';
 
 export interface GraphBarEvents {
-  onProgram(id: string): void;
-  onZoom(factor: number): void;
-  onFit(): void;
-  onPaths(): void;
-  onText(): void;
-  onCloseAll(): void;
+  onProgram: (id: string) => void;
+  onZoom: (factor: number) => void;
+  onFit: () => void;
+  onPaths: () => void;
+  onText: () => void;
+  onCloseAll: () => void;
   /** Open all boxes to a depth; Infinity: all boxes. */
-  onDepth(depth: number): void;
+  onDepth: (depth: number) => void;
   /** `way`: 0 while the user types, 1 to the next hit, -1 to the one before. */
-  onSearch(text: string, way: -1 | 0 | 1): void;
+  onSearch: (text: string, way: -1 | 0 | 1) => void;
   /** Go to the hit of this number. */
-  onHit(index: number): void;
-  onSave(kind: 'svg' | 'png'): void;
+  onHit: (index: number) => void;
+  onSave: (kind: 'svg' | 'png') => void;
 }
 
 /** Milliseconds that typing must rest before it is searched for. */

@@ -1,10 +1,9 @@
 // The picture on the page: only what the pane shows is in the document; dragging, wheel and fingers move it.
 
 import { h, uniqueId } from '../view/dom';
+import type { Camera, Size } from './camera';
 import {
-  Camera,
   SCALES,
-  Size,
   centred,
   cleared,
   contains,
@@ -18,11 +17,13 @@ import {
   zoomed
 } from './camera';
 import { HEADER } from './card';
-import { DrawnItem, DrawnLayer, Picture, Rect } from './compose';
-import { Change, edgeElement, farElement, itemElement, pathOf, portElement, showChange, svg } from './draw';
+import type { DrawnItem, DrawnLayer, Picture, Rect } from './compose';
+import type { Change } from './draw';
+import { edgeElement, farElement, itemElement, pathOf, portElement, showChange, svg } from './draw';
 import type { Point } from './layer';
 import { Legend } from './legend';
-import { Measured, showMeasured } from './measured';
+import type { Measured } from './measured';
+import { showMeasured } from './measured';
 import { Minimap } from './minimap';
 import type { Scene } from './scene';
 import { portKey } from './scene';
@@ -30,16 +31,16 @@ import { __ } from '../text';
 
 export interface CanvasEvents {
   /** A click; null: on the ground. */
-  onPick(id: string | null): void;
+  onPick: (id: string | null) => void;
   /** A double-click, or a click on + or -. */
-  onToggle(id: string): void;
-  onKey(event: KeyboardEvent): void;
+  onToggle: (id: string) => void;
+  onKey: (event: KeyboardEvent) => void;
   /** A click on the parameter number `index` of a node, by the order of its badges. */
-  onBadge?(id: string, index: number): void;
+  onBadge?: (id: string, index: number) => void;
   /** A click on the stub of an edge, which leads to this node. */
-  onStub?(id: string): void;
+  onStub?: (id: string) => void;
   /** The picture was moved or zoomed; `at`: the point of the pane under the pointer, null where none did it. */
-  onLook?(at: Point | null): void;
+  onLook?: (at: Point | null) => void;
 }
 
 /** The ids of the marked nodes and boxes, and the keys of the marked edges. */
@@ -331,8 +332,8 @@ export class Canvas {
   start(): void {
     const { picture } = this;
     if (picture) {
-      const first = picture.items.get(this.first ?? '') ?? picture.items.values().next().value;
-      const rect = first ?? { x: 0, y: 0, width: picture.width, height: 0 };
+      const rect = picture.items.get(this.first ?? '') ??
+        [...picture.items.values()][0] ?? { x: 0, y: 0, width: picture.width, height: 0 };
       this.moved = false;
       this.look(this.beside(picture, room => started(picture, rect, room, this.chosen)));
       this.uncover();
@@ -455,7 +456,7 @@ export class Canvas {
     const { scale } = this.camera;
     const isFar = scale < READABLE.title;
     const needed = visible(this.camera, this.pane);
-    if (!always && this.drawn && this.drawn.isFar === isFar && contains(this.drawn.rect, needed)) {
+    if (!always && this.drawn?.isFar === isFar && contains(this.drawn.rect, needed)) {
       this.levels(scale);
       return;
     }
@@ -469,8 +470,11 @@ export class Canvas {
     }
     this.drawn = { rect, isFar };
     this.levels(scale);
-    for (const shown of this.layers) {
-      this.drawLayer(shown, rect, isFar);
+    const { scene } = this;
+    if (scene) {
+      for (const shown of this.layers) {
+        this.drawLayer(shown, scene, rect, isFar);
+      }
     }
   }
 
@@ -479,7 +483,7 @@ export class Canvas {
     this.root.classList.toggle('hl-g-far', scale < READABLE.title);
   }
 
-  private drawLayer(shown: Shown, rect: Rect, isFar: boolean): void {
+  private drawLayer(shown: Shown, scene: Scene, rect: Rect, isFar: boolean): void {
     const { layer, elements } = shown;
     if (!intersects(layer, rect)) {
       if (elements.size > 0) {
@@ -516,7 +520,7 @@ export class Canvas {
     for (const edge of layer.edges) {
       const isMarked = this.marks.upEdges.has(edge.key) || this.marks.downEdges.has(edge.key);
       put(edge.key, (!isFar || isMarked) && intersects(edge.bounds, rect), shown.edges, () =>
-        edgeElement(edge, this.scene!)
+        edgeElement(edge, scene)
       );
     }
     for (const port of layer.ports) {
@@ -525,12 +529,10 @@ export class Canvas {
     }
     for (const item of layer.items) {
       const isIn = intersects(withStrip(item), rect) || item.id === this.marks.selected;
-      put(item.id, isIn, shown.items, () => this.item(item, isFar));
+      put(item.id, isIn, shown.items, () =>
+        isFar ? farElement(item, scene, this.idOf) : itemElement(item, scene, this.idOf)
+      );
     }
-  }
-
-  private item(item: DrawnItem, isFar: boolean): SVGElement {
-    return isFar ? farElement(item, this.scene!, this.idOf) : itemElement(item, this.scene!, this.idOf);
   }
 
   private markElement(element: SVGElement, key: string): void {

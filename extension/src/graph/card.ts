@@ -132,7 +132,7 @@ export function nodeCard(node: GraphNode, scene: Scene, measure: Measure, stubs:
     .map(([name, value]) => `${name}=${value}`)
     .join('  ');
   const chips = [
-    ...node.badges.map(badge => ({ text: named(badge.name, badge.shape), kind: badge.kind as string })),
+    ...node.badges.map(badge => ({ text: named(badge.name, badge.shape), kind: badge.kind })),
     ...scene.prepared(node).map(read => ({
       text: named(
         scene.parametersOf(read.node).join(', ') || 'prepared',

@@ -1,23 +1,16 @@
 // The picture of a scene with some boxes open: every opened layer is laid out by itself, the innermost first.
 
 import type { Tensor } from '../protocol/messages';
-import {
-  Card,
-  HEADER,
-  Measure,
-  SIZES,
-  STRIP,
-  Stub,
-  boxCard,
-  nodeCard,
-  openWidth,
-  typeTexts,
-  withMeasured
-} from './card';
-import { Item, LayerInput, LayerPlan, Point, Port, layerDot, readPlan, stackPlan } from './layer';
-import { LayerEdge, Scene, edgeKey } from './scene';
-import { Stubs, stubsOf } from './stubs';
-import { Aborted, Layout } from './worker';
+import type { Card, Measure, Stub } from './card';
+import { HEADER, SIZES, STRIP, boxCard, nodeCard, openWidth, typeTexts, withMeasured } from './card';
+import type { Item, LayerInput, LayerPlan, Point, Port } from './layer';
+import { layerDot, readPlan, stackPlan } from './layer';
+import type { LayerEdge, Scene } from './scene';
+import { edgeKey } from './scene';
+import type { Stubs } from './stubs';
+import { stubsOf } from './stubs';
+import type { Layout } from './worker';
+import { Aborted } from './worker';
 import { __, _n } from '../text';
 
 export interface Rect {
@@ -197,7 +190,13 @@ export class Composer {
       const box = scene.box(id);
       const node = scene.nodes.get(id);
       const stubs = read.map(value => stubOf(scene, value));
-      card = box ? boxCard(box, this.measure, stubs) : nodeCard(node!, scene, this.measure, stubs);
+      if (box) {
+        card = boxCard(box, this.measure, stubs);
+      } else if (node) {
+        card = nodeCard(node, scene, this.measure, stubs);
+      } else {
+        throw new RangeError(id);
+      }
       const text = this.texts.get(id);
       card = text ? withMeasured(card, text, this.measure) : card;
       cards.set(id, card);
@@ -328,7 +327,10 @@ function place(root: Plan): Picture {
     plan.input.items.forEach((item, i) => {
       const corner = plan.plan.places[i] ?? { x: 0, y: 0 };
       const isOpen = plan.inner.has(i);
-      const card = plan.cards[i]!;
+      const card = plan.cards[i];
+      if (card === undefined) {
+        return;
+      }
       const drawn: DrawnItem = {
         id: item.id,
         layer: plan.box,

@@ -3,7 +3,8 @@
 import type { GraphBox, GraphNode } from '../protocol/messages';
 import { tensorText } from '../view/words';
 import { CHIP, HEADER, SIZES, STRIP, TOGGLE, boxDetail, boxTitle, measuredX, typeText } from './card';
-import { DrawnEdge, DrawnItem, DrawnPort, tensorOf } from './compose';
+import type { DrawnEdge, DrawnItem, DrawnPort } from './compose';
+import { tensorOf } from './compose';
 import type { Point } from './layer';
 import type { Scene } from './scene';
 import { __, _n } from '../text';
@@ -122,10 +123,10 @@ const SIGN = { height: 15, pad: 5 } as const;
 /** Show on an element how it differs: its colour, and a sign at its right upper corner. */
 export function showChange(element: SVGElement, change: Change | undefined): void {
   const kind = change?.kind ?? 'same';
-  element.dataset['change'] = kind;
+  element.dataset.change = kind;
   element.querySelector(':scope > .hl-g-sign')?.remove();
-  const name = element.dataset['plain'] ?? element.getAttribute('aria-label') ?? '';
-  element.dataset['plain'] = name;
+  const name = element.dataset.plain ?? element.getAttribute('aria-label') ?? '';
+  element.dataset.plain = name;
   const inside =
     change && change.count > 0 ? __(', %1 inside', _n('%1 difference', '%1 differences', change.count)) : '';
   element.setAttribute('aria-label', kind === 'same' ? name : `${CHANGES[kind]}: ${name}${inside}`);

@@ -3,7 +3,8 @@
 import { FONT } from './card';
 import type { Picture } from './compose';
 import { edgeElement, itemElement, portElement, svg } from './draw';
-import { LEVELS, Measured, showMeasured } from './measured';
+import type { Measured } from './measured';
+import { LEVELS, showMeasured } from './measured';
 import type { Scene } from './scene';
 import { __ } from '../text';
 

@@ -6,38 +6,43 @@ import { safeSvg } from '../view/safe-svg';
 import { tensorText } from '../view/words';
 import { GraphBar } from './bar';
 import { anchored } from './camera';
-import { Canvas, Marks, NO_MARKS } from './canvas';
+import type { Marks } from './canvas';
+import { Canvas, NO_MARKS } from './canvas';
 import { boxTitle, pageMeasure } from './card';
-import { Composer, Picture } from './compose';
+import type { Picture } from './compose';
+import { Composer } from './compose';
 import { spoken } from './draw';
 import { saveAs, staticSvg, svgText } from './export';
 import { GraphText } from './graph-text';
 import type { Measured } from './measured';
 
-import { Hit, HitList } from './hit-list';
+import type { Hit } from './hit-list';
+import { HitList } from './hit-list';
 import { DRAWN, depthOf, firstOpen, nameOf, openedTo, openedWith, withNames } from './opening';
 import type { Point } from './layer';
 import { Scene, edgeKey } from './scene';
 import { search } from './search';
-import { Step, step, trace } from './walk';
-import { Aborted, Layout } from './worker';
+import type { Step } from './walk';
+import { step, trace } from './walk';
+import type { Layout } from './worker';
+import { Aborted } from './worker';
 import { __, _n } from '../text';
 
 export interface GraphPaneEvents {
-  onNode(node: GraphNode): void;
-  onBox(box: GraphBox): void;
+  onNode: (node: GraphNode) => void;
+  onBox: (box: GraphBox) => void;
   /** Nothing is selected any more. */
-  onNothing?(): void;
-  onProgram(id: string): void;
+  onNothing?: () => void;
+  onProgram: (id: string) => void;
   /** A click on a parameter of a node. */
-  onParameter?(parameter: GraphNode['badges'][number]): void;
+  onParameter?: (parameter: GraphNode['badges'][number]) => void;
   onLocation?: ((location: Location) => void) | undefined;
   /** The picture as SVG that needs nothing else, for the static fallback. */
-  onPicture?(svg: string): void;
+  onPicture?: (svg: string) => void;
   /** The user opened or closed boxes, and they are drawn. */
-  onOpened?(): void;
+  onOpened?: () => void;
   /** The picture was moved or zoomed; see `CanvasEvents`. */
-  onLook?(at: Point | null): void;
+  onLook?: (at: Point | null) => void;
 }
 
 /** Milliseconds that a picture must stand before its static copy is made. */

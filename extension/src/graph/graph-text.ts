@@ -67,7 +67,7 @@ export class GraphText {
 
   /** The line of the selected node. */
   mark(id: string | null): void {
-    const index = id === null ? -1 : this.lines.findIndex(line => line.dataset['node'] === id);
+    const index = id === null ? -1 : this.lines.findIndex(line => line.dataset.node === id);
     this.goTo(index, !this.element.hidden);
   }
 
@@ -81,7 +81,7 @@ export class GraphText {
     if (line) {
       this.element.setAttribute('aria-activedescendant', line.id);
       if (scroll) {
-        line.scrollIntoView?.({ block: 'nearest' });
+        line.scrollIntoView({ block: 'nearest' });
       }
     } else {
       this.element.removeAttribute('aria-activedescendant');
@@ -91,8 +91,8 @@ export class GraphText {
   private onClick(event: Event): void {
     const line = (event.target as Element).closest<HTMLElement>('[data-node]');
     const selection = this.element.ownerDocument.getSelection();
-    if (line?.dataset['node'] !== undefined && (selection === null || selection.isCollapsed)) {
-      this.onNode(line.dataset['node']);
+    if (line?.dataset.node !== undefined && (selection === null || selection.isCollapsed)) {
+      this.onNode(line.dataset.node);
     }
   }
 
@@ -101,14 +101,14 @@ export class GraphText {
     if (way !== 0) {
       event.preventDefault();
       let next = this.at + way;
-      while (this.lines[next] && this.lines[next]!.dataset['node'] === undefined) {
+      while (this.lines[next] && this.lines[next]?.dataset.node === undefined) {
         next += way;
       }
       if (this.lines[next]) {
         this.goTo(next, true);
       }
     } else if (event.key === 'Enter') {
-      const id = this.lines[this.at]?.dataset['node'];
+      const id = this.lines[this.at]?.dataset.node;
       if (id !== undefined) {
         event.preventDefault();
         this.onNode(id);

@@ -80,7 +80,7 @@ export class HitList {
   /** Mark the hit that is selected. */
   mark(index: number): void {
     [...this.list.children].forEach((row, i) => row.setAttribute('aria-selected', String(i === index)));
-    this.list.children[index]?.scrollIntoView?.({ block: 'nearest' });
+    this.list.children[index]?.scrollIntoView({ block: 'nearest' });
   }
 
   /** The hits that are listed, of all. */

@@ -184,10 +184,9 @@ export function readPlan(layer: LayerInput, plain: string): LayerPlan {
     }
   }
   for (const list of [plan.places, plan.curves]) {
-    for (let i = 0; i < list.length; i++) {
-      if (!list[i]) {
-        throw new Error(__('Graphviz left out a part of the graph.'));
-      }
+    // Not `some`, which passes over the holes of an array.
+    if (Array.from<object | undefined>(list).includes(undefined)) {
+      throw new Error(__('Graphviz left out a part of the graph.'));
     }
   }
   return plan;

@@ -2,7 +2,8 @@
 // line, which unfolds.
 
 import { button, h, replace, uniqueId } from '../view/dom';
-import { LEVELS, Measured, Scale } from './measured';
+import type { Measured, Scale } from './measured';
+import { LEVELS } from './measured';
 import { __ } from '../text';
 
 export class Legend {

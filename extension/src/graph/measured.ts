@@ -133,15 +133,15 @@ export function showMeasured(
 ): void {
   element.classList.toggle('hl-g-measured', item !== undefined);
   element.classList.toggle('hl-g-bad', item?.bad ?? false);
-  const name = element.dataset['name'] ?? element.getAttribute('aria-label') ?? '';
-  element.dataset['name'] = name;
+  const name = element.dataset.name ?? element.getAttribute('aria-label') ?? '';
+  element.dataset.name = name;
   element.setAttribute('aria-label', item ? `${name}, ${item.text}` : name);
   element.querySelector('.hl-g-bar')?.remove();
   if (!item || !heat) {
-    delete element.dataset['heat'];
+    delete element.dataset.heat;
     return;
   }
-  element.dataset['heat'] = String(heat.level);
+  element.dataset.heat = String(heat.level);
   const shape = element.querySelector('.hl-g-shape:not(.hl-g-behind)');
   const [width, height] = ['width', 'height'].map(side => parseFloat(shape?.getAttribute(side) ?? ''));
   if (width && height && heat.bar > 0 && !element.classList.contains('hl-g-open')) {

@@ -1,7 +1,8 @@
 // A small map of the whole picture with the part that the pane shows; a click or drag moves the pane.
 
 import { h } from '../view/dom';
-import { Camera, Size, visible } from './camera';
+import type { Camera, Size } from './camera';
+import { visible } from './camera';
 import type { Picture } from './compose';
 import { svg } from './draw';
 import type { Point } from './layer';

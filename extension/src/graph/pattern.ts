@@ -8,7 +8,7 @@ export class PatternError extends Error {}
 
 export interface Pattern {
   /** Whether it matches somewhere in a text; upper and lower case are the same. */
-  test(text: string): boolean;
+  test: (text: string) => boolean;
 }
 
 /** Characters of an expression, and steps of its program. */
@@ -64,7 +64,8 @@ class Parser {
     while (this.take('|')) {
       parts.push(this.sequence());
     }
-    return parts.length === 1 ? parts[0]! : { kind: 'choice', parts };
+    const [first] = parts;
+    return first !== undefined && parts.length === 1 ? first : { kind: 'choice', parts };
   }
 
   private sequence(): Tree {
@@ -291,16 +292,16 @@ function matches(steps: readonly Step[], text: string): boolean {
         continue;
       }
       seen[index] = at;
-      const step = steps[index]!;
-      if (step.kind === 'match') {
+      const step = steps[index];
+      if (step?.kind === 'match') {
         waiting.length = 0;
         return true;
       }
-      if (step.kind === 'split') {
+      if (step?.kind === 'split') {
         waiting.push(...step.to);
-      } else if (step.kind === 'character') {
+      } else if (step?.kind === 'character') {
         list.push(index);
-      } else if (step.test(before, after)) {
+      } else if (step?.test(before, after)) {
         waiting.push(index + 1);
       }
     }
@@ -316,8 +317,8 @@ function matches(steps: readonly Step[], text: string): boolean {
     const code = text.charCodeAt(at);
     then = [];
     for (const index of now) {
-      const step = steps[index]!;
-      if (step.kind === 'character' && step.test(code) && add(index + 1, then, at + 1)) {
+      const step = steps[index];
+      if (step?.kind === 'character' && step.test(code) && add(index + 1, then, at + 1)) {
         return true;
       }
     }

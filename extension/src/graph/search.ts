@@ -1,7 +1,8 @@
 // Finding nodes and boxes: words and regular expressions over names, operators, shapes, types and states.
 
 import type { GraphBox, GraphNode, Tensor } from '../protocol/messages';
-import { Pattern, PatternError, pattern } from './pattern';
+import type { Pattern } from './pattern';
+import { PatternError, pattern } from './pattern';
 import type { Scene } from './scene';
 import { __ } from '../text';
 
@@ -16,7 +17,7 @@ const SPECIAL = /[\\^$*+?.()[\]{}|]/;
 
 interface Term {
   field: Field | null;
-  test(values: readonly string[], field: Field): boolean;
+  test: (values: readonly string[], field: Field) => boolean;
 }
 
 export interface Query {

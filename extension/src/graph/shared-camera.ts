@@ -4,7 +4,8 @@ import type { Camera } from './camera';
 import type { Canvas } from './canvas';
 import type { DrawnItem } from './compose';
 import type { Point } from './layer';
-import { Side, other } from './pairing';
+import type { Side } from './pairing';
+import { other } from './pairing';
 
 /** Milliseconds without a movement after which the pictures are aligned at another operator. */
 const REST = 350;
@@ -26,7 +27,7 @@ export class SharedCamera {
 
   /** One picture was moved; `at`: the point of its pane under the pointer. */
   moved(side: Side, at: Point | null): void {
-    if (!this.anchor || this.anchor.side !== side) {
+    if (this.anchor?.side !== side) {
       this.anchor = this.nearest(side, at);
     }
     this.follow(side);

@@ -1,7 +1,8 @@
 // Walking in a picture: along edges with the arrow keys, and paths to and from a node.
 
 import type { DrawnItem, Picture } from './compose';
-import { OnPart, Scene, edgeKey, portKey, valueKey } from './scene';
+import type { OnPart, Scene } from './scene';
+import { edgeKey, portKey, valueKey } from './scene';
 
 export type Step = 'up' | 'down' | 'left' | 'right';
 

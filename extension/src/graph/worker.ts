@@ -6,7 +6,7 @@ import { __ } from '../text';
 export interface Layout {
   (dot: string, signal?: AbortSignal): Promise<string>;
   /** Load Graphviz now, so that the first layout does not wait for it. */
-  warm?(): void;
+  warm?: () => void;
 }
 
 /** The layout is no longer wanted. */
@@ -21,8 +21,8 @@ const IDLE_PATIENCE = 400;
 interface Job {
   dot: string;
   signal: AbortSignal | undefined;
-  resolve(plain: string): void;
-  reject(error: Error): void;
+  resolve: (plain: string) => void;
+  reject: (error: Error) => void;
 }
 
 /**
@@ -134,9 +134,9 @@ function onPage(url: string, dot: string): Promise<string> {
   return importModule(url).then(module => module.layout(dot));
 }
 
-function importModule(url: string): Promise<{ layout(dot: string): Promise<string> }> {
+function importModule(url: string): Promise<{ layout: (dot: string) => Promise<string> }> {
   // Bundlers must leave this import alone: the address exists only on the page.
   return import(/* webpackIgnore: true */ /* @vite-ignore */ url) as Promise<{
-    layout(dot: string): Promise<string>;
+    layout: (dot: string) => Promise<string>;
   }>;
 }

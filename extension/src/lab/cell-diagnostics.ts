@@ -5,14 +5,20 @@ import type { CodeEditor } from '@jupyterlab/codeeditor';
 import type { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { EditorExtensionRegistry } from '@jupyterlab/codemirror';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
-import { Extension, Text } from '@codemirror/state';
-import { ISignal, Signal } from '@lumino/signaling';
-import { CellDiagnostics, LintClient, LintSources, LintTarget } from '../lint/lint-client';
+import type { Extension } from '@codemirror/state';
+import { Text } from '@codemirror/state';
+import type { ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
+import type { CellDiagnostics, LintSources, LintTarget } from '../lint/lint-client';
+import { LintClient } from '../lint/lint-client';
 import { changesOf } from '../lint/positions';
 import type { Diagnostic, Fix } from '../protocol/messages';
-import { ListedFinding, ListedFix, ListedPlace, fixTitle } from '../view/findings-list';
-import { MarkedEditor, callMarks, marksExtension } from './editor-marks';
-import { Lines, lineMarks, markLines, showLine } from './line-marks';
+import type { ListedFinding, ListedFix, ListedPlace } from '../view/findings-list';
+import { fixTitle } from '../view/findings-list';
+import type { MarkedEditor } from './editor-marks';
+import { callMarks, marksExtension } from './editor-marks';
+import type { Lines } from './line-marks';
+import { lineMarks, markLines, showLine } from './line-marks';
 import { mentionsHybridLab } from './link';
 import { jumpToCell, scrolledTo } from './jump';
 import { __ } from '../text';
@@ -129,8 +135,9 @@ export class CellDiagnosticsService {
 
   /** Check a notebook now; resolves with the number of findings, or null where nobody could check it. */
   async check(panel: NotebookPanel): Promise<number | null> {
-    if (panel.isDisposed || !panel.content.model || !this.settings.enabled || !this.applies(panel)) {
-      return panel.isDisposed || !this.settings.enabled ? null : 0;
+    const { isDisposed } = panel; // asked again after the answer
+    if (isDisposed || !panel.content.model || !this.settings.enabled || !this.applies(panel)) {
+      return isDisposed || !this.settings.enabled ? null : 0;
     }
     const cells = [...panel.content.model.cells]
       .filter(cell => cell.type === 'code')

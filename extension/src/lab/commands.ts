@@ -2,7 +2,8 @@
 
 import { EditorView } from '@codemirror/view';
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { ICommandPalette, Notification } from '@jupyterlab/apputils';
+import type { ICommandPalette } from '@jupyterlab/apputils';
+import { Notification } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 import type { CellDiagnosticsService } from './cell-diagnostics';
 import { applyFixAt, goToNextFinding } from './editor-marks';

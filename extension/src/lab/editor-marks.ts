@@ -1,20 +1,17 @@
 // Marks of findings in an editor: squiggles, gutter, hover texts, and the fix that Alt+Enter applies.
 
-import {
-  Action,
-  Diagnostic as EditorDiagnostic,
-  forEachDiagnostic,
-  lintGutter,
-  linter,
-  setDiagnostics
-} from '@codemirror/lint';
-import { Compartment, Extension, Text } from '@codemirror/state';
-import { EditorView, ViewPlugin, ViewUpdate } from '@codemirror/view';
+import type { Action, Diagnostic as EditorDiagnostic } from '@codemirror/lint';
+import { forEachDiagnostic, lintGutter, linter, setDiagnostics } from '@codemirror/lint';
+import type { Extension } from '@codemirror/state';
+import { Compartment, Text } from '@codemirror/state';
+import type { ViewUpdate } from '@codemirror/view';
+import { EditorView, ViewPlugin } from '@codemirror/view';
 import type { CellDiagnostics } from '../lint/lint-client';
 import { changesOf, offsetAt, rangeOf } from '../lint/positions';
 import type { Diagnostic, Fix } from '../protocol/messages';
 import { button, h } from '../view/dom';
-import { ListedPlace, fixLabel, fixTitle } from '../view/findings-list';
+import type { ListedPlace } from '../view/findings-list';
+import { fixLabel, fixTitle } from '../view/findings-list';
 import { inline, renderMarkdown } from '../view/markdown';
 import { __ } from '../text';
 

@@ -2,8 +2,10 @@
 
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import { Widget } from '@lumino/widgets';
-import { CellError, Location, cellError } from '../protocol/messages';
-import { Child, button, h, replace } from '../view/dom';
+import type { CellError, Location } from '../protocol/messages';
+import { cellError } from '../protocol/messages';
+import type { Child } from '../view/dom';
+import { button, h, replace } from '../view/dom';
 import { __ } from '../text';
 
 /** The type of the output, see hybrid_lab/lab/messages/errors.py; and of the HTML beside it. */
@@ -17,8 +19,8 @@ type MimeModel = Parameters<Renderer['renderModel']>[0];
 export interface ErrorOutputOptions {
   rendermime: RenderMime;
   /** Show a Block of a model: its id, path, and name with that of the model. */
-  onBlock(model: string, path: string, name: string): void;
-  onLocation(location: Location): void;
+  onBlock: (model: string, path: string, name: string) => void;
+  onLocation: (location: Location) => void;
 }
 
 /** Show the errors in the outputs of this notebook. */

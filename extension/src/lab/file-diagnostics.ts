@@ -1,9 +1,12 @@
 // Checks the Python files that are open in editors while they are typed; the server runs the rules, no kernel is needed.
 
 import type { CodeEditor } from '@jupyterlab/codeeditor';
-import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/codemirror';
-import { LintClient, LintSources, LintTarget } from '../lint/lint-client';
-import { MarkedEditor, callMarks, marksExtension } from './editor-marks';
+import type { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
+import { EditorExtensionRegistry } from '@jupyterlab/codemirror';
+import type { LintSources, LintTarget } from '../lint/lint-client';
+import { LintClient } from '../lint/lint-client';
+import type { MarkedEditor } from './editor-marks';
+import { callMarks, marksExtension } from './editor-marks';
 import { mentionsHybridLab } from './link';
 import { __ } from '../text';
 

@@ -1,7 +1,9 @@
 // Lines of an editor that belong to what is selected in the graph, softly marked; and where the cursor stands.
 
-import { Extension, StateEffect, StateField } from '@codemirror/state';
-import { Decoration, DecorationSet, EditorView } from '@codemirror/view';
+import type { Extension } from '@codemirror/state';
+import { StateEffect, StateField } from '@codemirror/state';
+import type { DecorationSet } from '@codemirror/view';
+import { Decoration, EditorView } from '@codemirror/view';
 
 /** Lines from 1, both included. */
 export interface Lines {

@@ -1,21 +1,22 @@
 // The connection of one notebook to its kernel's hybrid_lab: opens the comm, keeps it open over reloads and restarts.
 
 import type { ISessionContext } from '@jupyterlab/apputils';
-import { Kernel, KernelMessage } from '@jupyterlab/services';
+import type { Kernel } from '@jupyterlab/services';
+import { KernelMessage } from '@jupyterlab/services';
 import type { JSONObject } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
-import { ISignal, Signal } from '@lumino/signaling';
+import type { ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { Channel, RequestError, asRequestError } from '../protocol/channel';
-import {
+import type {
   CurvesReply,
   WorkPush,
   FolderReply,
   HelloReply,
   ModelsReply,
-  PROTOCOL,
-  TARGET,
   WorkersReply
 } from '../protocol/messages';
+import { PROTOCOL, TARGET } from '../protocol/messages';
 import { NOT_IMPORTED, mismatch, newerKernel } from '../protocol/versions';
 import { VERSION } from '../version';
 import type { KernelState } from '../view/panel-view';
@@ -29,9 +30,9 @@ const SUBSHELL_PATIENCE = 3000;
 
 export interface LinkOptions {
   /** Whether the notebook's code is about hybrid_lab: only then is a kernel asked unbidden. */
-  mentions(): boolean;
+  mentions: () => boolean;
   /** The notebook's path on the server. */
-  path(): string;
+  path: () => string;
 }
 
 let links = 0;
@@ -115,7 +116,6 @@ export class KernelLink implements IDisposable {
       return;
     }
     this.opening = true;
-    this.again = false;
     const { generation } = this;
     let comm: Kernel.IComm | null = null;
     try {
@@ -157,7 +157,9 @@ export class KernelLink implements IDisposable {
     } finally {
       this.opening = false;
       this._changed.emit();
-      if (this.again) {
+      const { again } = this;
+      this.again = false;
+      if (again) {
         void this.connect(); // the cell that imports hybrid_lab, or a restart, came after the kernel was asked
       }
     }
@@ -166,7 +168,7 @@ export class KernelLink implements IDisposable {
   /** Ask again for the models, e.g. from a timer while a cell runs. */
   async refresh(): Promise<void> {
     const { channel } = this;
-    if (channel && channel.waiting === 0) {
+    if (channel?.waiting === 0) {
       try {
         this.models = await channel.request('models', {});
         this._changed.emit();

@@ -14,14 +14,14 @@ const REST = 500;
 
 /** Keeps JSON by key: JupyterLab's state database does. */
 export interface Store {
-  fetch(key: string): Promise<unknown>;
-  save(key: string, value: never): Promise<unknown>;
+  fetch: (key: string) => Promise<unknown>;
+  save: (key: string, value: never) => Promise<unknown>;
 }
 
 /** A store for Notebook 7, which forgets its state database with the page. `storage`: the browser's; `prefix`: the server. */
 export function browserStore(storage: Storage, prefix: string): Store {
   return {
-    fetch: async key => JSON.parse(storage.getItem(prefix + key) ?? 'null'),
+    fetch: async key => JSON.parse(storage.getItem(prefix + key) ?? 'null') as unknown,
     save: async (key, value) => storage.setItem(prefix + key, JSON.stringify(value))
   };
 }

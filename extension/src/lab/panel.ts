@@ -12,13 +12,13 @@ import { splitPanes } from '../view/split-panes';
 import type { CellDiagnosticsService, Cursor } from './cell-diagnostics';
 import { labIcon } from './icon';
 import { cellIdOf, jumpToCell } from './jump';
-import { KernelLink } from './link';
+import type { KernelLink } from './link';
 import type { ViewMemory } from './memory';
 
 export interface HybridPanelOptions {
   tracker: INotebookTracker;
   diagnostics: CellDiagnosticsService;
-  linkOf(panel: NotebookPanel): KernelLink;
+  linkOf: (panel: NotebookPanel) => KernelLink;
   layout: Layout;
   memory: ViewMemory;
   /** Where the sizes of the panes are remembered. */

@@ -3,7 +3,8 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { CellDiagnostics, LintTarget } from '../lint/lint-client';
-import { CellSource, lintReply } from '../protocol/messages';
+import type { CellSource } from '../protocol/messages';
+import { lintReply } from '../protocol/messages';
 import { __ } from '../text';
 
 /** A function that asks the server. It rejects where the server cannot answer; a missing endpoint is asked once only. */

@@ -1,12 +1,13 @@
 // What the extension adds to JupyterLab and to Notebook 7, which has fewer tokens and no tabs.
 
-import { ILabShell, ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
-import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
-import { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
+import type { ILabShell, ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
+import type { ICommandPalette } from '@jupyterlab/apputils';
+import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import type { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { PageConfig } from '@jupyterlab/coreutils';
-import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
-import { ISettingRegistry } from '@jupyterlab/settingregistry';
-import { IStateDB } from '@jupyterlab/statedb';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+import type { IStateDB } from '@jupyterlab/statedb';
 import { workerLayout } from '../graph/worker';
 import { CellDiagnosticsService } from './cell-diagnostics';
 import { COMMANDS, addCommands } from './commands';
@@ -20,7 +21,8 @@ import { SizeMemory, ViewMemory, browserStore } from './memory';
 import { HybridPanel } from './panel';
 import { serverLint } from './server-lint';
 import { registerViewOutput } from './view-output';
-import { KERNEL_PATIENCE, LintTarget } from '../lint/lint-client';
+import type { LintTarget } from '../lint/lint-client';
+import { KERNEL_PATIENCE } from '../lint/lint-client';
 
 /** The plugin's id, under which its settings are kept. */
 export const PLUGIN_ID = 'hybrid-lab:plugin';

@@ -27,11 +27,11 @@ type MimeModel = Parameters<Renderer['renderModel']>[0];
 export interface ViewOutputOptions {
   rendermime: RenderMime;
   /** The static HTML of a living view, null while nobody can tell. */
-  ask(view: string): Promise<string | null>;
+  ask: (view: string) => Promise<string | null>;
   /** Call the listener when a model of the kernel may have changed; returns what ends that. */
-  onChange(listener: () => void): () => void;
+  onChange: (listener: () => void) => () => void;
   /** The revision of a model of the kernel, if it is known. */
-  revision(model: string): number | undefined;
+  revision: (model: string) => number | undefined;
 }
 
 /** Show the outputs of views in this notebook. */
@@ -144,8 +144,8 @@ export class ViewOutput extends Widget {
 
   /** Put the view's present static HTML into the notebook. */
   private async refresh(): Promise<void> {
-    const { model, view } = this;
-    if (!this.isLive || !model || view === undefined || this.isDisposed) {
+    const { model, view, isDisposed } = this;
+    if (!this.isLive || !model || view === undefined || isDisposed) {
       return;
     }
     const html = await this.options.ask(view).catch(() => null);

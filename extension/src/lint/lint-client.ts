@@ -34,12 +34,10 @@ export class LintClient {
     if (this.last?.key === key) {
       return this.last.cells;
     }
-    if (this.inFlight?.key !== key) {
-      this.inFlight = { key, answer: this.ask(cells, target) };
-    }
-    const { answer } = this.inFlight;
-    const found = await answer;
-    if (this.inFlight?.key === key) {
+    const asked = this.inFlight?.key === key ? this.inFlight : { key, answer: this.ask(cells, target) };
+    this.inFlight = asked;
+    const found = await asked.answer;
+    if (this.inFlight === asked) {
       this.inFlight = null;
     }
     if (found) {

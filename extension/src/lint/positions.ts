@@ -6,7 +6,7 @@ import type { Diagnostic, Edit } from '../protocol/messages';
 export interface Lines {
   readonly lines: number;
   readonly length: number;
-  line(n: number): { from: number; to: number; text: string };
+  line: (n: number) => { from: number; to: number; text: string };
 }
 
 /** Offset of a place: `line` counts from 1, `col` counts Unicode characters from 0. */

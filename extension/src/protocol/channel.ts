@@ -1,18 +1,20 @@
 // Requests with exactly one reply each, over anything that carries JSON (a comm, a widget's custom messages).
 
 import { ProtocolError, anything, integer, record, text } from './check';
-import {
+import type {
   CurvesReply,
   WorkPush,
   ErrorBody,
   ModelsReply,
-  PROTOCOL,
   Progress,
-  REPLIES,
   Reply,
   RequestType,
   Requests,
-  WorkersReply,
+  WorkersReply
+} from './messages';
+import {
+  PROTOCOL,
+  REPLIES,
   curvesReply,
   workPush,
   errorBody,
@@ -60,14 +62,14 @@ export interface RequestOptions {
 
 /** Anything the views can ask. */
 export interface Requester {
-  request<T extends RequestType>(type: T, body: Requests[T], options?: RequestOptions): Promise<Reply<T>>;
+  request: <T extends RequestType>(type: T, body: Requests[T], options?: RequestOptions) => Promise<Reply<T>>;
   /** Resolves when nobody answers any more: the kernel is gone. */
   readonly closed?: Promise<void>;
 }
 
 interface Pending {
-  accept(body: unknown): void;
-  reject(error: RequestError): void;
+  accept: (body: unknown) => void;
+  reject: (error: RequestError) => void;
   onProgress?: (progress: Progress) => void;
 }
 

@@ -63,7 +63,7 @@ export function oneOf<T extends string>(...names: readonly T[]): Check<T> {
 /** An object with any keys, all values of one kind. The result has no prototype: keys come from outside. */
 export function dictionary<T>(check: Check<T>): Check<Record<string, T>> {
   return (value, at) => {
-    const result: Record<string, T> = Object.create(null);
+    const result = Object.create(null) as Record<string, T>;
     for (const [key, item] of Object.entries(asRecord(value, at))) {
       result[key] = check(item, `${at}.${key}`);
     }

@@ -1,7 +1,7 @@
 // Written by scripts/write_protocol.py from hybrid_lab/lab/messages/; a test compares. docs/protocol.md explains it.
 
+import type { Checked } from './check';
 import {
-  Checked,
   anything,
   dictionary,
   flag,

@@ -1,6 +1,7 @@
 // The message for a front end and a kernel of different versions.
 
-import { HelloReply, PROTOCOL } from './messages';
+import type { HelloReply } from './messages';
+import { PROTOCOL } from './messages';
 import { __ } from '../text';
 
 /** A sentence that names the older side and how to upgrade it, or null if the versions match. */

@@ -1,20 +1,24 @@
 // Save, Reload, Compare, Undo, Open without code: the buttons, and what they act on. What came of an action belongs to
 // the kernel and the model that it was meant for, see ActionScope.
 
-import { Requester, RequestError, asRequestError } from '../protocol/channel';
+import type { Requester } from '../protocol/channel';
+import { RequestError, asRequestError } from '../protocol/channel';
 import type { FolderReply, Model, Progress, Saving } from '../protocol/messages';
 import type { ActionResults } from './action-results';
 import { ActionScope, EVERY } from './action-scope';
 import { AutosavePart } from './autosave-part';
 import type { DiffOptions, GraphMark } from './diff-view';
-import { Child, button, h, replace } from './dom';
+import type { Child } from './dom';
+import { button, h, replace } from './dom';
 import { FilePart } from './file-part';
 import { HistoryPart } from './history-part';
 import type { SavesOptions } from './saved-values';
 import { OpenPart } from './open-part';
 import type { SideBySide } from './compare-view';
-import { SideBySideHost, compare, reload, reloaded } from './reload-part';
-import { SaveTarget, Undoable, nameOf, save, saveEvery, saved } from './save-part';
+import type { SideBySideHost } from './reload-part';
+import { compare, reload, reloaded } from './reload-part';
+import type { SaveTarget, Undoable } from './save-part';
+import { nameOf, save, saveEvery, saved } from './save-part';
 import { SHARE, share } from './share-part';
 import { __ } from '../text';
 
@@ -22,7 +26,7 @@ export interface ActionBarOptions {
   /** Without it there is no "Open without code" (the widget belongs to one model). */
   withOpen: boolean;
   /** Called after anything that changed a model of the kernel in front, or made a new one. */
-  onChanged(model: Model | null): void;
+  onChanged: (model: Model | null) => void;
   /** Show a Block in the graph, with these operators marked; without it differences have no button for it. */
   onShowInGraph?: (block: string, marks: GraphMark[]) => void;
   /** Show the graphs of a comparison side by side. */
@@ -486,7 +490,7 @@ export class ActionBar {
     this.saveButton.disabled = !onModel;
     this.reloadButton.disabled = !onModel;
     this.compareButton.disabled = !onModel;
-    this.undoButton.disabled = !onModel || !model?.undo;
+    this.undoButton.disabled = !onModel || !model.undo;
     this.undoButton.title = model?.undoes ? __('Undo %1', model.undoes) : __('Nothing to undo');
     this.opening.button.disabled = !onEvery;
     this.shareButton.disabled = !onModel;

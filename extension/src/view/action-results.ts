@@ -1,8 +1,9 @@
 // What came of the actions on one model, in place: progress, questions, results and errors.
 
-import { RequestError } from '../protocol/channel';
+import type { RequestError } from '../protocol/channel';
 import type { Progress } from '../protocol/messages';
-import { Child, append, button, h, replace } from './dom';
+import type { Child } from './dom';
+import { append, button, h, replace } from './dom';
 import { __ } from '../text';
 
 export class ActionResults {

@@ -1,6 +1,7 @@
 // The setting of a model's autosave, and how its last save went.
 
-import { Requester, RequestError, asRequestError } from '../protocol/channel';
+import type { Requester, RequestError } from '../protocol/channel';
+import { asRequestError } from '../protocol/channel';
 import type { AutosaveState, Model } from '../protocol/messages';
 import { failure } from './action-results';
 import { button, h, replace, uniqueId } from './dom';

@@ -1,7 +1,8 @@
 // One line that answers four questions unasked: which Blocks do not run as graphs, where NaN is, what is slow, and what
 // changed since the last save. Each answer leads to its place. Nothing is guessed: what is not known is not said.
 
-import { Requester, asRequestError } from '../protocol/channel';
+import type { Requester } from '../protocol/channel';
+import { asRequestError } from '../protocol/channel';
 import type {
   AnswersReply,
   BlockNode,
@@ -30,17 +31,17 @@ export interface Slowest {
 
 export interface BannerEvents {
   /** Show a Block: its row, and why it is in this state. */
-  onBlock(path: string): void;
+  onBlock: (path: string) => void;
   /** Show where NaN is. */
-  onNan(nan: NanAnswer): void;
+  onNan: (nan: NanAnswer) => void;
   /** Show the times of the operators, and the slowest of them; null: measure them first. */
-  onSlowest(slowest: Slowest | null): void;
+  onSlowest: (slowest: Slowest | null) => void;
   /** Compare the model with the file of this name, "" for its own. */
-  onCompare(file: string): void;
+  onCompare: (file: string) => void;
   /** Show a Block of another model, by its id. */
-  onModel?(model: string, path: string): void;
+  onModel?: (model: string, path: string) => void;
   /** A Block failed that had not failed before, or had when the model was shown first. */
-  onFailed?(path: string): void;
+  onFailed?: (path: string) => void;
 }
 
 /** Milliseconds of rest before a small model is measured. */

@@ -22,9 +22,9 @@ interface Row {
 const EXPAND_ALL = 40;
 
 export interface BlockTreeEvents {
-  onSelect(node: BlockNode): void;
+  onSelect: (node: BlockNode) => void;
   /** Enter or a double click on a Block. */
-  onOpen?(node: BlockNode): void;
+  onOpen?: (node: BlockNode) => void;
 }
 
 export class BlockTree {

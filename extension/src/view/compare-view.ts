@@ -2,13 +2,16 @@
 // what is selected.
 
 import { GraphPane } from '../graph/graph-pane';
-import { CHANGES, ChangeKind, SIGNS } from '../graph/draw';
-import { Pair, Pairing, Side, other } from '../graph/pairing';
+import type { ChangeKind } from '../graph/draw';
+import { CHANGES, SIGNS } from '../graph/draw';
+import type { Pair, Side } from '../graph/pairing';
+import { Pairing, other } from '../graph/pairing';
 import { SharedCamera } from '../graph/shared-camera';
 import type { Layout } from '../graph/worker';
 import { asRequestError } from '../protocol/channel';
 import type { ComparedGraphs, ComparedValuesReply, GraphNode } from '../protocol/messages';
-import { Child, button, h, replace } from './dom';
+import type { Child } from './dom';
+import { button, h, replace } from './dom';
 import { numbersOf } from './numbers';
 import { toolbar } from './roving';
 import { tensorText } from './words';
@@ -22,14 +25,14 @@ export interface SideBySide {
   /** All differences in one line. */
   summary: string;
   /** The numbers of a parameter on both sides, by its name on each, '' where it is missing. */
-  values(first: string, second: string): Promise<ComparedValuesReply>;
+  values: (first: string, second: string) => Promise<ComparedValuesReply>;
 }
 
 export interface CompareViewOptions {
   layout: Layout;
-  onClose?(): void;
+  onClose?: () => void;
   /** Show all differences as a list. */
-  onList?(): void;
+  onList?: () => void;
 }
 
 const SIDES = [0, 1] as const;

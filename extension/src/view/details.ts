@@ -3,19 +3,20 @@
 import { boxTitle } from '../graph/card';
 import { STATES } from '../protocol/messages';
 import type { BlockNode, GraphBox, GraphNode, Location, Parameter } from '../protocol/messages';
-import { Child, button, h, replace } from './dom';
+import type { Child } from './dom';
+import { button, h, replace } from './dom';
 import { accessPath, countText, shapeText, tensorText } from './words';
 import { __, _n } from '../text';
 
 export interface DetailsEvents {
   /** Go to a place in the user's code; absent where nothing can be jumped to. */
-  onLocation?(location: Location): void;
+  onLocation?: (location: Location) => void;
   /** Select another Block. */
-  onBlock(path: string): void;
+  onBlock: (path: string) => void;
   /** Select a box of the graph: the kernel, or what else an operator runs in. */
-  onBox(id: string): void;
+  onBox: (id: string) => void;
   /** Show the numbers of a parameter of the Block at `path`; absent where there is no kernel. */
-  onNumbers?(path: string, parameter: Parameter): void;
+  onNumbers?: (path: string, parameter: Parameter) => void;
 }
 
 export class Details {

@@ -8,7 +8,8 @@ import type {
   OverlayItem,
   TensorChange
 } from '../protocol/messages';
-import { Child, button, h, replace } from './dom';
+import type { Child } from './dom';
+import { button, h, replace } from './dom';
 import { __, _n } from '../text';
 
 /** An operator that differs, as a picture finds its node: the `place`-th one of the Block in the graph of `graph`. */

@@ -7,9 +7,9 @@ import { __ } from '../text';
 
 export interface DrawerEvents {
   /** A tab was opened; null: the drawer was closed. */
-  onShow(id: string | null): void;
+  onShow: (id: string | null) => void;
   /** The drawer covers so many pixels of the graph. */
-  onCover(covered: Covered): void;
+  onCover: (covered: Covered) => void;
 }
 
 /** The view in pixels: its size, and the place in it where the graph begins. */
@@ -136,7 +136,7 @@ export class Drawer {
   /** Show or hide a tab. */
   offer(id: string, isOffered: boolean): void {
     const tab = this.tabs.get(id);
-    if (tab && tab.button.hidden === isOffered) {
+    if (tab?.button.hidden === isOffered) {
       tab.button.hidden = !isOffered;
       if (!isOffered && this.shown === id) {
         this.close();
@@ -182,7 +182,7 @@ export class Drawer {
     const last = this.shown;
     this.isDismissed = true;
     this.close();
-    if (hadFocus && last !== null) {
+    if (hadFocus) {
       this.tabs.get(last)?.button.focus();
     }
   }

@@ -1,9 +1,11 @@
 // Which graph of a model is drawn: of which Block, of which program, and the request for it.
 
 import type { GraphPane } from '../graph/graph-pane';
-import { Requester, errorText } from '../protocol/channel';
+import type { Requester } from '../protocol/channel';
+import { errorText } from '../protocol/channel';
 import type { GraphBox, GraphReply, Location, TreeReply } from '../protocol/messages';
-import { GraphMark, markedNodes } from './diff-view';
+import type { GraphMark } from './diff-view';
+import { markedNodes } from './diff-view';
 import type { Overlays } from './overlays';
 
 export class DrawnGraph {

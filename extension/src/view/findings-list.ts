@@ -24,7 +24,7 @@ export interface ListedFinding extends ListedPlace {
 export interface ListedBlock {
   /** `net.stages.0: Dense` */
   name: string;
-  show(): void;
+  show: () => void;
 }
 
 export interface ListedFix {
@@ -33,7 +33,7 @@ export interface ListedFix {
   /** Whether the repaired code does the same for certain. */
   safe: boolean;
   /** Change the code. `focus`: go there, so that Ctrl+Z undoes it. */
-  apply(focus: boolean): void;
+  apply: (focus: boolean) => void;
 }
 
 const SEVERITY = { error: __('Error'), warning: __('Warning'), note: __('Note') } as const;

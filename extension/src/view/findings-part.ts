@@ -1,7 +1,8 @@
 // The drawer's tab of findings: those of the model, and below them others in the cells of the notebook.
 
 import { h } from './dom';
-import { FindingsList, ListedBlock, ListedFinding } from './findings-list';
+import type { ListedBlock, ListedFinding } from './findings-list';
+import { FindingsList } from './findings-list';
 import { __ } from '../text';
 
 export class FindingsPart {

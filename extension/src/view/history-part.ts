@@ -1,7 +1,8 @@
 // The saves of a model's file in the order of time: choose one to compare it with the model or with another save, to
 // reload it, or to put it back as the file.
 
-import { Requester, asRequestError } from '../protocol/channel';
+import type { Requester } from '../protocol/channel';
+import { asRequestError } from '../protocol/channel';
 import type { KeptSave, Model } from '../protocol/messages';
 import { button, h, replace } from './dom';
 import { facts } from './save-part';
@@ -10,9 +11,9 @@ import { __ } from '../text';
 
 export interface HistoryOptions {
   /** Compare a save with the model, or with another save. */
-  onCompare(file: string, other: string | null): void;
-  onReload(file: string): void;
-  onRestore(file: string): void;
+  onCompare: (file: string, other: string | null) => void;
+  onReload: (file: string) => void;
+  onRestore: (file: string) => void;
 }
 
 export class HistoryPart {

@@ -1,6 +1,7 @@
 // The runs that are kept in the notebook's folder: a list to choose from, and charts that compare what is chosen.
 
-import { Requester, asRequestError } from '../protocol/channel';
+import type { Requester } from '../protocol/channel';
+import { asRequestError } from '../protocol/channel';
 import type { Curve, KeptRunRow, RunsReply } from '../protocol/messages';
 import { h, keepFocus, replace } from './dom';
 import { LineChart } from './line-chart';

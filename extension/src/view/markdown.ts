@@ -72,7 +72,7 @@ export function inline(source: string): (Node | string)[] {
     } else {
       pieces.push(link ?? '');
     }
-    end = (match.index ?? 0) + whole.length;
+    end = match.index + whole.length;
   }
   pieces.push(source.slice(end));
   return pieces.filter(piece => piece !== '');

@@ -20,17 +20,17 @@ export interface ModelViewOptions {
   /** The saves of the model's file; absent where nothing can be reloaded. */
   saves?: SavesOptions;
   /** Go to a place in a cell. */
-  onLocation?(location: Location): void;
+  onLocation?: (location: Location) => void;
   /** The code of what is selected in the graph, null where it has none; it is shown without going there. */
-  onCode?(location: Location | null): void;
+  onCode?: (location: Location | null) => void;
   /** Compare the model with the file of this name. */
-  onCompare?(file: string): void;
+  onCompare?: (file: string) => void;
   /** Show a Block of another model, by its id. */
-  onModel?(model: string, path: string): void;
+  onModel?: (model: string, path: string) => void;
   /** The Block the user selected. */
-  onSelect?(path: string): void;
+  onSelect?: (path: string) => void;
   /** A picture was drawn: cleaned SVG, for the static fallback. */
-  onPicture?(svg: string, path: string): void;
+  onPicture?: (svg: string, path: string) => void;
 }
 
 /** A tab of the drawer that the host adds. */
@@ -39,5 +39,5 @@ export interface ViewTab {
   name: string;
   content: HTMLElement;
   /** Called when it is opened. */
-  onShow?(): void;
+  onShow?: () => void;
 }

@@ -2,16 +2,20 @@
 // and what else its host adds. Panel, tab, widget and model files share it. What comes and goes lies over the panes.
 
 import { GraphPane } from '../graph/graph-pane';
-import { Requester, errorText } from '../protocol/channel';
+import type { Requester } from '../protocol/channel';
+import { errorText } from '../protocol/channel';
 import { STATES } from '../protocol/messages';
 import type { BlockNode, GraphReply, Location, NanAnswer, Parameter, TreeReply } from '../protocol/messages';
-import { Banner, Slowest } from './banner';
+import type { Slowest } from './banner';
+import { Banner } from './banner';
 import { first } from './block-index';
 import { BlockTree } from './block-tree';
 import { Details } from './details';
-import { CompareView, SideBySide } from './compare-view';
+import type { SideBySide } from './compare-view';
+import { CompareView } from './compare-view';
 import type { GraphMark } from './diff-view';
-import { Child, button, h, replace, tellWhatIsCut } from './dom';
+import type { Child } from './dom';
+import { button, h, replace, tellWhatIsCut } from './dom';
 import { DrawnGraph } from './drawn-graph';
 import { Drawer } from './drawer';
 import type { ListedBlock, ListedFinding } from './findings-list';
@@ -20,7 +24,8 @@ import type { ModelViewOptions } from './model-options';
 import type { Notices } from './notices';
 import { numbersOf } from './numbers';
 import { Overlays } from './overlays';
-import { Panes, fleetingMemory } from './panes';
+import type { Panes } from './panes';
+import { fleetingMemory } from './panes';
 import { SavedValuesPart } from './saved-values';
 import { Stage } from './stage';
 import { TreeColumns } from './tree-columns';

@@ -1,16 +1,17 @@
 // "Open without code": the form that binds a model from a file to a new variable.
 
-import { RequestError, Requester, asRequestError } from '../protocol/channel';
+import type { Requester } from '../protocol/channel';
+import { RequestError, asRequestError } from '../protocol/channel';
 import type { Archive, ArchivesReply, Model } from '../protocol/messages';
-import { ActionResults } from './action-results';
+import type { ActionResults } from './action-results';
 import { button, h, replace, uniqueId } from './dom';
 import { facts } from './save-part';
 import { __ } from '../text';
 
 export interface OpenPartOptions {
-  onOpened(requester: Requester, model: Model): void;
+  onOpened: (requester: Requester, model: Model) => void;
   /** Called when the form unfolds. */
-  onShown?(): void;
+  onShown?: () => void;
 }
 
 export class OpenPart {
@@ -40,7 +41,7 @@ export class OpenPart {
 
   /** Unfold the form, or fold it again. */
   async show(): Promise<void> {
-    if (!this.element.hidden) {
+    if (this.isOpen()) {
       this.close();
       return;
     }
@@ -55,7 +56,7 @@ export class OpenPart {
     replace(this.element, h('p', { role: 'status' }, __('Looking for archives …')));
     try {
       const reply = await requester.request('archives', {});
-      if (requester === this.requester && !this.element.hidden) {
+      if (requester === this.requester && this.isOpen()) {
         this.build(requester, reply);
       }
     } catch (error) {
@@ -64,6 +65,10 @@ export class OpenPart {
         this.outcome()?.fail(asRequestError(error));
       }
     }
+  }
+
+  private isOpen(): boolean {
+    return !this.element.hidden;
   }
 
   close(): void {

@@ -10,13 +10,13 @@ export type OverlayKind = OverlayReply['kind'];
 
 export interface OverlayBarEvents {
   /** Another overlay; null: none. `data` has names of variables. */
-  onKind(kind: OverlayKind | null, data: string): void;
+  onKind: (kind: OverlayKind | null, data: string) => void;
   /** Select a node or box of the graph. */
-  onMarked(id: string): void;
+  onMarked: (id: string) => void;
   /** Watch the model for NaN, or no longer. */
-  onWatch(isOn: boolean): void;
+  onWatch: (isOn: boolean) => void;
   /** Keep the inputs of the next calls, or give back what is kept. */
-  onKeep(isOn: boolean): void;
+  onKeep: (isOn: boolean) => void;
 }
 
 const KINDS: readonly [OverlayKind | '', string][] = [
@@ -142,10 +142,10 @@ export class OverlayBar {
         return h('span', { class: 'hl-overlay-link' }, item && h('b', {}, item.short), link);
       })
     );
-    const isWhole = (reply.step?.length ?? 0) > 2;
+    const isWhole = reply.step.length > 2;
     replace(
       this.timeline,
-      isWhole ? stepDrawing(reply.step ?? []) : reply.timeline.length > 1 && this.drawing(reply, nameOf)
+      isWhole ? stepDrawing(reply.step) : reply.timeline.length > 1 && this.drawing(reply, nameOf)
     );
   }
 

@@ -1,9 +1,12 @@
 // Overlays of one model's graphs: asks for what is measured, and shows it on the picture, in the bar and in the details.
 
-import { Measured, marked, measuredOf } from '../graph/measured';
-import { Requester, errorText } from '../protocol/channel';
+import type { Measured } from '../graph/measured';
+import { marked, measuredOf } from '../graph/measured';
+import type { Requester } from '../protocol/channel';
+import { errorText } from '../protocol/channel';
 import type { GraphBox, GraphReply, OverlayItem, OverlayReply } from '../protocol/messages';
-import { OverlayBar, OverlayKind } from './overlay-bar';
+import type { OverlayKind } from './overlay-bar';
+import { OverlayBar } from './overlay-bar';
 import { __ } from '../text';
 
 /** Milliseconds after which the kernel is asked again whether a call came whose inputs it was to keep. */
@@ -11,9 +14,9 @@ const LOOK = 1500;
 
 /** The picture that overlays are shown on. */
 export interface MeasuredPicture {
-  measure(measured: Measured | null): Promise<void>;
-  nameOf(id: string): string;
-  select(id: string): Promise<void>;
+  measure: (measured: Measured | null) => Promise<void>;
+  nameOf: (id: string) => string;
+  select: (id: string) => Promise<void>;
 }
 
 export class Overlays {

@@ -2,7 +2,8 @@
 // below them the view of one model, which has all the rest of the height.
 
 import type { Layout } from '../graph/worker';
-import { Requester, asRequestError } from '../protocol/channel';
+import type { Requester } from '../protocol/channel';
+import { asRequestError } from '../protocol/channel';
 import type {
   CurvesReply,
   WorkPush,
@@ -20,8 +21,10 @@ import { withChanges } from './block-index';
 import { CurvesView } from './curves';
 import { KeptRuns } from './kept-runs';
 import { button, h, replace } from './dom';
-import { ListedFinding, listed } from './findings-list';
-import { Looked, ModelView } from './model-view';
+import type { ListedFinding } from './findings-list';
+import { listed } from './findings-list';
+import type { Looked } from './model-view';
+import { ModelView } from './model-view';
 import type { MakePanes, PaneMemory } from './panes';
 import { Popover } from './popover';
 import { toolbar } from './roving';
@@ -70,17 +73,17 @@ export interface PanelViewOptions {
   panes: MakePanes;
   /** Where the sizes of panes and drawer are remembered. */
   sizes?: PaneMemory;
-  onLocation(location: Location): void;
+  onLocation: (location: Location) => void;
   /** The code of what is selected in the graph, null where it has none. */
-  onCode?(location: Location | null): void;
+  onCode?: (location: Location | null) => void;
   /** Try to reach the kernel again. */
-  onConnect(): void;
+  onConnect: () => void;
   /** Whether this is a tab as wide as the main area. */
   isTab?: boolean;
   /** Show the same in a tab of its own; absent where there are no tabs, and in the tab. */
-  onTab?(): void;
+  onTab?: () => void;
   /** What was looked at last in this notebook. */
-  memory?: { read(): Looked | undefined; write(looked: Looked): void };
+  memory?: { read: () => Looked | undefined; write: (looked: Looked) => void };
 }
 
 /** Milliseconds from the user's last action to its being remembered. */
@@ -372,7 +375,7 @@ export class PanelView {
     const { models } = this;
     const found = this.chosen();
     // A loss that the panel started with, and that nobody has looked at, gives way to another model.
-    const givesWay = found && found.id === this.startId && !this.view.looked && this.isLoss(found);
+    const givesWay = found?.id === this.startId && !this.view.looked && this.isLoss(found);
     const chosen = givesWay ? this.start() : (found ?? this.start());
     if (chosen !== found) {
       this.startId = chosen?.id ?? null;

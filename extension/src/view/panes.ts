@@ -16,8 +16,8 @@ export interface PaneSizes {
 
 /** Where sizes are remembered. */
 export interface PaneMemory {
-  read(): PaneSizes;
-  write(changes: PaneSizes): void;
+  read: () => PaneSizes;
+  write: (changes: PaneSizes) => void;
   /** Resolves when earlier sizes are known. */
   readonly ready?: Promise<void>;
 }

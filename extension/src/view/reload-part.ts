@@ -1,12 +1,17 @@
 // Reload and Compare: what a file would change, or has changed, as a difference by Block.
 
-import { Requester, asRequestError } from '../protocol/channel';
+import type { Requester } from '../protocol/channel';
+import { asRequestError } from '../protocol/channel';
 import type { Progress, ReloadReply } from '../protocol/messages';
-import { ActionResults, failure } from './action-results';
+import type { ActionResults } from './action-results';
+import { failure } from './action-results';
 import type { SideBySide } from './compare-view';
-import { DiffOptions, diffView, sentence } from './diff-view';
-import { Child, button, h } from './dom';
-import { SaveTarget, nameOf } from './save-part';
+import type { DiffOptions } from './diff-view';
+import { diffView, sentence } from './diff-view';
+import type { Child } from './dom';
+import { button, h } from './dom';
+import type { SaveTarget } from './save-part';
+import { nameOf } from './save-part';
 import { __, _n } from '../text';
 
 type OnProgress = (progress: Progress) => void;
@@ -92,7 +97,7 @@ export function reloaded(
 /** Where the graphs of a comparison are shown side by side. `opens`: at once, and not only when the user asks. */
 export interface SideBySideHost {
   opens: boolean;
-  show(shown: SideBySide): void;
+  show: (shown: SideBySide) => void;
 }
 
 /** What differs between a file and the model, or another file; nothing is changed. */

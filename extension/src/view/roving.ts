@@ -2,6 +2,9 @@
 
 const CONTROLS = 'button, select, input, a[href]';
 
+/** Whether an element has a box on the page; Safari before 17.4 cannot tell, and every element counts. */
+const isRendered = (element: Partial<HTMLElement>): boolean => element.checkVisibility?.() ?? true;
+
 /** Make an element a toolbar: Tab comes to the control that had the focus last, arrow keys go to the others. */
 export function toolbar(element: HTMLElement, label: string): void {
   element.setAttribute('role', 'toolbar');
@@ -11,9 +14,7 @@ export function toolbar(element: HTMLElement, label: string): void {
   const usable = (): HTMLElement[] =>
     [...element.querySelectorAll<HTMLElement>(CONTROLS)].filter(
       control =>
-        !(control as HTMLButtonElement).disabled &&
-        !control.closest('[hidden]') &&
-        (control.checkVisibility?.() ?? true)
+        !(control as HTMLButtonElement).disabled && !control.closest('[hidden]') && isRendered(control)
     );
   const settle = (): void => {
     const controls = usable();
@@ -56,9 +57,11 @@ function target(event: KeyboardEvent, controls: HTMLElement[], at: number): HTML
     return undefined;
   }
   if (step !== undefined) {
-    const end = step > 0 ? field.value?.length : 0;
-    if (isText && (field.selectionStart !== end || field.selectionEnd !== end)) {
-      return undefined;
+    if (isText) {
+      const end = step > 0 ? field.value.length : 0;
+      if (field.selectionStart !== end || field.selectionEnd !== end) {
+        return undefined;
+      }
     }
     return controls[(at + step + controls.length) % controls.length];
   }

@@ -48,7 +48,7 @@ export class RowWindow {
       this.fill();
     }
     const element = this.elements.get(index);
-    element?.scrollIntoView?.({ block: 'nearest' });
+    element?.scrollIntoView({ block: 'nearest' });
     return element;
   }
 

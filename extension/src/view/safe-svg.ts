@@ -1,6 +1,7 @@
 // Sanitizing of Graphviz's SVG: drawing elements and their attributes stay; scripts, links, styles and references go.
 
-import createPurifier, { DOMPurify } from 'dompurify';
+import type { DOMPurify } from 'dompurify';
+import createPurifier from 'dompurify';
 import { __ } from '../text';
 
 const ALLOWED_TAGS = 'svg g title path polygon polyline ellipse circle rect line text tspan'.split(' ');
@@ -21,7 +22,7 @@ const FUNCTIONS = [
 ];
 
 /** Characters of escapes, comments and rules in CSS, which names, numbers, colours and functions do not need. */
-// eslint-disable-next-line no-control-regex
+
 const FORBIDDEN = /[\\@;:{}<>\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\/\*|\*\/|!important/i;
 
 /** Whether an attribute's value refers to nothing outside of the picture. */

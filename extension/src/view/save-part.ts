@@ -1,10 +1,13 @@
 // Saving: one model, one Block, or every model. A question comes only where something would be lost, or the file is
 // somebody else's; every save can be undone.
 
-import { RequestError, Requester, asRequestError } from '../protocol/channel';
+import type { Requester } from '../protocol/channel';
+import { RequestError, asRequestError } from '../protocol/channel';
 import type { Model, Progress, SaveReply, Saving, Target } from '../protocol/messages';
-import { ActionResults, failure } from './action-results';
-import { Child, button, h } from './dom';
+import type { ActionResults } from './action-results';
+import { failure } from './action-results';
+import type { Child } from './dom';
+import { button, h } from './dom';
 import { agoText, bytesText } from './words';
 import { __, _n } from '../text';
 

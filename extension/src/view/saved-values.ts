@@ -1,9 +1,11 @@
 // The values of a parameter and its gradients over the saves of a file: a histogram in each row, in the order of time,
 // on one scale or each on its own; the last row is the live model's.
 
-import { Requester, asRequestError } from '../protocol/channel';
+import type { Requester } from '../protocol/channel';
+import { asRequestError } from '../protocol/channel';
 import type { Histogram, HistogramsReply, Model, SavedValues } from '../protocol/messages';
-import { Child, button, h, replace } from './dom';
+import type { Child } from './dom';
+import { button, h, replace } from './dom';
 import { trainingTexts, whenText } from './history-part';
 import { Tabs } from './tabs';
 import { agoText } from './words';
@@ -11,10 +13,10 @@ import { __ } from '../text';
 
 export interface SavesOptions {
   /** The model's file. */
-  file(): string;
+  file: () => string;
   /** Compare a save with the model. */
-  onCompare(file: string): void;
-  onReload(file: string): void;
+  onCompare: (file: string) => void;
+  onReload: (file: string) => void;
 }
 
 type What = 'values' | 'gradient';
@@ -329,7 +331,7 @@ export class SavedValuesPart {
     const save = this.lines.find(each => idOf(each) === this.chosen)?.save;
     const name = this.model?.name ?? __('the model');
     const label = save ? __('the save of %1', whenText(save)) : __('the save that is chosen');
-    const disabled = !save || save.problem !== '';
+    const disabled = save?.problem !== '';
     return h(
       'div',
       { class: 'hl-buttons' },

@@ -2,7 +2,8 @@
 
 import type { Requester } from '../protocol/channel';
 import type { Model, Progress } from '../protocol/messages';
-import { Child, h } from './dom';
+import type { Child } from './dom';
+import { h } from './dom';
 import { bytesText } from './words';
 import { __, _n } from '../text';
 

@@ -1,6 +1,7 @@
 // The panes of a model's view as Lumino's SplitPanel: side by side where there is room, else the tree above the graph.
 
-import { SplitLayout, SplitPanel, Widget } from '@lumino/widgets';
+import type { SplitLayout } from '@lumino/widgets';
+import { SplitPanel, Widget } from '@lumino/widgets';
 import { h } from './dom';
 import type { MakePanes, PaneMemory, Panes } from './panes';
 import { __ } from '../text';

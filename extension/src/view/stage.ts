@@ -2,7 +2,8 @@
 // work, search hits. What lies over the graph stays off the rows of the tree and off the drawer.
 
 import type { GraphPane } from '../graph/graph-pane';
-import { Child, h, replace } from './dom';
+import type { Child } from './dom';
+import { h, replace } from './dom';
 import type { Drawer, Room } from './drawer';
 import { Notices } from './notices';
 import type { Panes } from './panes';

@@ -1,6 +1,7 @@
 // The columns of the tree: which are shown, what they count for, and the numbers, which the kernel infers.
 
-import { Requester, asRequestError } from '../protocol/channel';
+import type { Requester } from '../protocol/channel';
+import { asRequestError } from '../protocol/channel';
 import type { BlockNode, BlockWork, Model, SummaryReply } from '../protocol/messages';
 import { button, h } from './dom';
 import { Popover } from './popover';
@@ -220,7 +221,7 @@ export class TreeColumns {
         ? this.unknown(node)
         : { text, title: isCalled ? __('%1, of the last call', types) : types };
     }
-    if (elsewhere !== null && (id === 'parameters' || !work || work[id] === null)) {
+    if (elsewhere !== null && (id === 'parameters' || (work?.[id] ?? null) === null)) {
       return { text: '–', title: __('Counted at %1, which is the same Block', elsewhere || __('the top')) };
     }
     const count = id === 'parameters' ? (work?.parameters ?? node.parameter_count) : (work?.[id] ?? null);

@@ -38,7 +38,9 @@ export function preciseText(count: number): string {
   let left = count;
   for (const unit of ['', ' k', ' M', ' G', ' T']) {
     if (left < 999.5 || unit === ' T') {
-      return unit === '' || left >= 999.5 ? left.toFixed(0) + unit : Number(left.toPrecision(3)) + unit;
+      return unit === '' || left >= 999.5
+        ? left.toFixed(0) + unit
+        : String(Number(left.toPrecision(3))) + unit;
     }
     left /= 1000;
   }

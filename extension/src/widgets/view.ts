@@ -8,17 +8,11 @@ import followStyles from '../../style/follow.css';
 import frameStyles from '../../style/frame.css';
 import overlayStyles from '../../style/overlay.css';
 import { workerLayout } from '../graph/worker';
-import { Channel, Envelope, asRequestError } from '../protocol/channel';
+import type { Envelope } from '../protocol/channel';
+import { Channel, asRequestError } from '../protocol/channel';
 import { ProtocolError } from '../protocol/check';
-import {
-  FindingsReply,
-  GraphReply,
-  PROTOCOL,
-  TreeReply,
-  findingsReply,
-  graphReply,
-  treeReply
-} from '../protocol/messages';
+import type { FindingsReply, GraphReply, TreeReply } from '../protocol/messages';
+import { PROTOCOL, findingsReply, graphReply, treeReply } from '../protocol/messages';
 import { mismatch, newerKernel } from '../protocol/versions';
 import { VERSION } from '../version';
 import { ActionBar } from '../view/action-bar';
