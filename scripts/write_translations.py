@@ -3,7 +3,8 @@
     python scripts/write_translations.py            the catalogs; new texts of the front end go into the .po files
     python scripts/write_translations.py --check    whether the catalogs are up to date and nothing is missing
 
-A new language is a new .po file: copy de.po, named after the language (pt_BR.po), and change its Plural-Forms.
+A new language is a new .po file, named after JupyterLab's language pack (jupyterlab-language-pack-pt-BR: pt_BR.po):
+copy de_DE.po and change its Plural-Forms.
 """
 
 from __future__ import annotations

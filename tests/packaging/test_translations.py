@@ -1,6 +1,7 @@
 """The front end in other languages: catalogs are complete, and JupyterLab's server finds them."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,12 @@ def test_catalogs_have_every_text_and_are_those_of_the_po_files():
     command = [sys.executable, "scripts/write_translations.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_catalog_is_named_after_a_language_pack(language):
+    # JupyterLab asks for the name of a pack: jupyterlab-language-pack-de-DE is "de_DE", and none is "de".
+    assert re.fullmatch("[a-z]{2}_[A-Z]{2}", language)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
