@@ -461,7 +461,7 @@ export class CompareView {
 
 /** The paths of the parameters that a node reads, or is. */
 function parametersOf(node: GraphNode | undefined): string[] {
-  const own = node?.attributes['parameter'];
+  const own = node?.attributes.parameter;
   return [
     ...(own ? [own] : []),
     ...(node?.badges ?? []).map(badge => badge.path).filter(path => path !== '')

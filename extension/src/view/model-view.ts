@@ -364,7 +364,7 @@ export class ModelView {
     if (!this.tree.node(this.drawn.path)) {
       this.drawn.path = selected?.path ?? '';
     }
-    if (graph && graph.path === this.drawn.path) {
+    if (graph?.path === this.drawn.path) {
       void this.drawn.present(graph);
     } else {
       void this.drawn.draw();
