@@ -38,7 +38,10 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Folders of the library with faults.
 FOLDERS = ("ops", "graph", "engines", "hybridize", "formats")
 #: Tests that are recorded: those that have killed a fault of these folders.
-RECORDED = ("tests/ops", "tests/graph", "tests/hybridize", "tests/formats", "tests/gluon", "tests/engines")
+RECORDED = (
+    *("tests/ops", "tests/graph", "tests/hybridize", "tests/formats", "tests/gluon", "tests/engines"),
+    *("tests/checkpoint", "tests/hostile"),
+)
 #: Tests of one fault that run, and how many of one test function come before those of others.
 MOST, OF_ONE_FUNCTION = 80, 3
 #: Seconds that they may take.
