@@ -66,6 +66,14 @@ def bad_manifest(text):
     return local_header(entry) + content + directory + end_records(1, entry.stop, len(directory), comment)
 
 
+def wrong_manifest_crc():
+    """Both headers of the manifest agree on a checksum that its contents do not have."""
+    data = bytearray(good())
+    for field in (data.index(b"manifest.json") - 30 + 14, data.rindex(b"manifest.json") - 46 + 16):
+        data[field : field + 4] = b"\0" * 4
+    return bytes(data)
+
+
 def overlapping():
     first, second = Entry("a", 0, 40, 0), Entry("b", 0, 3, 31)
     directory = central_header(first) + central_header(second)
@@ -115,6 +123,7 @@ HOSTILE = {
     "directory size": changed(len(good()) - 76 - 10, b"\xff\xff\xff\x7f"),
     "directory offset": changed(len(good()) - 76 - 6, b"\xff\xff\xff\x7f"),
     "directory offset zip64": changed(len(good()) - 76 - 6, b"\xff\xff\xff\xff"),
+    "manifest crc": wrong_manifest_crc(),
     "manifest not json": bad_manifest("{"),
     "manifest a list": bad_manifest("[]"),
     "manifest of another format": bad_manifest('{"format": "x"}'),
@@ -160,6 +169,11 @@ def test_the_reason_is_the_readers_own():
         "prepended": "central directory is damaged",
         "trailing": "appended",
         "local name": "name",
+        "backslash": "a backslash or a colon",
+        "drive": "a backslash or a colon",
+        "newline": "control characters",
+        "directory": "not a plain relative path",
+        "manifest crc": "do not match their CRC",
     }.items():
         with pytest.raises(ArchiveError, match=reason):
             Container(HOSTILE[name])
