@@ -659,3 +659,15 @@ def test_a_write_that_fails_leaves_the_old_model_whole(external, tmp_path, monke
 def test_the_bytes_are_those_of_protobuf(mixed, tmp_path):
     path = Path(mx.onnx.export(mixed, tmp_path / "net.onnx").path)
     assert onnx.load(path).SerializeToString(deterministic=True) == path.read_bytes()
+
+
+def test_multibox_target_is_refused_with_what_to_export(tmp_path):
+    class Targets(gluon.HybridBlock):
+        def hybrid_forward(self, F, anchors, labels, scores):
+            return F.contrib.MultiBoxTarget(anchors, labels, scores)
+
+    net = Targets()
+    net.hybridize()
+    net(nd.zeros((1, 4, 4)), nd.zeros((1, 1, 5)), nd.zeros((1, 2, 4)))
+    with pytest.raises(Unmappable, match="from labels, which prediction does not have: export a Block that does not"):
+        mx.onnx.export(net, tmp_path / "targets.onnx")

@@ -184,12 +184,21 @@ def _moved(g: FileEmitter, op: AnyOperator, inputs: Sequence[str], size: tuple[i
     return str(g.Where(g.Unsqueeze(small, [2]), g.Add(made, grown), made)), str(score)
 
 
+def _multibox_target(g: FileEmitter, node: Node, inputs: Sequence[Any]) -> tuple[str, ...]:
+    """Refused: its matching of anchors with labels is a loop over the labels, which only a loss reads."""
+    raise Unmappable(
+        "MultiBoxTarget makes the targets of a loss from labels, which prediction does not have: export a Block that "
+        "does not call it. `hybrid-lab convert` and gluon.SymbolBlock.imports leave it out of a file with its label"
+    )
+
+
 FORMS: dict[str, Emit] = {
     "_contrib_box_nms": box_nms.emit,
     "_contrib_MultiBoxPrior": _multibox_prior,
+    "_contrib_MultiBoxTarget": _multibox_target,
     "_contrib_MultiBoxDetection": _multibox_detection,
     "_contrib_Proposal": _proposal,
     "_contrib_MultiProposal": _proposal,
     "ROIPooling": _roi_pooling,
 }
-"""Operators whose form is one of files alone."""
+"""Operators whose form is one of files alone, and one that prediction does not have."""
