@@ -36,11 +36,16 @@ NETWORKS = ("resnet18", "encoder 6 layers", "lenet", "lstm 2x200")
 
 @dataclass
 class Lease:
-    """One part's run. options : of its stages; end : when the part must be over, by time.monotonic"""
+    """One part's run.
+
+    options : of its stages; end : when the part must be over, by time.monotonic; failed : whether an item was wrong;
+    unreached : how many items the time did not suffice for
+    """
 
     options: Options
     end: float
     failed: bool = False
+    unreached: int = 0
 
     def left(self) -> float:
         return self.end - PACKING - time.monotonic()
@@ -64,6 +69,7 @@ class Lease:
         done = [name for name in names if name in results.items]
         bad = [name for name in done if results.items[name]["status"] not in (PASSED, SKIPPED)]
         self.failed |= bool(bad)
+        self.unreached += len(names) - len(done)
         print(
             f"{stage}: {len(done)} of {len(names)} run, {len(bad)} wrong, {time.monotonic() - began:.0f} s", flush=True
         )
@@ -84,7 +90,9 @@ def run(part: str, options: Options, seconds: float = 0) -> int:
             status = 2 if lease.failed else 0
     finally:
         pack(Path(options.out))
-        print(f"{part}: {time.monotonic() - began:.0f} s, {('right', 'no GPU', 'NOT RIGHT')[status]}", flush=True)
+        verdict = ("right", "no GPU", "NOT RIGHT")[status]
+        unreached = f"; items not reached: {lease.unreached}" if lease.unreached else ""
+        print(f"{part}: {time.monotonic() - began:.0f} s, {verdict}{unreached}", flush=True)
     return status
 
 

@@ -60,6 +60,12 @@ def test_what_fails_is_named_and_the_rest_still_runs(tmp_path, phases, capsys):
     assert "pointwise, small, float32: a wrong number" in text and "NOT RIGHT" in text
 
 
+def test_items_that_the_time_did_not_reach_are_counted(tmp_path, phases, monkeypatch, capsys):
+    monkeypatch.setattr(lease, "run_items", lambda *given, **keywords: None)
+    assert lease.run("right", Options("smoke", str(tmp_path), only="pointwise, small, float32"), 60) == 0
+    assert capsys.readouterr().out.strip().endswith("right; items not reached: 1")
+
+
 def test_a_first_kernel_that_hangs_ends_the_part(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lease, "PROBING", 0.5)
     monkeypatch.setattr(lease, "_PROBE", "import time  # {paths} {options}\ntime.sleep(60)")
