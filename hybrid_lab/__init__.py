@@ -142,7 +142,6 @@ _provided.register({
     "sum_over_workers": ("hybrid_lab.distributed.totals", "summed"),
     "distributed_store": ("hybrid_lab.distributed.store", "create"),
     "complete_block": ("hybrid_lab.gluon.completing", "complete"),
-    "switch_graphs": ("hybrid_lab.gluon.completing", "switch"),
     "compile_body": ("hybrid_lab.engines.numpy.engine", "compile_body"),
     "compile_for": ("hybrid_lab.insight.compiled", "compile_for"),
     "compose_call": ("hybrid_lab.symbol.nd_calls", "compose_call"),

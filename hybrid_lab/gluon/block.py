@@ -41,8 +41,7 @@ _BlockScope = NameScope
 """MXNet's name of the class; libraries take it from here."""
 
 block_html: Provided[[Block], str] = Provided("block_html")
-switch_graphs: Provided[[Block, bool], None] = Provided("switch_graphs")
-complete_block: Provided[[Block, object, bool, bool], None] = Provided("complete_block")
+complete_block: Provided[[Block, tuple[Any, ...], bool], None] = Provided("complete_block")
 model_summary: Provided[..., object] = Provided("model_summary")
 export_outermost: Provided[..., Any] = Provided("export_outermost")
 load_cached_graphs: Provided[..., Any] = Provided("load_cached_graphs")
@@ -528,7 +527,7 @@ class Block(AnyBlock):
         if contexts:
             self.reset_ctx(contexts)
         if use_graph is not None:
-            switch_graphs(self, bool(use_graph))
+            self._switch_graphs(bool(use_graph))
         return found
 
     def compile(
@@ -548,12 +547,15 @@ class Block(AnyBlock):
         sequential, graph_alg : accepted for SINGA's sake: a switch, and "sequence", its only algorithm
         Parameters that have values keep them. Raises SettingError for other settings.
         """
+        from hybrid_lab.gluon.ahead import arguments, weight_dtype
         from hybrid_lab.gluon.files import states
 
         for name, switch in (("is_train", is_train), ("use_graph", use_graph), ("sequential", sequential)):
             check_switch(name, switch, "compile")
         states.check_graph_alg(graph_alg)
-        complete_block(self, inputs, bool(is_train), bool(use_graph))
+        args = arguments(inputs, weight_dtype(self))
+        self._switch_graphs(bool(use_graph))
+        complete_block(self, args, bool(is_train))
 
     # -- calling -----------------------------------------------------------------------------------------------
 
@@ -652,6 +654,11 @@ class Block(AnyBlock):
         check_flags(active, kwargs)
         for child in self._children.values():
             child.hybridize(active, **kwargs)
+
+    def _switch_graphs(self, on: bool) -> None:
+        """Hybridize the outermost HybridBlocks, or switch them off; a Block already in that state keeps its flags."""
+        for child in self._children.values():
+            child._switch_graphs(on)
 
     def compile_for(self, *targets: str, inputs: object = None, train: bool = False) -> Any:
         """Raises HybridLabError: a plain Block has no graph. The message names the children that have one."""

@@ -542,6 +542,10 @@ class HybridBlock(Block):
         object.__setattr__(self, "_set_aside", aside)
         object.__setattr__(self, "_active", not aside)
 
+    def _switch_graphs(self, on: bool) -> None:
+        if (self._active or self._set_aside) is not on:
+            self.hybridize(on)
+
     def _refuse_other_children(self) -> None:
         for name, child in self._children.items():
             if not isinstance(child, HybridBlock):

@@ -21,11 +21,11 @@ from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.hybridize.block import Hybrid
     from hybrid_lab.hybridize.graphs import Graphs
 
 
-def run_pinned(block: HybridBlock, args: tuple[Any, ...], graphs: Graphs | None = None) -> Any:
+def run_pinned(block: Hybrid, args: tuple[Any, ...], graphs: Graphs | None = None) -> Any:
     """Run the loaded graph for these arrays, operator by operator.
 
     graphs : the graphs among which it is found, by default the Block's own, which then know of the call
@@ -42,7 +42,7 @@ def run_pinned(block: HybridBlock, args: tuple[Any, ...], graphs: Graphs | None 
     return unflatten(neutral.out_spec, iter(outputs))
 
 
-def inline_pinned(block: HybridBlock, args: Sequence[object], graphs: Graphs | None = None) -> Any:
+def inline_pinned(block: Hybrid, args: Sequence[object], graphs: Graphs | None = None) -> Any:
     """The result of the loaded graph on Symbols: its nodes become a part of the graph being traced.
 
     graphs : as for `run_pinned`. Raises MissingGraphError

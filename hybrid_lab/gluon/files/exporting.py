@@ -21,10 +21,10 @@ from hybrid_lab.symbol.symbol import Symbol
 from hybrid_lab.system.logger import logger
 
 if TYPE_CHECKING:
-    from hybrid_lab.gluon.hybrid import HybridBlock
+    from hybrid_lab.hybridize.block import Hybrid
 
 
-def export(block: HybridBlock, path: str | None, epoch: int, remove_amp_cast: bool) -> tuple[Any, Any]:
+def export(block: Hybrid, path: str | None, epoch: int, remove_amp_cast: bool) -> tuple[Any, Any]:
     """As `HybridBlock.export`: the names of the two files, or without a path the Symbol and its parameters.
 
     Raises MissingGraphError for a Block without a call, HybridLabError as `_without_conversions`.
@@ -44,7 +44,7 @@ def export(block: HybridBlock, path: str | None, epoch: int, remove_amp_cast: bo
     return save_model(path, epoch, neutral.graph, values, is_np_shape())
 
 
-def _without_conversions(block: HybridBlock, neutral: NeutralGraph) -> NeutralGraph:
+def _without_conversions(block: Hybrid, neutral: NeutralGraph) -> NeutralGraph:
     """The graph without its mixed-precision conversions; the log gives their number.
 
     Raises HybridLabError if the graph without them would not fit float16 or bfloat16 parameters.
