@@ -35,9 +35,8 @@ def shelf_of(room: str) -> int:
     return 0
 
 
-def edges() -> dict[str, set[str]]:
+def edges(modules: list[measure_code.Source]) -> dict[str, set[str]]:
     """Room -> the rooms that it imports, without those that it reaches through another one."""
-    modules = measure_code.sources()
     found: dict[str, set[str]] = {room: set() for room in measure_code.LEVEL if room not in measure_code.SHELVES}
     for source in modules:
         for _, target, _ in measure_code.imports(source):
@@ -102,7 +101,7 @@ def picture(found: dict[str, set[str]]) -> str:
 
 
 def main() -> None:
-    found = edges()
+    found = edges(measure_code.sources())
     if sys.argv[1:] == ["--print"]:
         for room, targets in found.items():
             print(f"{room}: {', '.join(sorted(targets))}")

@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -81,6 +82,11 @@ class Source:
 
     def __post_init__(self) -> None:
         self.room = room_of(self.name)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the module."""
+        return list(ast.walk(self.tree))
 
     def where(self, node: ast.AST) -> str:
         return f"{self.path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
@@ -162,8 +168,8 @@ def upward(modules: list[Source]) -> list[str]:
 
 def _imports_by_text(source: Source) -> Iterator[tuple[ast.AST, str]]:
     """Calls of `import_module("hybrid_lab.room")`."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+    for node in source.nodes:
+        if isinstance(node, ast.Call) and _last(node.func).endswith("import_module"):
             for argument in node.args:
                 if isinstance(argument, ast.Constant) and str(argument.value).startswith(f"{PACKAGE}."):
                     yield node, str(argument.value).removeprefix(f"{PACKAGE}.")
@@ -184,9 +190,9 @@ def indirect(modules: list[Source]) -> list[str]:
     found = []
     for source in modules:
         here = _names_of_package(source)
-        own = {each.name for each in ast.walk(source.tree) if isinstance(each, ast.FunctionDef)}
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("Provided", "_Provided"):
+        own = {each.name for each in source.nodes if isinstance(each, ast.FunctionDef)}
+        for node in source.nodes:
+            if isinstance(node, ast.Call) and _last(node.func) in ("Provided", "_Provided"):
                 name = getattr(node.args[0], "value", None) if node.args else None
                 room = room_of(providers[name]) if name in providers else None
                 if room is not None and LEVEL[room] > LEVEL[source.room]:
@@ -199,8 +205,10 @@ def indirect(modules: list[Source]) -> list[str]:
                     if module in names if slot else module is not None and "listeners" in ast.unparse(target):
                         found.append(f"{source.where(node)}: {source.name} assigns {ast.unparse(target)} of {module}")
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr not in (*_ADDING, "listen"):
+                    continue
                 module, what = here.get(_root(node.func)), ast.unparse(node.func)
-                if node.func.attr not in _ADDING and what != "events.listen":
+                if node.func.attr == "listen" and what != "events.listen":
                     continue
                 arguments = [*node.args, *(keyword.value for keyword in node.keywords if what == "events.listen")]
                 added = {each.id for item in arguments for each in ast.walk(item) if isinstance(each, ast.Name)}
@@ -234,7 +242,7 @@ def modules_changed(modules: list[Source]) -> list[str]:
 
 def _targets(source: Source) -> Iterator[ast.expr]:
     """What assignments of a module write to, of `a, b = ...` each."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 yield from getattr(target, "elts", [target])
@@ -242,7 +250,15 @@ def _targets(source: Source) -> Iterator[ast.expr]:
 
 def _root(node: ast.expr) -> str:
     """The name that an expression begins with: `a` of `a.b[0].c`."""
-    return re.split(r"[.\[(]", ast.unparse(node))[0]
+    first = node
+    while isinstance(first, (ast.Attribute, ast.Subscript)):
+        first = first.value
+    return first.id if isinstance(first, ast.Name) else re.split(r"[.\[(]", ast.unparse(node))[0]
+
+
+def _last(node: ast.expr) -> str:
+    """The name that an expression ends with: `c` of `a.b.c`; nothing for what is no name."""
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _table_of_provided() -> dict[str, str]:
@@ -259,7 +275,7 @@ def _table_of_provided() -> dict[str, str]:
 def _names_of_package(source: Source) -> dict[str, str]:
     """The names that a module imports of the package -> the module, or the module and name, that they stand for."""
     names = {}
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ImportFrom) and (base := _absolute(source, node)) is not None:
             names |= {alias.asname or alias.name: f"{base}.{alias.name}".strip(".") for alias in node.names}
         elif isinstance(node, ast.Import):
@@ -309,7 +325,7 @@ def cycles(modules: list[Source], every: bool = True, typing: bool = False) -> l
 
 
 def annotations_of(source: Source) -> Iterator[ast.expr]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             given = node.args
             for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
@@ -340,7 +356,7 @@ def long_functions(modules: list[Source]) -> list[str]:
     return [
         f"{source.where(node)}: {node.name} has {(node.end_lineno or 0) - node.lineno + 1} lines"
         for source in modules
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (node.end_lineno or 0) - node.lineno >= LONG
     ]
 
@@ -363,14 +379,14 @@ def private(modules: list[Source]) -> list[str]:
     operators = {
         keyword.value.value
         for source in modules
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.ClassDef)
         for keyword in node.keywords
         if keyword.arg == "name" and isinstance(keyword.value, ast.Constant)
     }
     for source in modules:
         names = own.setdefault(source.room, set())
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 names.add(node.name)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -384,7 +400,7 @@ def private(modules: list[Source]) -> list[str]:
     for source in modules:
         others = everywhere - own[source.room] - operators
         foreign = _names_of_others(source)
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr in others:
                 if _root(node) in foreign or ast.unparse(node.value) in ("self", "cls"):
                     continue
@@ -403,7 +419,7 @@ def _names_of_others(source: Source) -> set[str]:
     """The names that a module imports of other packages."""
     return {
         (alias.asname or alias.name).split(".")[0]
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and _absolute(source, node) is None)
         for alias in node.names
         if not alias.name.startswith(PACKAGE)
@@ -415,7 +431,7 @@ def broad(modules: list[Source]) -> list[str]:
     return [
         f"{source.where(node)}: except {ast.unparse(node.type) if node.type else ''}"
         for source in modules
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.ExceptHandler)
         and (
             node.type is None

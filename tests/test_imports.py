@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -59,6 +60,12 @@ def modules(measure):
 
 def test_every_module_is_in_a_room_of_the_order(measure, modules):
     assert {source.room for source in modules} <= measure.LEVEL.keys()
+
+
+def test_the_picture_has_every_room(modules):
+    draw = script("draw_architecture")
+    named = re.findall(r">([a-z_.]+)</text>", draw.TARGET.read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(draw.edges(modules)), "python scripts/draw_architecture.py draws it again"
 
 
 def test_rooms_import_only_downward(measure, modules):

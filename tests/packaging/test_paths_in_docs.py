@@ -1,8 +1,6 @@
-"""The pages about the code name files and folders that exist, and the picture of the architecture all rooms."""
+"""The pages about the code name files and folders that exist."""
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -34,12 +32,3 @@ def test_paths_exist(page):
     named = re.findall(r"`([a-z_0-9][a-z_0-9./]*?(?:\.py|/))`", page.read_text(encoding="utf-8"))
     older = {"gluon/hybridized/"} if page.stem == "hybridize" else set()  # its paragraph on earlier names
     assert [path for path in named if path not in older and not exists(path)] == []
-
-
-def test_the_picture_has_every_room():
-    sys.path.insert(0, str(ROOT / "scripts"))
-    spec = importlib.util.spec_from_file_location("draw_architecture", ROOT / "scripts" / "draw_architecture.py")
-    draw = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(draw)
-    named = re.findall(r">([a-z_.]+)</text>", draw.TARGET.read_text(encoding="utf-8"))
-    assert sorted(named) == sorted(draw.edges()), "python scripts/draw_architecture.py draws it again"
