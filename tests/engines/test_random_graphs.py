@@ -26,6 +26,7 @@ from tests.engines.kernel_counts import count_kernels
 from tests.engines.random_graphs import random_case
 from tests.engines.small_tiles import use_small_tiles
 from tests.engines.steadiness import members, sorted_out
+from tests.failures import Failures
 from tests.triton_device import use_triton
 
 COUNT, CHUNK = quick.count("HYBRID_LAB_GRAPHS", 150, 400), 25
@@ -136,12 +137,21 @@ def run_compiled(case: Case, engine: Engine, parts: Specialized, heads: list[np.
     return [results, programs[1]([given[kind][index] for kind, index in parts.sources], RNG)]
 
 
-def problems(case: Case, engine: Engine, train: bool, recorded: bool = True) -> list[str]:
-    """What differs between the compiled and the eager run of one case."""
-    graph = case.graph
-    eager = Eager(case, train, recorded)
-    shapes, dtypes = [a.shape for a in case.arrays], [a.dtype for a in case.arrays]
-    parts = specialize(graph, shapes, dtypes, train, case.wrt if recorded else ())
+class Reference:
+    """What engines are compared with, and what they compile: one case in one mode, run eagerly and specialized."""
+
+    def __init__(self, case: Case, train: bool, recorded: bool):
+        self.eager = Eager(case, train, recorded)
+        shapes, dtypes = [a.shape for a in case.arrays], [a.dtype for a in case.arrays]
+        self.parts = specialize(case.graph, shapes, dtypes, train, case.wrt if recorded else ())
+
+
+def problems(
+    case: Case, engine: Engine, train: bool, recorded: bool = True, reference: Reference | None = None
+) -> list[str]:
+    """What differs between the compiled and the eager run of one case. reference : of this case in this mode"""
+    graph, reference = case.graph, reference or Reference(case, train, recorded)
+    eager, parts = reference.eager, reference.parts
     results, gradients = run_compiled(case, engine, parts, eager.heads, packed=not recorded and not train)
     count, states = len(eager.outputs), results[len(parts.forward.outputs) :]
     checks = [("outputs", results[:count], FORWARD), ("states", states, FORWARD), ("gradients", gradients, GRADIENT)]
@@ -189,25 +199,42 @@ def complain(seed: int, name: str, mode: str, found: list[str], case: Case) -> s
     )
 
 
-@pytest.mark.parametrize("name", ["numpy", "onnxruntime", "triton"])
+@pytest.mark.parametrize("names", [("numpy", "onnxruntime"), ("triton",)], ids=" and ".join)
 @pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
-def test_every_engine_follows_eager(name, first, monkeypatch):
-    if name == "triton":
-        use_triton(monkeypatch)
-    engine = engine_named(name)
+def test_every_engine_follows_eager(names, first, monkeypatch):
+    """Each graph is made, and in each mode run eagerly and specialized, once for all engines. Of an engine the first
+    graph that fails is reported.
+    """
+    failures, failed = Failures(), set()
     for seed in range(first, min(first + CHUNK, COUNT)):
+        references: dict[str, Reference] = {}
         case = random_case(seed)
-        for mode in modes_of(name, seed):
-            try:
-                with monkeypatch.context() as patch:
-                    if name == "triton" and seed % 16 == 0:  # so that kernels have several tiles, loops and parts
-                        use_small_tiles(patch, loops=seed % 32 == 0, split=seed % 64 < 32)
-                    found = problems(case, engine, *MODES[mode])
-            except Exception as error:
-                error.add_note(complain(seed, name, mode, [], case))
-                raise
-            if found:
-                pytest.fail(complain(seed, name, mode, found, case))
+        for name in names:
+            for mode in modes_of(name, seed):
+                if name not in failed:
+                    failed.add(name)
+                    with failures.of(f"seed {seed}, {name}, {mode}"), monkeypatch.context() as patch:
+                        check(seed, name, mode, case, references, patch)
+                        failed.remove(name)
+    failures.raise_all()
+
+
+def check(seed: int, name: str, mode: str, case: Case, references: dict[str, Reference], patch: Any) -> None:
+    """Run a graph on an engine. references : what was computed for this graph, by mode; what is missing is added"""
+    if name == "triton":
+        use_triton(patch)
+        if seed % 16 == 0:  # so that kernels have several tiles, loops and parts
+            use_small_tiles(patch, loops=seed % 32 == 0, split=seed % 64 < 32)
+    engine = engine_named(name)
+    try:
+        if mode not in references:
+            references[mode] = Reference(case, *MODES[mode])
+        found = problems(case, engine, *MODES[mode], references[mode])
+    except Exception as error:
+        error.add_note(complain(seed, name, mode, [], case))
+        raise
+    if found:
+        pytest.fail(complain(seed, name, mode, found, case))
 
 
 def test_random_graphs_have_what_they_should():
