@@ -4,6 +4,7 @@ import type { Curve, Loop, TrainingRun } from '../protocol/messages';
 import { h, replace } from './dom';
 import { LineChart, grouped, shortNumber } from './line-chart';
 import { __ } from '../text';
+import { runStateText } from './words';
 
 /** As many runs as the kernel keeps. */
 const KEPT = 6;
@@ -82,7 +83,7 @@ export class CurvesView {
 
   private show(run: TrainingRun, earlier: readonly TrainingRun[]): void {
     const place = run.label === '' ? __('Training') : __('Training in %1', run.label);
-    this.headline.textContent = `${place}: ${run.ended || run.state}`;
+    this.headline.textContent = `${place}: ${run.ended || runStateText(run.state)}`;
     replace(
       this.loops,
       run.earlier_loops > 0 && h('div', {}, __('%1 earlier loops', run.earlier_loops)),

@@ -6,6 +6,7 @@ import type { Curve, KeptRunRow, RunsReply } from '../protocol/messages';
 import { h, keepFocus, replace } from './dom';
 import { LineChart } from './line-chart';
 import { __ } from '../text';
+import { runStateText } from './words';
 
 /** Most runs that are drawn at once. */
 const MOST = 8;
@@ -99,7 +100,14 @@ export class KeptRuns {
       'data-key': String(run.number),
       onchange: () => this.choose(run.number, box.checked)
     });
-    const cells = [run.last, run.state, when(run.started), String(run.steps), run.time, run.place];
+    const cells = [
+      run.last,
+      runStateText(run.state),
+      when(run.started),
+      String(run.steps),
+      run.time,
+      run.place
+    ];
     return h(
       'tr',
       { title: run.details.join('\n') },

@@ -3,6 +3,19 @@
 import type { Tensor } from '../protocol/messages';
 import { __ } from '../text';
 
+/** The word of a training's state, as it is told; one that this version does not know stays as it is. */
+export function runStateText(state: string): string {
+  const words: Partial<Record<string, string>> = {
+    running: __('running'),
+    done: __('done'),
+    stopped: __('stopped'),
+    interrupted: __('interrupted'),
+    failed: __('failed'),
+    lost: __('lost')
+  };
+  return words[state] ?? state;
+}
+
 /** `(64, 120)`; unknown dimensions are `?`; an unknown shape is `?`. */
 export function shapeText(shape: Tensor['shape']): string {
   if (shape === null) {
