@@ -558,12 +558,17 @@ export class Canvas {
   }
 
   private onResize(): void {
-    if (this.element.clientWidth > 0 && this.picture) {
-      if (this.moved) {
-        this.set(kept(this.camera, this.picture, this.pane));
-      } else {
-        this.start(); // it was drawn in a tab that was hidden, or nobody has moved it yet
-      }
+    if (this.element.clientWidth === 0) {
+      return;
+    }
+    const { pane, size } = this;
+    this.size = pane;
+    if (this.picture && this.moved && size.width > 0) {
+      // What was in the middle stays there.
+      const camera = panned(this.camera, (pane.width - size.width) / 2, (pane.height - size.height) / 2);
+      this.set(kept(camera, this.picture, pane));
+    } else if (this.picture) {
+      this.start(); // it was drawn in a tab that was hidden, or nobody has moved it yet
     }
   }
 
@@ -695,6 +700,8 @@ export class Canvas {
   private drawn: { rect: Rect; isFar: boolean } | null = null;
   private first: string | null = null;
   private moved = false;
+  /** Of the pane when it was resized last. */
+  private size: Size = { width: 0, height: 0 };
   private chosen: number | null = null;
   private card: Rect | null = null;
   private edges: Readonly<Covered> = { right: 0, bottom: 0 };

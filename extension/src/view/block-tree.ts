@@ -217,16 +217,18 @@ export class BlockTree {
     const columns = this.columns?.shown ?? [];
     const hasColumns = columns.length > 0;
     const output = hasColumns ? '' : node.output.map(tensor => shapeText(tensor.shape)).join(' ');
+    // Before the first call the number of a layer's inputs may be unknown: the details say so.
+    const count = hasColumns ? null : node.parameter_count;
     const details = h(
       'span',
       { class: 'hl-row-details' },
       output && h('span', { class: 'hl-row-output', title: __('Output shape of the last call') }, output),
-      node.parameter_count !== 0 &&
-        !hasColumns &&
+      count !== null &&
+        count !== 0 &&
         h(
           'span',
           { class: 'hl-row-count', title: __('Size of all parameters, nested Blocks included') },
-          countText(node.parameter_count)
+          countText(count)
         ),
       measured &&
         h(
