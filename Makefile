@@ -48,7 +48,7 @@ endif
 export ORT_DISABLE_TELEMETRY ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install check check-python compile-tests everything test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lite lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
+.PHONY: help lab install check check-python chromium compile-tests everything test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lite lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -77,6 +77,7 @@ help:
 	@echo 'make lint        ruff, mypy, tsc, ESLint, prettier (make lint-style | lint-types | lint-ts)'
 	@echo 'make install     environment only'
 	@echo 'make build       the front end only'
+	@echo 'make chromium    Chromium for the browser tests, by apt as root on Debian'
 	@echo 'make wheel       wheel and sdist in dist/'
 	@echo 'make bench       measurements beside the peers'
 	@echo 'make bench-aot   kernels of five networks for five GPUs that need not be here: registers, spills, bytes, seconds'
@@ -330,6 +331,8 @@ $(STAMPS)/chromium: $(STAMPS)/venv
 	  apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1 || \
 	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || true; fi
 	@if sh scripts/find-chromium.sh; then touch $@; fi
+
+chromium: $(STAMPS)/chromium
 
 # For the test that the tutorial connects to nothing; installed as Chromium is, and the test is skipped without it.
 $(STAMPS)/strace: $(STAMPS)/venv
