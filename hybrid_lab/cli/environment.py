@@ -25,7 +25,7 @@ from .command import Commands, has_module, install_hint, version_of
 
 
 @dataclass(frozen=True)
-class Item:
+class Line:
     """One line of the report. found : text, or None if it is missing; get : how to get it; needed : for what."""
 
     name: str
@@ -50,7 +50,7 @@ def run_env(arguments: Namespace) -> int:
     return 0
 
 
-def render(items: list[Item]) -> str:
+def render(items: list[Line]) -> str:
     """A table for the terminal; below a missing part are its purpose and the command that installs it."""
     width = max(len(item.name) for item in items)
     lines = []
@@ -61,11 +61,11 @@ def render(items: list[Item]) -> str:
     return "\n".join(lines)
 
 
-def report() -> Iterator[Item]:
+def report() -> Iterator[Line]:
     """The whole report, item by item. A part that fails is reported as broken, and the others follow."""
-    yield Item("hybrid-lab", f"{_version.__version__} in {Path(__file__).resolve().parents[1]}")
-    yield Item("python", f"{platform.python_version()} ({sys.executable}), {platform.platform()}")
-    yield Item("processors", str(os.cpu_count()))
+    yield Line("hybrid-lab", f"{_version.__version__} in {Path(__file__).resolve().parents[1]}")
+    yield Line("python", f"{platform.python_version()} ({sys.executable}), {platform.platform()}")
+    yield Line("processors", str(os.cpu_count()))
     for probe in (_numpy, _onnx, _onnxruntime, _torch, _triton, _gpu_driver, _compiler, _gpu):
         yield _guarded(probe)
     for probe in (_compiling, _kernel_cache, _opencv, _jupyterlab, _front_end, _server, _widgets):
@@ -73,14 +73,14 @@ def report() -> Iterator[Item]:
     yield from _engines()
 
 
-def _guarded(probe: Callable[[], Item]) -> Item:
+def _guarded(probe: Callable[[], Line]) -> Line:
     try:
         return probe()
     except Exception as error:  # a broken library raises anything; this command reports it and goes on
-        return Item(probe.__name__.strip("_").replace("_", " "), f"broken: {type(error).__name__}: {error}")
+        return Line(probe.__name__.strip("_").replace("_", " "), f"broken: {type(error).__name__}: {error}")
 
 
-def _numpy() -> Item:
+def _numpy() -> Line:
     import numpy
 
     blas = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
@@ -88,37 +88,37 @@ def _numpy() -> Item:
     text = f"{numpy.__version__}, BLAS {blas.get('name', 'unknown')} {blas.get('version', '')}".rstrip()
     text += f", threads limited to {threads}" if threads else ""
     advice = _openblas.advice()
-    return Item("numpy", f"{text}; {advice}" if advice else text)
+    return Line("numpy", f"{text}; {advice}" if advice else text)
 
 
-def _onnx() -> Item:
+def _onnx() -> Line:
     version = version_of("onnx") if has_module("onnx") else None
-    return Item("onnx", version, "ONNX files and the onnxruntime engine", install_hint("cpu"))
+    return Line("onnx", version, "ONNX files and the onnxruntime engine", install_hint("cpu"))
 
 
-def _onnxruntime() -> Item:
+def _onnxruntime() -> Line:
     needed = "the fast engine on a CPU"
     if not has_module("onnxruntime"):
-        return Item("onnxruntime", None, needed, install_hint("cpu"))
+        return Line("onnxruntime", None, needed, install_hint("cpu"))
     from hybrid_lab.engines.libraries import import_library
 
     onnxruntime = import_library("onnxruntime")
     telemetry = "off" if _telemetry.is_off() else f"on, as {_telemetry.VARIABLE} says"
     providers = ", ".join(onnxruntime.get_available_providers())
-    return Item("onnxruntime", f"{onnxruntime.__version__}, {providers}, telemetry {telemetry}", needed)
+    return Line("onnxruntime", f"{onnxruntime.__version__}, {providers}, telemetry {telemetry}", needed)
 
 
-def _torch() -> Item:
+def _torch() -> Line:
     from hybrid_lab.engines.triton.run.availability import ROCM_INSTALL
 
     needed = "the Triton engine on a GPU"
     if not has_module("torch"):
-        return Item("torch", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {ROCM_INSTALL}")
+        return Line("torch", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {ROCM_INSTALL}")
     import torch
 
     builds = (("CUDA", torch.version.cuda), ("ROCm", torch.version.hip))
     build = next((f"{name} {version}" for name, version in builds if version), "CPU build")
-    return Item("torch", f"{torch.__version__}, {build}", needed)
+    return Line("torch", f"{torch.__version__}, {build}", needed)
 
 
 def _is_rocm() -> bool:
@@ -130,25 +130,25 @@ def _is_rocm() -> bool:
     return torch.version.hip is not None
 
 
-def _opencv() -> Item:
+def _opencv() -> Line:
     needed = "images: reading and writing files, mx.image, nd.image.resize"
     if not has_module("cv2"):
-        return Item("OpenCV", None, needed, install_hint("images"))
+        return Line("OpenCV", None, needed, install_hint("images"))
     import cv2
 
-    return Item("OpenCV", cv2.__version__, needed)
+    return Line("OpenCV", cv2.__version__, needed)
 
 
-def _compiling() -> Item:
+def _compiling() -> Line:
     from hybrid_lab.engines.triton.build.targets import TARGETS
 
     name, needed = "compiling", "kernels for GPUs of other machines: hybrid-lab compile, net.compile_for"
     if not has_module("triton"):
-        return Item(name, None, needed, "pip install triton (Linux only; neither a GPU nor torch is needed)")
-    return Item(name, f"for {', '.join(TARGETS)} and others, no GPU needed: hybrid-lab compile, net.compile_for")
+        return Line(name, None, needed, "pip install triton (Linux only; neither a GPU nor torch is needed)")
+    return Line(name, f"for {', '.join(TARGETS)} and others, no GPU needed: hybrid-lab compile, net.compile_for")
 
 
-def _triton() -> Item:
+def _triton() -> Line:
     from ..engines.triton.run.availability import (
         ROCM_INSTALL,
         fitting_extra,
@@ -159,17 +159,17 @@ def _triton() -> Item:
 
     needed = "the Triton engine"
     if not has_module("triton"):
-        return Item("triton", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {ROCM_INSTALL} (Linux only)")
+        return Line("triton", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {ROCM_INSTALL} (Linux only)")
     distributions = triton_distributions()
     names = ", ".join(f"{version} from {name}" for name, version in distributions.items())
     text = names or "a module that no known distribution provides"
     if len(distributions) == 1:
         text += f", for hybrid-lab[{fitting_extra(distributions, _is_rocm())}]"
     text += ", interpreter on (HYBRID_LAB_TRITON=interpret)" * interpreting()
-    return Item("triton", text if len(distributions) < 2 else f"{text}; {two_tritons(distributions)}", needed)
+    return Line("triton", text if len(distributions) < 2 else f"{text}; {two_tritons(distributions)}", needed)
 
 
-def _compiler() -> Item:
+def _compiler() -> Line:
     from hybrid_lab.engines.triton.run.availability import c_compiler
 
     name, needed = "C compiler", "Triton's launchers, which it builds at first use"
@@ -177,29 +177,29 @@ def _compiler() -> Item:
     compiler = c_compiler()
     if compiler is None:
         chosen = os.environ.get("CC")
-        return Item(name, None, needed, f"unset CC={chosen}, which is not there, or {get}" if chosen else get)
+        return Line(name, None, needed, f"unset CC={chosen}, which is not there, or {get}" if chosen else get)
     first = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=20).stdout.splitlines()
     text = f"{compiler}: {first[0] if first else 'no version'}"
     if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
         text += "; Python.h is missing, which some releases of Triton need: apt-get install python3-dev (Debian)"
-    return Item(name, text, needed)
+    return Line(name, text, needed)
 
 
-def _gpu_driver() -> Item:
+def _gpu_driver() -> Line:
     drivers = [f"{vendor} {version}" for vendor, version in _drivers()]
     nodes = [path for path in ("/dev/kfd", "/dev/nvidia0", "/dev/dxg") if Path(path).exists()]
     if nodes and not drivers:
         drivers = [f"version unknown ({', '.join(nodes)} is there)"]
     get = "NVIDIA: the driver package of this system (Debian: apt-get install nvidia-driver); AMD: amdgpu is a part of "
     get += "Linux, amdgpu-install brings the newest, and the user must be in the groups render and video"
-    return Item("GPU driver", "; ".join(drivers) or None, "the Triton engine on a GPU", get)
+    return Line("GPU driver", "; ".join(drivers) or None, "the Triton engine on a GPU", get)
 
 
-def _gpu() -> Item:
+def _gpu() -> Line:
     gpus = _gpus_by_torch() or _gpus_by_driver()
     get = "an AMD or NVIDIA GPU with its driver (in a container: docker run --gpus all, or --device=/dev/kfd "
     get += "--device=/dev/dri); HYBRID_LAB_TRITON=interpret tries the generated kernels without one"
-    return Item("GPU", "; ".join(gpus) if gpus else None, "the Triton engine", get)
+    return Line("GPU", "; ".join(gpus) if gpus else None, "the Triton engine", get)
 
 
 def _gpus_by_torch() -> list[str]:
@@ -244,28 +244,28 @@ def _drivers() -> Iterator[tuple[str, str]]:
             yield vendor, f"{module} of Linux {platform.release()}"
 
 
-def _kernel_cache() -> Item:
+def _kernel_cache() -> Line:
     from hybrid_lab.engines.store import root_folder, why_untrusted
 
     root = root_folder()
     if root is None:
-        return Item("kernel cache", "off (HYBRID_LAB_CACHE is empty)")
+        return Line("kernel cache", "off (HYBRID_LAB_CACHE is empty)")
     for path in (root, *sorted(root.glob("*") if root.is_dir() else ())):
         reason = why_untrusted(path, may_be_link=path is root)
         if reason is not None:
-            return Item("kernel cache", f"{path} is not used: {reason}")
+            return Line("kernel cache", f"{path} is not used: {reason}")
     there = next(path for path in (root, *root.parents) if path.exists())
     try:  # permissions do not reveal a read-only file system
         tempfile.TemporaryFile(dir=there).close()
     except OSError:
-        return Item("kernel cache", f"{root} cannot be written; HYBRID_LAB_CACHE names another folder")
+        return Line("kernel cache", f"{root} cannot be written; HYBRID_LAB_CACHE names another folder")
     sizes = [path.lstat().st_size for path in root.rglob("*") if path.is_file()]
-    return Item("kernel cache", f"{len(sizes)} files, {sum(sizes) / 2**20:.1f} MiB in {root}, which may be deleted")
+    return Line("kernel cache", f"{len(sizes)} files, {sum(sizes) / 2**20:.1f} MiB in {root}, which may be deleted")
 
 
-def _jupyterlab() -> Item:
+def _jupyterlab() -> Line:
     versions = _versions("jupyterlab", "notebook", "ipykernel")
-    return Item("jupyterlab", ", ".join(versions) if version_of("jupyterlab") else None, "the lab", install_hint("lab"))
+    return Line("jupyterlab", ", ".join(versions) if version_of("jupyterlab") else None, "the lab", install_hint("lab"))
 
 
 def _versions(*distributions: str) -> list[str]:
@@ -273,11 +273,11 @@ def _versions(*distributions: str) -> list[str]:
     return [f"{name} {version}" for name in distributions if (version := version_of(name))]
 
 
-def _front_end() -> Item:
+def _front_end() -> Line:
     name = "lab extension"
     reinstall = "pip install --force-reinstall --no-deps hybrid-lab (in a clone: make install)"
     if not has_module("jupyter_core"):
-        return Item(name, None, "panel and marks in JupyterLab", install_hint("lab"))
+        return Line(name, None, "panel and marks in JupyterLab", install_hint("lab"))
     from jupyter_core.paths import jupyter_path
 
     for folder in jupyter_path("labextensions"):
@@ -286,29 +286,29 @@ def _front_end() -> Item:
             version = json.loads(file.read_text(encoding="utf-8")).get("version")
             same = version == _version.__version__
             note = "" if same else f"; the kernel's version is {_version.__version__}: {reinstall}"
-            return Item(name, f"{version} in {file.parent}{note}")
-    return Item(name, None, "panel and marks in JupyterLab", reinstall)
+            return Line(name, f"{version} in {file.parent}{note}")
+    return Line(name, None, "panel and marks in JupyterLab", reinstall)
 
 
-def _server() -> Item:
+def _server() -> Line:
     name = "server extension"
     if not has_module("jupyter_core"):
-        return Item(name, None, "lint while the kernel is busy", install_hint("lab"))
+        return Line(name, None, "lint while the kernel is busy", install_hint("lab"))
     from jupyter_core.paths import jupyter_config_path
 
     for folder in jupyter_config_path():
         file = Path(folder) / "jupyter_server_config.d" / "hybrid_lab.json"
         if file.is_file():
-            return Item(name, f"enabled by {file}")
-    return Item(name, None, "lint while the kernel is busy", "jupyter server extension enable hybrid_lab.lab.server")
+            return Line(name, f"enabled by {file}")
+    return Line(name, None, "lint while the kernel is busy", "jupyter server extension enable hybrid_lab.lab.server")
 
 
-def _widgets() -> Item:
+def _widgets() -> Line:
     versions = _versions("anywidget", "ipywidgets")
-    return Item("widgets", ", ".join(versions) if len(versions) == 2 else None, "mx.view(net)", install_hint("lab"))
+    return Line("widgets", ", ".join(versions) if len(versions) == 2 else None, "mx.view(net)", install_hint("lab"))
 
 
-def _engines() -> Iterator[Item]:
+def _engines() -> Iterator[Line]:
     """Which engines `hybridize()` can use here, as the engines themselves say, and which one is the default."""
     from hybrid_lab import engines
     from hybrid_lab.diagnostics import EngineUnavailable
@@ -317,11 +317,11 @@ def _engines() -> Iterator[Item]:
     try:
         default = engines.default()
         if default is None:
-            yield Item("default engine", "chosen for each call; mx.explain(net) shows which one, and why")
+            yield Line("default engine", "chosen for each call; mx.explain(net) shows which one, and why")
     except EngineUnavailable as error:  # a setting names a missing engine
-        yield Item("default engine", f"none: {error}")
+        yield Line("default engine", f"none: {error}")
     except Exception as error:  # as in _guarded: report it, go on
-        yield Item("default engine", f"broken: {type(error).__name__}: {error}")
+        yield Line("default engine", f"broken: {type(error).__name__}: {error}")
     for name in engines.names():
         try:
             engines.get(name)
@@ -330,4 +330,4 @@ def _engines() -> Iterator[Item]:
             state = f"not usable: {error}"
         except Exception as error:  # as in _guarded: report it, go on
             state = f"broken: {type(error).__name__}: {error}"
-        yield Item(f"engine {name}", state)
+        yield Line(f"engine {name}", state)

@@ -34,7 +34,7 @@ _NO_SESSIONS = "ONNX Runtime is not available"
 
 
 @dataclass(frozen=True)
-class Work:
+class CallWork:
     """How much a call computes.
 
     products : number of multiply-adds; bytes : that all other operators write
@@ -46,7 +46,7 @@ class Work:
     kinds: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, nodes: Iterable[Node]) -> Work:
+    def of(cls, nodes: Iterable[Node]) -> CallWork:
         products, written, kinds = 0.0, 0, dict[str, float]()
         for node in nodes:
             kind = _PRODUCT_FAMILIES.get(node.op.family)
@@ -106,7 +106,7 @@ def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = F
     if role == "prediction" and "onnxruntime" in installed:
         return ("onnxruntime", "predictions run on ONNX Runtime, which was faster than torch in every measured network")
     nodes = [node for graph in graphs for node in graph.operators]
-    for_torch, work = Work.of(node for node in nodes if refusal(node) is None), Work.of(nodes)
+    for_torch, work = CallWork.of(node for node in nodes if refusal(node) is None), CallWork.of(nodes)
     if for_torch.is_large and "torch" in installed:
         return ("torch", f"{role}, {for_torch}; {_COMPOSED if 'onnxruntime' in installed else _NO_SESSIONS}")
     if for_torch.is_large:

@@ -27,7 +27,7 @@ from hybrid_lab.symbol.tracing import local as _local
 from hybrid_lab.system.progress import shows_work
 from hybrid_lab.system.provided import Provided, options_of, signed_like
 
-from .call_record import Recorder, Records, records_for
+from .call_record import CallRecorder, Records, records_for
 from .flags import check_flags, check_switch
 from .hooks import HookHandle
 from .members import Children, Members
@@ -566,7 +566,7 @@ class Block(AnyBlock):
         if enclosing is not None:
             if type(enclosing) is list:
                 enclosing.append(self)
-            elif type(enclosing) is Recorder:
+            elif type(enclosing) is CallRecorder:
                 return enclosing.call(self, Block.__call__, (self, *args), kwargs)
             else:
                 is_traced = True

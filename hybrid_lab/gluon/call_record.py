@@ -2,7 +2,7 @@
 between them.
 
 A plain Block runs as Python, so it has no graph; the lab draws it from this record. A record has weak references,
-numbers and shapes, and keeps no array alive. The first calls are noted in full (`Recorder`). Once they repeat one
+numbers and shapes, and keeps no array alive. The first calls are noted in full (`CallRecorder`). Once they repeat one
 another, a call only lists the Blocks that it called, and the list identifies the repeated call; another list, mode or
 shape is noted in full again.
 """
@@ -52,7 +52,7 @@ Types = tuple[tuple[tuple[int, ...], Any], ...]
 """(shape, dtype) of arrays."""
 
 
-class Source(NamedTuple):
+class ArraySource(NamedTuple):
     """The source of an array: output `output` of item number `item`; item -1 stands for the inputs of the call."""
 
     item: int
@@ -60,7 +60,7 @@ class Source(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Item:
+class CalledItem:
     """A Block, or an operator in eager mode, that was called.
 
     block : of an operator None; name : of the operator, or the class of a Block that an archive does not hold
@@ -77,7 +77,7 @@ class Item:
     block: weakref.ref[Block] | None
     name: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    inputs: tuple[Source | None, ...] = ()
+    inputs: tuple[ArraySource | None, ...] = ()
     takes: Types = ()
     gives: Types | None = ()
     training: bool = False
@@ -85,7 +85,7 @@ class Item:
     location: Location | None = None
     inside: Record | None = None
     times: int = 1
-    joined: tuple[tuple[Source, ...], ...] = ()
+    joined: tuple[tuple[ArraySource, ...], ...] = ()
     op: Operator | None = None
     scalars: tuple[tuple[int, float], ...] = ()
 
@@ -99,9 +99,9 @@ class Record:
     number : grows with each record; is_saved : it was read from an archive
     """
 
-    items: list[Item]
+    items: list[CalledItem]
     inputs: Types = ()
-    outputs: tuple[Source | None, ...] = ()
+    outputs: tuple[ArraySource | None, ...] = ()
     gives: Types = ()
     flows: bool = True
     training: bool = False
@@ -123,7 +123,7 @@ _serial = 0
 def _listener() -> Callable[..., Any] | None:
     """What hears the eager operators of this thread."""
     enclosing = local.enclosing
-    return enclosing.operator if type(enclosing) is Recorder else None
+    return enclosing.operator if type(enclosing) is CallRecorder else None
 
 
 def _listening(change: int) -> None:
@@ -134,7 +134,7 @@ def _listening(change: int) -> None:
         invoking.set_listener(_listener if _recorders else None)
 
 
-class Recorder:
+class CallRecorder:
     """Notes one call, or the code of a cell, in full.
 
     args : of the call; is_cell : whether it notes the code of a cell, up to some number of calls
@@ -143,11 +143,11 @@ class Recorder:
     __slots__ = ("_is_cell", "_is_open", "_most", "_of", "ids", "inputs", "items")
 
     def __init__(self, args: object, is_cell: bool = False):
-        self.items: list[Item] = []
+        self.items: list[CalledItem] = []
         self.ids: list[int] = []
         self._is_cell, self._is_open = is_cell, True
         self._most = _CALLS_OF_CELL if is_cell else ITEMS
-        self._of: dict[int, tuple[weakref.ref[Any], Source]] = {}
+        self._of: dict[int, tuple[weakref.ref[Any], ArraySource]] = {}
         self.inputs = self._note(args, -1)
         _listening(1)
 
@@ -172,16 +172,16 @@ class Recorder:
     def _note(self, values: object, item: int) -> Types:
         types = []
         for output, array in enumerate(_arrays(values)):
-            self._of[id(array.buffer)] = weakref.ref(array.buffer), Source(item, output)
+            self._of[id(array.buffer)] = weakref.ref(array.buffer), ArraySource(item, output)
             types.append((array.host_view.shape, array.host_view.dtype))
         return tuple(types)
 
-    def _source(self, array: NDArray) -> Source | None:
+    def _source(self, array: NDArray) -> ArraySource | None:
         """The source of an array, or of the array that it is a view of."""
         known = self._of.get(id(array.buffer))
         return known[1] if known is not None and known[0]() is array.buffer else None
 
-    def _begin(self, item: Item, values: object) -> Item:
+    def _begin(self, item: CalledItem, values: object) -> CalledItem:
         arrays = [*_arrays(values)]
         item.inputs, item.takes = tuple(map(self._source, arrays)), _types(arrays)
         item.training, item.recording = bool(modes.training), bool(modes.recording)
@@ -199,7 +199,7 @@ class Recorder:
         for reference in listeners:
             if (listener := reference()) is not None:
                 listener(block)
-        item = self._begin(Item(weakref.ref(block)), (args, keywords)) if self._has_room else None
+        item = self._begin(CalledItem(weakref.ref(block)), (args, keywords)) if self._has_room else None
         number = len(self.items) - 1
         local.enclosing = None
         try:
@@ -217,7 +217,7 @@ class Recorder:
         if self._leave_cell() or not self._has_room:
             return run()
         number = len(self.items)
-        item = self._begin(Item(None, op.name, op.written, scalars=_scalars(inputs)), inputs)
+        item = self._begin(CalledItem(None, op.name, op.written, scalars=_scalars(inputs)), inputs)
         item.op = op if len(item.takes) + len(item.scalars) == len(inputs) else None
         local.enclosing = None
         try:
@@ -303,19 +303,19 @@ class Records:
             return bool(args[0].host_view.shape == self._shapes)
         return bool(_shapes(args) == self._shapes)
 
-    def begin(self, args: tuple[Any, ...]) -> list[Block] | Recorder:
+    def begin(self, args: tuple[Any, ...]) -> list[Block] | CallRecorder:
         """What notes a call that is not expected to be like the last one."""
         if self._noted >= _NOTED and time.perf_counter() < self._not_before:
             return []
-        return Recorder(args)
+        return CallRecorder(args)
 
-    def end(self, args: tuple[Any, ...], calls: list[Block] | Recorder, result: object) -> None:
+    def end(self, args: tuple[Any, ...], calls: list[Block] | CallRecorder, result: object) -> None:
         """Note that a call returned which is not known to be like the last one."""
         if type(calls) is list:
             if [*map(id, calls)] != self._ids:
                 self._listed(args, calls)
             return
-        assert isinstance(calls, Recorder)
+        assert isinstance(calls, CallRecorder)
         calls.close()
         key = _key(args, calls.ids)
         self._left = max(self._left - 1, 0) if key in self._known else _SETTLED
@@ -357,10 +357,10 @@ class Records:
             known, self._left = self._bare(calls), _SETTLED
         self._take(key, known)
 
-    def fail(self, calls: list[Block] | Recorder, error: BaseException, failed: Sequence[Block]) -> None:
+    def fail(self, calls: list[Block] | CallRecorder, error: BaseException, failed: Sequence[Block]) -> None:
         """Note that the call raised. failed : the Blocks that the exception left"""
         words = type(error).__name__ + (f": {text}" if (text := next(iter(str(error).splitlines()), "")) else "")
-        if isinstance(calls, Recorder):
+        if isinstance(calls, CallRecorder):
             calls.close()
             self.last = calls.record(None, words)
         else:
@@ -375,7 +375,7 @@ class Records:
         """The record of a listed call: the known items of the last call as far as both agree, then Blocks alone."""
         items = self._alike(calls)
         begun = sum(item.block is not None for item in items)
-        items += [Item(weakref.ref(block), inside=last_record(block)) for block in calls[begun:ITEMS]]
+        items += [CalledItem(weakref.ref(block), inside=last_record(block)) for block in calls[begun:ITEMS]]
         if items and any(block is calls[-1] for block in failed):
             items[-1] = replace(items[-1], gives=None, inside=last_record(calls[-1]))
         inputs = self.last.inputs if self.last is not None else ()
@@ -384,9 +384,9 @@ class Records:
             len(calls) <= ITEMS, _number(),
         )  # fmt: skip
 
-    def _alike(self, calls: list[Block]) -> list[Item]:
+    def _alike(self, calls: list[Block]) -> list[CalledItem]:
         """The items of the last record up to the last Block that these calls have in common with it."""
-        found: list[Item] = []
+        found: list[CalledItem] = []
         if self.last is None:
             return found
         left, end = iter(calls), 0
@@ -469,7 +469,7 @@ class Cell:
 
     def __init__(self) -> None:
         self.runs, self.owner = False, 0
-        self._recorder: Recorder | None = None
+        self._recorder: CallRecorder | None = None
         self._last: Record | None = None
         self._stop: Callable[[], None] | None = None
         if location.cell_runs:
@@ -480,7 +480,7 @@ class Cell:
         self.end()
         self.runs, self.owner = True, owner
         self._stop = events.listen(compiled=_note_called, failed=_note_called)
-        self._recorder = local.enclosing = Recorder((), is_cell=True)
+        self._recorder = local.enclosing = CallRecorder((), is_cell=True)
 
     def end(self) -> None:
         """The cell ended."""

@@ -26,7 +26,7 @@ from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_err
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.engines import early_import
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.call_record import Recorder, called
+from hybrid_lab.gluon.call_record import CallRecorder, called
 from hybrid_lab.gluon.flags import check_flags, known_flags
 from hybrid_lab.gluon.own_call import own_call, take_over
 from hybrid_lab.gluon.parameter_dict import ParameterDict
@@ -280,7 +280,7 @@ class HybridBlock(Block):
 
     def _call_enclosed(self, enclosing: object, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """A call as part of a trace, or of a call noted in full."""
-        if isinstance(enclosing, Recorder):
+        if isinstance(enclosing, CallRecorder):
             return enclosing.call(self, self._call_from_outside, (args, keywords), NONE)
         return self._call_from_outside(args, keywords)
 

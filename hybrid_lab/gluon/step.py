@@ -25,7 +25,7 @@ RECENT = 2.0
 """If a step ended less than this many seconds ago, a training is running, in a cell or not."""
 
 
-class _Work:
+class _WaitingWork:
     """One piece of work that waits for a boundary."""
 
     def __init__(self, action: Callable[[], Any]):
@@ -67,7 +67,7 @@ class StepBoundary:
         self.steps = 0
         self.listeners: list[Callable[[Any], None]] = []
         self.epoch_listeners: list[Callable[[], None]] = []
-        self._waiting: deque[_Work] = deque()
+        self._waiting: deque[_WaitingWork] = deque()
         self.steps_before_cell = 0
         self._last = float("-inf")
         self._thread: int | None = None
@@ -111,7 +111,7 @@ class StepBoundary:
             with self.lock, self.interrupts:
                 work.run()
 
-    def _take(self, wanted: _Work | None = None) -> _Work | None:
+    def _take(self, wanted: _WaitingWork | None = None) -> _WaitingWork | None:
         """Remove `wanted`, or the first work, from the queue; None if another thread has taken it."""
         with self.lock:
             if wanted is None:
@@ -133,7 +133,7 @@ class StepBoundary:
         if threading.current_thread() is threading.main_thread() or not (self.busy or self._trains_elsewhere()):
             with self.lock:
                 return action(), "idle"
-        work, how, start = _Work(action), "boundary", time.monotonic()
+        work, how, start = _WaitingWork(action), "boundary", time.monotonic()
         with self.lock:
             self._waiting.append(work)
         while not work.done.wait(0.05):

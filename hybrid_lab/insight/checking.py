@@ -56,7 +56,7 @@ class Check:
 
 
 @dataclass
-class Part:
+class CheckedProgram:
     """A checked program: its checks in program order, its results, and the results of the reference."""
 
     checks: list[Check]
@@ -70,7 +70,7 @@ def check_program(
     reference: Sequence[object],
     rng: tuple[int, int],
     gradient: bool,
-) -> Part:
+) -> CheckedProgram:
     """Run a program and the reference kernels side by side.
 
     inputs : of the program; reference : the same inputs in eager mode; gradient : its tolerances
@@ -92,7 +92,7 @@ def check_program(
     checker = _Checker(rng, gradient)
     for node in watched.steps:
         checker.step(node, hybrid, wanted)
-    return Part(checker.checks, results, [wanted[value] for value in graph.roots])
+    return CheckedProgram(checker.checks, results, [wanted[value] for value in graph.roots])
 
 
 class _Checker:

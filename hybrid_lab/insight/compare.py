@@ -18,7 +18,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
 from hybrid_lab.hybridize.stale.code import of_user
 from hybrid_lab.insight.calls import Compiled, compile_call, gradients, outer_calls, run_eager, run_hybrid
-from hybrid_lab.insight.checking import Check, Part, check_program
+from hybrid_lab.insight.checking import Check, CheckedProgram, check_program
 from hybrid_lab.insight.difference import BlockDifference, ModelDifference, by_block
 from hybrid_lab.insight.eager import listen
 from hybrid_lab.insight.graph_diff import GraphSide, diff_graphs
@@ -297,9 +297,9 @@ def _compare_call(compiled: Compiled) -> CallComparison:
     return comparison
 
 
-def check_parts(compiled: Compiled, heads: Sequence[object] | None) -> list[tuple[str, Part]]:
+def check_parts(compiled: Compiled, heads: Sequence[object] | None) -> list[tuple[str, CheckedProgram]]:
     """Prologue, forward and backward, each checked on the results of the parts before."""
-    parts: list[tuple[str, Part]] = []
+    parts: list[tuple[str, CheckedProgram]] = []
 
     def check(part: str, executable: Executable, graph: Graph, inputs: list[list[Any]]) -> list[Sequence[Any]]:
         checked = check_program(executable, inputs[0], inputs[1], compiled.rng, part == "backward")

@@ -227,7 +227,7 @@ def summary(
     leaves, spec = flatten(arguments(given, weight_dtype(net)), f"the input of {net.name}")
     own = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves]  # the trace knows the types that parameters have
     types = [(shape, kind if wanted is None or not is_floating(kind) else wanted) for shape, kind in own]
-    tree = _Tree(net, wanted)
+    tree = _SummaryRows(net, wanted)
     missing = ""
     neutral: NeutralGraph | None = None
     try:
@@ -295,7 +295,7 @@ def _parameter_shapes(neutral: NeutralGraph, types: Sequence[tuple[Any, Any]]) -
 
 
 def _count_work(
-    result: ModelSummary, tree: _Tree, neutral: NeutralGraph, types: Sequence[tuple[Any, Any]],
+    result: ModelSummary, tree: _SummaryRows, neutral: NeutralGraph, types: Sequence[tuple[Any, Any]],
     shapes: Mapping[Parameter, Any],
 ) -> None:  # fmt: skip
     """Add operations, outputs and memory to the rows."""
@@ -328,7 +328,7 @@ def _count_work(
                                 if item.grad_req != "null")  # fmt: skip
 
 
-class _Tree:
+class _SummaryRows:
     """The rows of the Blocks, and the rows to which an operator belongs."""
 
     def __init__(self, net: Block, wanted: np.dtype | None) -> None:

@@ -143,7 +143,7 @@ def first_in_backward(
     def look(node: Node, inputs: Sequence[object], outputs: Sequence[NDArray]) -> None:
         link = outputs[0].tape_link
         if isinstance(link, tape.Output) and link.node.entry is not None and not node.op.subgraphs:
-            link.node.entry = _Step(link.node.entry, node, inputs, is_bad)
+            link.node.entry = _TapeStep(link.node.entry, node, inputs, is_bad)
 
     with tape.Mode(True, training):
         results = interpret(graph, leaves, rng, update=False, look=look)
@@ -162,7 +162,7 @@ class _CulpritFound(Exception):
         self.culprit = culprit
 
 
-class _Step(tape.Entry):
+class _TapeStep(tape.Entry):
     """The step of one operator on the tape, which ends the pass with _CulpritFound if it makes a bad gradient."""
 
     def __init__(self, inner: tape.Entry, node: Node, inputs: Sequence[object], is_bad: IsBad):

@@ -154,7 +154,7 @@ class _Timed(tape.Entry):
 # -- hybrid, step by step --------------------------------------------------------------------------------------------
 
 
-class Step(NamedTuple):
+class MeasuredStep(NamedTuple):
     """A row, the node of the executable (or of a region in it) that it is about, and the operators that this runs."""
 
     row: StepRow
@@ -164,10 +164,10 @@ class Step(NamedTuple):
 
 def measure_steps(
     compiled: Compiled, heads: Sequence[object] | None, nodes: Times, runs: int
-) -> tuple[list[Step], int, float, set[Any]]:
+) -> tuple[list[MeasuredStep], int, float, set[Any]]:
     """The rows of all parts, the number of runs, the time of the prologue, and the assigned eager times."""
     rng = compiled.rng
-    rows: list[Step] = []
+    rows: list[MeasuredStep] = []
     counted, once = runs, 0.0
 
     def measure(part: str, executable: Executable, graph: Graph, inputs: list[list[Any]]) -> list[Sequence[Any]]:
@@ -188,27 +188,27 @@ def measure_steps(
     return rows, counted, once, matched
 
 
-def _step_rows(part: str, node: Node, seconds: float, number: int) -> list[Step]:
+def _step_rows(part: str, node: Node, seconds: float, number: int) -> list[MeasuredStep]:
     """The row of a step with the nodes it runs; of a region also a row per operator inside."""
     region = region_in(node)
     if region is None:
-        return [Step(_row(part, node, "numpy", seconds, _moved(node)), node, [node])]
+        return [MeasuredStep(_row(part, node, "numpy", seconds, _moved(node)), node, [node])]
     if node.op.name == "triton":
-        return [Step(_kernel_row(part, node, region, seconds, number), node, list(region.nodes))]
+        return [MeasuredStep(_kernel_row(part, node, region, seconds, number), node, list(region.nodes))]
     whole = _row(part, node, node.op.name, seconds, _moved(node))
     whole.operator, whole.type, whole.region = count(len(region.nodes), "operator"), "", number
     if len(region.nodes) == 1:
         inner = region.nodes[0]
         whole = _row(part, inner, node.op.name, seconds, _moved(node))
         whole.region = number
-        return [Step(whole, node, [inner])]
+        return [MeasuredStep(whole, node, [inner])]
     spent = [_time_alone(node.op.name, inner) for inner in region.nodes]
     total = sum(spent) or 1.0
-    rows = [Step(whole, node, list(region.nodes))]
+    rows = [MeasuredStep(whole, node, list(region.nodes))]
     for inner, own in zip(region.nodes, spent, strict=True):
         row = _row(part, inner, node.op.name, seconds * own / total, _moved(inner))
         row.region, row.inside, row.estimated = number, True, True
-        rows.append(Step(row, inner, [inner]))
+        rows.append(MeasuredStep(row, inner, [inner]))
     return rows
 
 
@@ -276,7 +276,7 @@ def _moved(node: Node) -> int:
     return read + sum(value.nbytes for value in node.outputs[: node.op.signature.visible])
 
 
-def _give_eager_times(rows: Sequence[Step], nodes: Times) -> set[Any]:
+def _give_eager_times(rows: Sequence[MeasuredStep], nodes: Times) -> set[Any]:
     """Put each operator's eager time on its row: the row of the same Block, line and operator (or of an operator from
     its lowering), else of the same Block and line; of several rows, on the slowest. Returns the keys that found one.
     """

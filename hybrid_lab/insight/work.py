@@ -21,7 +21,7 @@ _READERS = frozenset({"reduce", "norm", "softmax", "group_norm", "scan", "ctc"})
 
 
 @dataclass
-class Work:
+class OperatorWork:
     """What operators do.
 
     multiply_adds : of products, convolutions, recurrences and attention
@@ -34,18 +34,18 @@ class Work:
     flop: int = 0
     bytes: int = 0
 
-    def add(self, other: Work, times: int = 1) -> None:
+    def add(self, other: OperatorWork, times: int = 1) -> None:
         """Add other work, done `times` times."""
         self.multiply_adds += other.multiply_adds * times
         self.flop += other.flop * times
         self.bytes += other.bytes * times
 
 
-def work_of(node: Node) -> Work:
+def work_of(node: Node) -> OperatorWork:
     """The work of one operator of a graph with types."""
     op = node.op
     if isinstance(op, Input) or op.view:
-        return Work()
+        return OperatorWork()
     shapes = [item.shape if isinstance(item, Value) else () for item in node.inputs]
     written = sum(value.nbytes for value in node.outputs[: op.signature.visible])
     if isinstance(op, ControlFlow):
@@ -54,40 +54,40 @@ def work_of(node: Node) -> Work:
     elements = sum(prod(value.shape) for value in node.outputs[: op.signature.visible])
     if products:
         bias = elements if _has_bias(node) else 0
-        return Work(products, 2 * products + bias, written)
+        return OperatorWork(products, 2 * products + bias, written)
     if op.family in _MOVES:
-        return Work(0, 0, written)
+        return OperatorWork(0, 0, written)
     if op.family == "pool":
         window = prod(getattr(op, "kernel", ())) or 1
         whole = getattr(op, "global_pool", False)
-        return Work(0, prod(shapes[0]) if whole else elements * window, written)
+        return OperatorWork(0, prod(shapes[0]) if whole else elements * window, written)
     if op.family in _READERS:
         elements = max([elements, *map(prod, shapes)])
-    return Work(0, elements, written)
+    return OperatorWork(0, elements, written)
 
 
 def _has_bias(node: Node) -> bool:
     return "no_bias" in node.op.attributes and not node.op.attributes["no_bias"]
 
 
-def _of_control_flow(node: Node, op: ControlFlow, shapes: list[tuple[int, ...]], written: int) -> Work:
+def _of_control_flow(node: Node, op: ControlFlow, shapes: list[tuple[int, ...]], written: int) -> OperatorWork:
     """For a loop, every step; for a branch, the branch with the most work."""
     dtypes = [item.dtype if isinstance(item, Value) else None for item in node.inputs]
     inside = [work_in(graph) for _, graph in op.typed_subgraphs(shapes, dtypes)]
-    total = Work(bytes=written)
+    total = OperatorWork(bytes=written)
     if isinstance(op, Loop):
         steps = op.unrolled(shapes)[0]
         for work in inside:
-            total.add(Work(work.multiply_adds, work.flop), steps)
+            total.add(OperatorWork(work.multiply_adds, work.flop), steps)
     else:
-        most = max(inside, key=lambda work: work.flop, default=Work())
-        total.add(Work(most.multiply_adds, most.flop))
+        most = max(inside, key=lambda work: work.flop, default=OperatorWork())
+        total.add(OperatorWork(most.multiply_adds, most.flop))
     return total
 
 
-def work_in(graph: Graph) -> Work:
+def work_in(graph: Graph) -> OperatorWork:
     """The work of all operators of a graph with types."""
-    total = Work()
+    total = OperatorWork()
     for node in graph.nodes:
         total.add(work_of(node))
     return total

@@ -12,12 +12,12 @@ from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 __all__ = ["bulk", "set_bulk_size"]
 
 
-class _State(threading.local):
+class _EngineState(threading.local):
     size = 15
     """MXNet's own value to begin with."""
 
 
-_state = _State()
+_state = _EngineState()
 
 
 def set_bulk_size(size: int) -> int:

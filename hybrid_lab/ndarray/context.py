@@ -80,13 +80,13 @@ class Context(metaclass=_ContextType):
             torch.cuda.empty_cache()
 
 
-class _State(threading.local):
+class _ContextState(threading.local):
     def __init__(self) -> None:
         self.stack: list[Context] = [CPU]
 
 
 CPU = Context("cpu", 0)
-_state = _State()
+_state = _ContextState()
 
 
 def cpu(device_id: int = 0) -> Context:

@@ -225,7 +225,7 @@ def _of_no_step(body: Any, items: list[Any], form: Any, states: list[Any], state
     return regroup(iter(empty), output_form), regroup(iter(states), state_form)
 
 
-class _Constant(tape.Entry):
+class _SkippedStep(tape.Entry):
     """A step of a loop that did not run: its outputs are zeros, and the gradients of its inputs are zeros."""
 
     __slots__ = ()
@@ -242,5 +242,5 @@ def _zeros_of(array: Any, shape: tuple[int, ...]) -> Any:
     """Zeros in the place of a loop's results from `array`, and like it on the tape if the call is recorded."""
     result = zeros(shape, ctx=array.context, dtype=array.dtype)
     if tape.state.recording:
-        tape.note(_Constant(), (array,), (result,))
+        tape.note(_SkippedStep(), (array,), (result,))
     return result

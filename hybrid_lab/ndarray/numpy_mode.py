@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 Array = TypeVar("Array")
 
 
-class _State(threading.local):
+class _ModeState(threading.local):
     """Per thread. None: as `defaults` says, which `set_np()` changes for every thread."""
 
     array: bool | None = None
     shape: bool | None = None
 
 
-state = _State()
+state = _ModeState()
 defaults = {"array": False, "shape": False}
 """The settings of threads that are in no scope of their own."""
 

@@ -29,7 +29,7 @@ _order = itertools.count()
 _ndarray = np.ndarray
 
 
-class _State(threading.local):
+class _TapeState(threading.local):
     """Per thread: whether calls are recorded and run in training mode.
 
     retaining : in a backward pass, whether another pass over the same history may follow (retain_graph=True)
@@ -48,7 +48,7 @@ class _State(threading.local):
     scope: Callable[[str, bool | None, bool | None], AbstractContextManager[None]] | None = None
 
 
-state = _State()
+state = _TapeState()
 
 
 listeners: list[Callable[[Leaf], object]] = []

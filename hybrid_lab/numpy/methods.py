@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self, cast
 
-from hybrid_lab.numpy.types import ArrayLike, Axis, DType, Function, Functions, Out, ShapeLike, Tensor
+from hybrid_lab.numpy.types import ArrayLike, Axis, DType, Function, NumPyFunctions, Out, ShapeLike, Tensor
 from hybrid_lab.system.provided import signed_like
 
-FUNCTIONS = Functions()
+FUNCTIONS = NumPyFunctions()
 """The functions of `mx.np`. The modules that define them fill it, because they import the classes that need it."""
 
 METHODS = (

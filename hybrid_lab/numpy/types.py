@@ -37,7 +37,7 @@ class Records(Protocol):
     def __getattr__(self, name: str, /) -> Callable[..., Tensor]: ...
 
 
-class Functions(dict[str, Function]):
+class NumPyFunctions(dict[str, Function]):
     """Functions of `mx.np` by name."""
 
     def add(self, function: F) -> F:

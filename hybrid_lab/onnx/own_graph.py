@@ -42,7 +42,7 @@ from .reading.importers.functions import FIRST_HINT, HINT_STEP, LARGEST_TABLE, R
 from .reading.model_file import OnnxFile
 from .writing.emitter import FileEmitter
 from .writing.file import Contents
-from .writing.network import Network, Writer
+from .writing.network import Network, NetworkWriter
 from .writing.open_sizes import dimension_text
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _restored(file: OnnxFile, text: str, inputs: Sequence[str], outputs: Sequenc
     typed = bind_mode(infer(graph, *types), train=False)
     room = Room(ROOM + 2 * sum(prod(item.dims) for item in initializers.values()))
     emitter = functools.partial(BoundedEmitter, room)
-    writer = Writer(typed, names, len(inputs), file.opsets.get("", 0), emitter)
+    writer = NetworkWriter(typed, names, len(inputs), file.opsets.get("", 0), emitter)
     network = writer.network(outputs, flat=not model.functions)
     _check_equal(network, model, dimensions)
     made = {name for node in network.body.nodes for name in node.outputs}

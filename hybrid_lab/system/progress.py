@@ -31,7 +31,7 @@ _R = TypeVar("_R")
 
 
 @dataclass(eq=False)
-class Work:
+class WorkUnderWay:
     """A piece of work under way. title : "importing ResNet"; part : what of it is done now, or ""
 
     done, total, unit : the amount done so far; total is 0 if unknown
@@ -55,18 +55,18 @@ class Work:
         return time.perf_counter() - self.started
 
 
-listeners: list[Callable[[list[Work]], object]] = []
+listeners: list[Callable[[list[WorkUnderWay]], object]] = []
 """Told of the work that has taken more than a second, the outermost of each thread, and at its end of what is left.
 They are called from any thread and must not raise.
 """
-_running: list[Work] = []
+_running: list[WorkUnderWay] = []
 _lock = forks.lock()
 
 
 class _Current(threading.local):
     """Per thread: the work under way."""
 
-    work: Work | None = None
+    work: WorkUnderWay | None = None
 
 
 _current = _Current()
@@ -96,7 +96,7 @@ def working(title: str) -> Iterator[None]:
             if outer is not None:
                 outer.part = before
         return
-    work = _current.work = Work(title)
+    work = _current.work = WorkUnderWay(title)
     work.timer = threading.Timer(PATIENCE, _tell)  # for work that gives no sign of its own in the first second
     work.timer.daemon = True
     with _lock:

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
-from hybrid_lab.data.io.parts import Part, part_of
+from hybrid_lab.data.io.parts import DataPart, part_of
 from hybrid_lab.gluon import nn
 from hybrid_lab.metric import EvalMetric
 from hybrid_lab.metric.base import _registry
@@ -170,15 +170,15 @@ def test_a_metric_with_a_value_of_its_own():
 
 def test_parts_of_workers(found):
     assert [each["parts"] for each in found] == [
-        [Part(0, 2, True), Part(2, 3, False)],
-        [Part(1, 2, True), Part(2, 3, False)],
+        [DataPart(0, 2, True), DataPart(2, 3, False)],
+        [DataPart(1, 2, True), DataPart(2, 3, False)],
     ]
-    assert part_of(None, None) == Part(0, 1, False)
+    assert part_of(None, None) == DataPart(0, 1, False)
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 10, 100])
 @pytest.mark.parametrize("parts", [1, 2, 4, 7])
 def test_workers_read_equally_many_rows_and_all_of_them(length, parts):
-    rows = [list(range(length))[Part(number, parts, True).slice(length)] for number in range(parts)]
+    rows = [list(range(length))[DataPart(number, parts, True).slice(length)] for number in range(parts)]
     assert {len(each) for each in rows} == {-(-length // parts)}
     assert {row for each in rows for row in each} == set(range(length))

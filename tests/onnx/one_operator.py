@@ -12,7 +12,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.onnx.writing import file
-from hybrid_lab.onnx.writing.network import Network, Writer
+from hybrid_lab.onnx.writing.network import Network, NetworkWriter
 from hybrid_lab.onnx.writing.open_sizes import Described, OpenSizes
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 
@@ -44,7 +44,7 @@ def write(op: Any, arrays: Sequence[Any], opset: int, tried: bool = False) -> tu
         return infer(graph, dict(zip(graph.inputs, shapes, strict=True)), types)
 
     def network(typed: Graph) -> Network:
-        return Writer(typed, [item.name for item in inputs], len(inputs), opset).network(outputs, False)
+        return NetworkWriter(typed, [item.name for item in inputs], len(inputs), opset).network(outputs, False)
 
     sizes = OpenSizes(inputs)
     made = sizes.solve(inferred, network)

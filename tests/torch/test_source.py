@@ -13,7 +13,7 @@ from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.torch.source.paths import tree
 from hybrid_lab.torch.source.rules import RULES
 from hybrid_lab.torch.source.write import source
-from hybrid_lab.torch.source.writer import Writer
+from hybrid_lab.torch.source.writer import SourceWriter
 from tests.onnx.one_operator import graph_of
 from tests.ops.cases import CASES, RNG, close
 
@@ -45,7 +45,9 @@ def outputs_of(case, with_weights):
     count = 1 if with_weights else len(given)
     weights = {value: (f"y_{value.node.name}", item)
                for value, item in list(zip(graph.inputs, given, strict=True))[count:]}  # fmt: skip
-    made = Writer(graph, [value.node.name for value in graph.inputs[:count]], weights).source("One.", "w.safetensors")
+    made = SourceWriter(graph, [value.node.name for value in graph.inputs[:count]], weights).source(
+        "One.", "w.safetensors"
+    )
     model = module_of(made.text, made.state)
     found = model(*(torch.from_numpy(np.array(item)) for item in given[:count]))
     return [item.numpy() for item in (found if isinstance(found, tuple) else [found])], run_kernel(op, arrays, rng=RNG)

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike
 from hybrid_lab import ndarray as nd
 from hybrid_lab.data import recordio
 from hybrid_lab.data.io import DataBatch, DataDesc, MXDataIter, positions
-from hybrid_lab.data.io.parts import Part, part_of
+from hybrid_lab.data.io.parts import DataPart, part_of
 from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.ndarray import NDArray
@@ -288,7 +288,7 @@ class ImageRecordInt8Iter(ImageRecordIter):
         super().__init__(*arguments, **{**options, "dtype": "int8"})
 
 
-def _part(records: str, index: str, chosen: Part) -> list[int]:
+def _part(records: str, index: str, chosen: DataPart) -> list[int]:
     """The offsets of one of equal parts: of the records by the index, or of the bytes of the file without one."""
     part, parts, of_workers = chosen
     if index:

@@ -9,7 +9,7 @@ from hybrid_lab.system.provided import Provided
 joined_workers: Provided[[], tuple[int, int]] = Provided("joined_workers")
 
 
-class Part(NamedTuple):
+class DataPart(NamedTuple):
     """One of the parts of a data set.
 
     number, parts : index of this part, and the number of parts; of_workers : whether each joined worker reads one part
@@ -28,11 +28,11 @@ class Part(NamedTuple):
         return slice(start, start + size)
 
 
-def part_of(num_parts: int | None, part_index: int | None) -> Part:
+def part_of(num_parts: int | None, part_index: int | None) -> DataPart:
     """The part that an iterator reads: None for both arguments gives the part of this worker among the joined
     workers.
     """
     if num_parts is None and part_index is None:
         rank, size = joined_workers()
-        return Part(rank, size, size > 1)
-    return Part(0 if part_index is None else part_index, 1 if num_parts is None else num_parts, False)
+        return DataPart(rank, size, size > 1)
+    return DataPart(0 if part_index is None else part_index, 1 if num_parts is None else num_parts, False)

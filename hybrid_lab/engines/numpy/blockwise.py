@@ -111,10 +111,10 @@ def write_blockwise(graph: Graph) -> Blockwise:
     the dtype; everything else runs block by block, and new values overwrite old values after their last use. Raises
     EngineError if an operator is not pointwise.
     """
-    return _Writer(graph).finish()
+    return _LoopWriter(graph).finish()
 
 
-class _Writer:
+class _LoopWriter:
     def __init__(self, graph: Graph):
         self.graph = graph
         self.steps = [node for node in graph.operators if not isinstance(node.op, Constant)]

@@ -13,7 +13,7 @@ import numpy as np
 
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Engine, Executable, Program, SeparateTraining, Training
 from hybrid_lab.engines.planned import arena
-from hybrid_lab.engines.planned.program import Writer
+from hybrid_lab.engines.planned.program import ProgramWriter
 from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.engines.planned.watch import WatchedProgram
 from hybrid_lab.engines.report import Report
@@ -78,7 +78,7 @@ def _has_kernel(node: Node) -> bool:
     return not lowered or computes_in_float32(node.op, [value.dtype for value in node.values_in])
 
 
-def write(graph: Graph, report: Report, static_alloc: bool, writer: type[Writer] = Writer) -> Program:
+def write(graph: Graph, report: Report, static_alloc: bool, writer: type[ProgramWriter] = ProgramWriter) -> Program:
     """Plan a graph and write its program. Describes memory and program in the report, unless it has them already."""
     written = writer(dump("plan", plan(graph, contiguous=writer.contiguous)), static_alloc)
     run, text = written.finish()
@@ -98,7 +98,7 @@ def _bodies(graph: Graph) -> list[body.Body]:
 class Later:
     """A program that is planned and written when it is first run. writer : as `write` takes it"""
 
-    def __init__(self, graph: Graph, report: Report, static_alloc: bool, writer: type[Writer] = Writer):
+    def __init__(self, graph: Graph, report: Report, static_alloc: bool, writer: type[ProgramWriter] = ProgramWriter):
         self._write = functools.partial(write, graph, report, static_alloc, writer)
         self._run: Program | None = None
         self._lock = forks.lock()

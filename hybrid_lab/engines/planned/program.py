@@ -82,7 +82,7 @@ def note_operator(file: str, nodes: dict[int, Node], error: BaseException) -> No
         trace = trace.tb_next
 
 
-class Writer:
+class ProgramWriter:
     """Writes the program of one plan; writers for other memory than NumPy's override its methods.
 
     watched : call `look`, a global of the program, after each step (see watch.py)

@@ -11,7 +11,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Executable, ForwardState, Ready, Training
 from hybrid_lab.engines.planned.arena import Arena, Frame
-from hybrid_lab.engines.planned.program import Writer
+from hybrid_lab.engines.planned.program import ProgramWriter
 from hybrid_lab.graph.call_graphs import Source, Split
 from hybrid_lab.graph.dump import dump, is_dumping
 from hybrid_lab.graph.memory.joint_plan import plan_jointly
@@ -19,7 +19,7 @@ from hybrid_lab.graph.memory.plan import MemoryPlan
 from hybrid_lab.graph.node import Node, Value
 
 
-class Begin(Writer):
+class Begin(ProgramWriter):
     """The forward: returns the outputs and new values of effects, and a ForwardState of saved values and the arena."""
 
     def __init__(self, plan: MemoryPlan, static_alloc: bool, num_outputs: int, num_saved: int):
@@ -42,7 +42,7 @@ class Begin(Writer):
         return f"[{handed_out}], keep([{', '.join(results[first:last])}], arena, release)"
 
 
-class Finish(Writer):
+class Finish(ProgramWriter):
     """The backward over the arena that the forward took; it overwrites what was kept.
 
     takes_ready : the program also takes `ready`, and calls it for each gradient after the step that computes it

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hybrid_lab.engines.planned.program import Writer
+from hybrid_lab.engines.planned.program import ProgramWriter
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.memory.plan import plan
 from hybrid_lab.graph.node import Node
@@ -25,7 +25,7 @@ class WatchedProgram:
     steps : the nodes in the order in which they run
     """
 
-    writer: ClassVar[type[Writer]] = Writer
+    writer: ClassVar[type[ProgramWriter]] = ProgramWriter
 
     def __init__(self, graph: Graph, static_alloc: bool = False):
         memory = plan(graph, contiguous=self.writer.contiguous)

@@ -55,7 +55,7 @@ class TorchProgram:
         _quieten(torch)
         self._guard, self._share = torch.inference_mode, torch.from_numpy
         self._region = region
-        self._run, self.source = _Writer(torch, region).finish()
+        self._run, self.source = _RegionWriter(torch, region).finish()
 
     def __call__(self, inputs: Sequence[np.ndarray], ready: Ready | None = None) -> list[np.ndarray]:
         """ready : told of each output as soon as nothing writes to it any more"""
@@ -66,7 +66,7 @@ class TorchProgram:
             if self._run_with_ready is None:
                 import torch
 
-                self._run_with_ready = _Writer(torch, self._region, takes_ready=True).finish()[0]
+                self._run_with_ready = _RegionWriter(torch, self._region, takes_ready=True).finish()[0]
             tell = ready
             results = self._run_with_ready(*tensors, lambda output, tensor: tell(output, tensor.numpy()))
             return [result.numpy() for result in results]
@@ -79,7 +79,7 @@ class TorchProgram:
             return self._share(plain(array))
 
 
-class _Writer:
+class _RegionWriter:
     """Writes the function of a region, line by line."""
 
     def __init__(self, torch: ModuleType, region: Region, takes_ready: bool = False):

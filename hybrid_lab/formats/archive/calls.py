@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
-from hybrid_lab.gluon.call_record import ITEMS, Item, Record, Records, Source, last_record
+from hybrid_lab.gluon.call_record import ITEMS, ArraySource, CalledItem, Record, Records, last_record
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.ops.framework.dtypes import DTYPES, dtype_of, name_of
 
@@ -41,7 +41,7 @@ _Types = list[tuple[tuple[schema.Size, ...], str]]
 
 @dataclass
 class ItemData:
-    """One call of a Block, or of an operator in eager mode; the fields are `call_record.Item`'s.
+    """One call of a Block, or of an operator in eager mode; the fields are `call_record.CalledItem`'s.
 
     block : id of a Block of the model; operator : name of an operator; other : class of a deleted Block or of a Block
         outside the model; exactly one of the three is set
@@ -90,7 +90,7 @@ class CallsData:
 
 def describe(tree: Tree) -> dict[str, Any] | None:
     """The member's JSON for the Blocks of a live model; None if no plain Block of it was called."""
-    writer = _Writer(tree)
+    writer = _RecordWriter(tree)
     last = {}
     for number, block in enumerate(tree.live_blocks):
         record = last_record(block)
@@ -101,7 +101,7 @@ def describe(tree: Tree) -> dict[str, Any] | None:
     return {"records": writer.records, "last": last} if last else None
 
 
-class _Writer:
+class _RecordWriter:
     """Numbers records, those inside others first."""
 
     def __init__(self, tree: Tree) -> None:
@@ -127,7 +127,7 @@ class _Writer:
             self.records.append({**schema.write(data), "items": [schema.write(item) for item in items]})
         return None if number < 0 else number
 
-    def _item(self, item: Item, depth: int) -> ItemData:
+    def _item(self, item: CalledItem, depth: int) -> ItemData:
         data = ItemData(
             attributes={str(key)[:_TEXT]: str(value)[:_TEXT] for key, value in item.attributes.items()},
             inputs=_pairs(item.inputs),
@@ -152,7 +152,7 @@ def _written(types: Types) -> _Types:
     return [(tuple(map(int, shape)), name_of(np.dtype(dtype))) for shape, dtype in types]
 
 
-def _pairs(sources: tuple[Source | None, ...]) -> list[_Source | None]:
+def _pairs(sources: tuple[ArraySource | None, ...]) -> list[_Source | None]:
     return [None if source is None else (source.item, source.output) for source in sources]
 
 
@@ -221,12 +221,12 @@ class _Gone:
     """The target of a reference to a deleted Block."""
 
 
-def _item_of(data: ItemData, records: list[Record], blocks: Mapping[int, Block]) -> Item:
+def _item_of(data: ItemData, records: list[Record], blocks: Mapping[int, Block]) -> CalledItem:
     block: Any = None
     if data.operator is None:
         known = None if data.block is None else blocks.get(data.block)
         block = weakref.ref(_Gone() if known is None else known)
-    return Item(
+    return CalledItem(
         block,
         data.operator or data.other or "",
         data.attributes,
@@ -237,7 +237,7 @@ def _item_of(data: ItemData, records: list[Record], blocks: Mapping[int, Block])
         data.recording,
         inside=None if data.inside is None else records[data.inside],
         times=data.times,
-        joined=tuple([tuple([Source(*pair) for pair in found]) for found in data.joined]),
+        joined=tuple([tuple([ArraySource(*pair) for pair in found]) for found in data.joined]),
     )
 
 
@@ -245,5 +245,5 @@ def _types(types: _Types) -> Types:
     return tuple([(tuple(shape), dtype_of(dtype)) for shape, dtype in types])
 
 
-def _sources(pairs: list[_Source | None]) -> tuple[Source | None, ...]:
-    return tuple([None if pair is None else Source(*pair) for pair in pairs])
+def _sources(pairs: list[_Source | None]) -> tuple[ArraySource | None, ...]:
+    return tuple([None if pair is None else ArraySource(*pair) for pair in pairs])

@@ -121,7 +121,7 @@ class Folder:
         self._parameters: dict[str, ParameterRecord] = {}
         self._blocks: dict[str, Described] = {}
         self._members: dict[str, list[str]] = {}
-        self._names = None if net is None else _Names(net)
+        self._names = None if net is None else _FolderNames(net)
         files = sorted(os.listdir(self.path), key=natural)
         params: dict[str, str] = {}
         for found in map(_PARAMS.fullmatch, files):
@@ -254,7 +254,7 @@ class Folder:
         return tree
 
 
-class _Names:
+class _FolderNames:
     """The Blocks and parameters of a live model by the names that MXNet's files have."""
 
     def __init__(self, net: Block) -> None:

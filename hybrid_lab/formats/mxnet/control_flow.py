@@ -45,7 +45,7 @@ class FileNode(NamedTuple):
 def write(node: Node, portable: bool, document: Callable[[Graph], dict[str, object]]) -> FileNode:
     """The node's form in the file. document : makes the JSON of a graph. Raises Unmappable for what MXNet lacks."""
     op: Any = node.op
-    parts = [_Part(graph, portable, document) for _, graph in op.subgraphs]
+    parts = [_Subgraph(graph, portable, document) for _, graph in op.subgraphs]
     if isinstance(op, Foreach):
         written = _write_foreach(node, op, parts[0])
     elif isinstance(op, WhileLoop):
@@ -61,7 +61,7 @@ def write(node: Node, portable: bool, document: Callable[[Graph], dict[str, obje
     return written._replace(attributes=attributes)
 
 
-class _Part:
+class _Subgraph:
     """A subgraph as JSON. order : for each variable of it in the file, the variable's position among the body's
     inputs
     """
@@ -84,7 +84,7 @@ def _unread(node: Node, what: str) -> Exception:
     return located(UnreadInput(message), node)
 
 
-def _write_foreach(node: Node, op: Foreach, part: _Part) -> FileNode:
+def _write_foreach(node: Node, op: Foreach, part: _Subgraph) -> FileNode:
     own = op.num_data + op.num_states
     if not set(range(own)) <= set(part.order):
         raise _unread(node, "data or state")
@@ -99,7 +99,7 @@ def _write_foreach(node: Node, op: Foreach, part: _Part) -> FileNode:
     return FileNode("_foreach", locations, [*range(own), *captures], [part.json])
 
 
-def _write_while(node: Node, op: WhileLoop, condition: _Part, body: _Part) -> FileNode:
+def _write_while(node: Node, op: WhileLoop, condition: _Subgraph, body: _Subgraph) -> FileNode:
     if not set(range(op.num_states)) <= set(body.order):
         raise _unread(node, "loop variable")
     used = sorted({*condition.order, *body.order})
@@ -114,7 +114,9 @@ def _write_while(node: Node, op: WhileLoop, condition: _Part, body: _Part) -> Fi
     return FileNode("_while_loop", attributes, used, [condition.json, body.json])
 
 
-def _write_cond(op: Cond, then: _Part, other: _Part, document: Callable[[Graph], dict[str, object]]) -> FileNode:
+def _write_cond(
+    op: Cond, then: _Subgraph, other: _Subgraph, document: Callable[[Graph], dict[str, object]]
+) -> FileNode:
     number = input_node("number")
     decides = document(Graph([number], Node(get("identity").bind(), [number], name="condition").outputs))
     decides.pop("attrs", None)

@@ -21,7 +21,7 @@ from ..rnn.cell import (
 )
 from ..rnn.modifier import ModifierCell
 from ..rnn.sequence import Step, axes_of, functions_of, masked, merged, steps_of
-from ..rnn.steps import Activation, Names, lstm_step
+from ..rnn.steps import Activation, StepNames, lstm_step
 
 if TYPE_CHECKING:  # else they would be names of this public module
     from hybrid_lab.gluon.parameter_dict import ParameterDict
@@ -157,7 +157,7 @@ class LSTMPCell(HybridRecurrentCell):
         def act(kind: str) -> Activation:
             return lambda data, name: F.Activation(data, act_type=kind, name=name)
 
-        names, rows = Names(f"t{max(self._counter, 0)}_", inner=False), 4 * self._hidden_size
+        names, rows = StepNames(f"t{max(self._counter, 0)}_", inner=False), 4 * self._hidden_size
         i2h = F.FullyConnected(x, params["i2h_weight"], params["i2h_bias"], num_hidden=rows, name=names.part("i2h"))
         h2h = F.FullyConnected(
             states[0], params["h2h_weight"], params["h2h_bias"], num_hidden=rows, name=names.part("h2h")
@@ -241,7 +241,7 @@ class _Convolved(GatedCell):
         return [{"shape": shape, "__layout__": self._layout} for _ in range(self._num_states)]
 
     def _projections(
-        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor], names: Names
+        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor], names: StepNames
     ) -> tuple[Tensor, Tensor]:
         rows, i2h, h2h = self._gates * self._channels, names.part("i2h"), names.part("h2h")
         return (

@@ -20,7 +20,7 @@ from ..hybrid import HybridBlock
 from ..nn.activation import LeakyReLU
 from ..nn.registry import layer
 from .sequence import Step, last_states, masked, merged, steps_of, zeros_for
-from .steps import Activation, Names, activated, elman_step, gru_step, lstm_step
+from .steps import Activation, StepNames, activated, elman_step, gru_step, lstm_step
 
 StateInfo = dict[str, Any]
 _GATE_PARAMETERS = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
@@ -235,12 +235,12 @@ class GatedCell(HybridRecurrentCell):
     def _alias(self) -> str:
         return self._short_name
 
-    def _names(self) -> Names:
+    def _names(self) -> StepNames:
         """The names of the step that runs."""
-        return Names(f"t{max(self._counter, 0)}_", self._inner_names)
+        return StepNames(f"t{max(self._counter, 0)}_", self._inner_names)
 
     def _projections(
-        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor], names: Names
+        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor], names: StepNames
     ) -> tuple[Tensor, Tensor]:
         """What input and state contribute to the gates: gates * units along axis 1."""
         raise NotImplementedError
@@ -335,7 +335,7 @@ class _Dense(GatedCell):
         return [{"shape": (batch_size, self._hidden_size), "__layout__": "NC"} for _ in range(self._num_states)]
 
     def _projections(
-        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor], names: Names
+        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor], names: StepNames
     ) -> tuple[Tensor, Tensor]:
         rows, i2h, h2h = self._gates * self._hidden_size, names.part("i2h"), names.part("h2h")
         return (

@@ -14,7 +14,7 @@ _AS_FUNCTIONS = ("tanh", "relu", "sigmoid", "softsign")
 """Activations for which MXNet's cells use an operator of that name instead of `Activation`."""
 
 
-class Names(NamedTuple):
+class StepNames(NamedTuple):
     """The names of the nodes of one step.
 
     prefix : begins each name, `t0_`
@@ -60,7 +60,7 @@ def _product(F: Functions, x: Tensor, y: Tensor, name: str | None) -> Tensor:
     return x * y if name is None else F.elemwise_mul(x, y, name=name)
 
 
-def elman_step(F: Functions, i2h: Tensor, h2h: Tensor, activation: Activation, names: Names) -> Tensor:
+def elman_step(F: Functions, i2h: Tensor, h2h: Tensor, activation: Activation, names: StepNames) -> Tensor:
     """h' = activation(i2h + h2h)."""
     return activation(_sum(F, i2h, h2h, names.inside("plus0")), names.out)
 
@@ -73,7 +73,7 @@ def lstm_step(
     gate: Activation,
     activation: Activation,
     last: Activation,
-    names: Names,
+    names: StepNames,
     out: str = "out",
 ) -> tuple[Tensor, Tensor]:
     """c' = f c + i g, h' = o last(c'); returns h' and c'.
@@ -90,7 +90,7 @@ def lstm_step(
 
 
 def gru_step(
-    F: Functions, i2h: Tensor, h2h: Tensor, h: Tensor, gate: Activation, activation: Activation, names: Names
+    F: Functions, i2h: Tensor, h2h: Tensor, h: Tensor, gate: Activation, activation: Activation, names: StepNames
 ) -> Tensor:
     """h' = (1 - z) n + z h with n = activation(i2h + r h2h).
 

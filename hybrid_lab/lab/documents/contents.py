@@ -192,7 +192,7 @@ class _Unknown:
         raise RequestError("failed", f"{self.path.name} holds tensors and no model")
 
 
-class _Archive(_Unknown):
+class _ArchiveContents(_Unknown):
     """An archive. Weights are read one at a time, so that the size of the file does not matter."""
 
     has_model = True
@@ -374,7 +374,7 @@ def _is_params_of(stem: str, name: str) -> bool:
 
 
 _READERS: dict[str, tuple[DocumentKind, type[_Unknown]]] = {
-    ".hlab": ("archive", _Archive),
+    ".hlab": ("archive", _ArchiveContents),
     "-symbol.json": ("symbol", _SymbolFile),
     ".params": ("arrays", _Arrays),
     ".safetensors": ("arrays", _Safetensors),

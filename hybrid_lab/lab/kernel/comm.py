@@ -22,7 +22,7 @@ from hybrid_lab.lab.training.run import Run
 from hybrid_lab.system import progress
 from hybrid_lab.system.logger import logger
 from hybrid_lab.system.memory import without_collecting
-from hybrid_lab.system.progress import Work
+from hybrid_lab.system.progress import WorkUnderWay
 
 if TYPE_CHECKING:
     from comm.base_comm import BaseComm
@@ -133,7 +133,7 @@ def _fault(error: Exception) -> RequestError:
     )
 
 
-def _work_row(work: Work) -> WorkRow:
+def _work_row(work: WorkUnderWay) -> WorkRow:
     return {
         "id": work.number,
         "title": visible(work.title),
@@ -190,7 +190,7 @@ class Comms:
         if self.any_visible and threading.current_thread() is threading.main_thread():
             self._push("curves", {"runs": [run_data(run)]})
 
-    def push_work(self, works: list[Work]) -> None:
+    def push_work(self, works: list[WorkUnderWay]) -> None:
         """Send the work under way in the running cell, from any thread."""
         rows = [work for work in works if work.in_cell]
         if self.any_visible and (rows or self._told_of_work):

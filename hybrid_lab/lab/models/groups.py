@@ -13,7 +13,7 @@ from typing import Any
 
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.call_record import Item, Record, Records, Source, cell, last_record
+from hybrid_lab.gluon.call_record import ArraySource, CalledItem, Record, Records, cell, last_record
 from hybrid_lab.gluon.loss import Loss
 from hybrid_lab.hybridize.stale.code import of_user
 from hybrid_lab.lab.models import revisions
@@ -26,7 +26,7 @@ _LIBRARIES = os.path.dirname(os.__file__)
 _OF_IPYTHON = frozenset({"In", "Out", "exit", "quit", "get_ipython"})
 
 
-class Group(Block):
+class BlockGroup(Block):
     """Several Blocks that one variable of the user's holds, as the children of a plain Block. It holds them weakly.
 
     kind : the class of what holds them. Its last call is what the code of a cell called of them last
@@ -152,11 +152,11 @@ def _reduced(record: Record, members: set[int]) -> Record:
     """The calls of these Blocks alone. Arrays that flowed through other Blocks and operators join their sources;
     repeated calls, such as the steps of a loop, count as one.
     """
-    sources: list[list[tuple[Source, ...]]] = []  # per item of the record and output: the sources of its numbers
-    items: list[Item] = []
+    sources: list[list[tuple[ArraySource, ...]]] = []  # per item of the record and output: the sources of its numbers
+    items: list[CalledItem] = []
     known: dict[object, int] = {}
     for item in record.items:
-        given: list[tuple[Source, ...]] = []
+        given: list[tuple[ArraySource, ...]] = []
         for source in item.inputs:
             found = () if source is None or source.item < 0 else _at(sources, source)
             given.append(found)
@@ -174,12 +174,12 @@ def _reduced(record: Record, members: set[int]) -> Record:
             number = known[key] = len(items)
             firsts = tuple(found[0] if len(found) == 1 else None for found in given)
             items.append(replace(item, inputs=firsts, joined=tuple(given)))
-        sources.append([(Source(number, output),) for output in range(outputs)])
+        sources.append([(ArraySource(number, output),) for output in range(outputs)])
     error = "the call raised" if any(item.gives is None for item in items) else ""
     return replace(record, items=items, error=error)
 
 
-def _at(sources: list[list[tuple[Source, ...]]], source: Source) -> tuple[Source, ...]:
+def _at(sources: list[list[tuple[ArraySource, ...]]], source: ArraySource) -> tuple[ArraySource, ...]:
     found = sources[source.item] if source.item < len(sources) else []
     return found[source.output] if source.output < len(found) else ()
 

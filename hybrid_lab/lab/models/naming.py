@@ -34,7 +34,7 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Names:
+class VariableNames:
     """What the variables of a namespace hold.
 
     models : Blocks that are models by the names of their variables
@@ -47,7 +47,7 @@ class Names:
     containers: list[Container]
 
 
-def names_in(namespace: Mapping[str, object], is_below: Callable[[Block, Mapping[int, object]], bool]) -> Names:
+def names_in(namespace: Mapping[str, object], is_below: Callable[[Block, Mapping[int, object]], bool]) -> VariableNames:
     """The names of the models of a namespace. is_below : whether a Block is a part of a Block in a dict"""
     bound = _variables(namespace)
     inner = {key for key, (_, block) in bound.items() if is_below(block, bound)}
@@ -68,7 +68,7 @@ def names_in(namespace: Mapping[str, object], is_below: Callable[[Block, Mapping
                 leftovers[key] = names, block
                 continue
         models[key] = names, block
-    return Names(models, leftovers, containers)
+    return VariableNames(models, leftovers, containers)
 
 
 def also(names: Iterable[str]) -> str:

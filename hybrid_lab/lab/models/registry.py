@@ -22,8 +22,8 @@ from hybrid_lab.lab.diagnostics import LintKey, failures, kinds_of
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.findings import Diagnostic
 from hybrid_lab.lab.messages.models import FailedBlock, Model, Saving
-from hybrid_lab.lab.models.groups import Group
-from hybrid_lab.lab.models.naming import Names, also, names_in
+from hybrid_lab.lab.models.groups import BlockGroup
+from hybrid_lab.lab.models.naming import VariableNames, also, names_in
 from hybrid_lab.lab.models.revisions import looks_count
 from hybrid_lab.lab.models.rows import Rows
 from hybrid_lab.lab.models.unbound import Unbound
@@ -168,7 +168,7 @@ class Registry:
     def __init__(self, namespace: Callable[[], dict[str, object]], kernel: str = ""):
         self._namespace, self._kernel = namespace, kernel
         self._entries: dict[str, LiveModel] = {}
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, BlockGroup] = {}
         self._unbound = Unbound()
         self._bound: dict[int, weakref.ref[Block]] = {}  # what was bound to a variable at some time
         self._numbers = itertools.count(1)
@@ -227,10 +227,10 @@ class Registry:
             found[id(block)] = NamespaceModel(block.name, block, IN_A_FUNCTION)
         return found
 
-    def _held(self, names: Names) -> dict[int, NamespaceModel]:
+    def _held(self, names: VariableNames) -> dict[int, NamespaceModel]:
         """What is known of the models that variables hold, maybe in lists, dicts and objects; each is saved once."""
         found = {key: NamespaceModel(own[0], block, also=also(own[1:])) for key, (own, block) in names.models.items()}
-        groups: dict[str, Group] = {}
+        groups: dict[str, BlockGroup] = {}
         for container in names.containers:
             name, members = container.name, container.members
             new = [block for block in members.values() if id(block) not in names.models]
@@ -251,7 +251,7 @@ class Registry:
                 continue
             group = self._groups.get(name)
             if group is None or not group.is_of(container.kind):
-                group = Group(name, container.kind)
+                group = BlockGroup(name, container.kind)
             groups[name] = group
             group.hold(members)
             group.follow()
@@ -289,7 +289,7 @@ class Registry:
         return entry
 
 
-def _save_once(found: dict[int, NamespaceModel], names: Names, groups: Mapping[str, int]) -> None:
+def _save_once(found: dict[int, NamespaceModel], names: VariableNames, groups: Mapping[str, int]) -> None:
     """For variables and lists whose Blocks are parts of a saved list, note the list with which they are saved.
 
     groups : name -> key in `found` of the lists, dicts and objects

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def block_tree(net: Block, name: str, findings: dict[str, int] | None = None) -> BlockNode:
     """The tree of `net`, known to the user as `name`. findings : path -> number of findings of the Block there."""
-    return _Tree(net, findings or {}).node(net, "", name)
+    return _TreeBuilder(net, findings or {}).node(net, "", name)
 
 
 def changed_blocks(changed: Iterable[Row], rows: Rows, name: str, findings: dict[str, int]) -> list[ChangedBlock]:
@@ -83,7 +83,7 @@ class _RowData:
         return self.places[kind]
 
 
-class _Tree:
+class _TreeBuilder:
     """Builds the nodes of one tree."""
 
     def __init__(self, net: Block, findings: dict[str, int]):

@@ -18,7 +18,7 @@ _AT_THE_EDGE = 25
 
 
 @dataclass(eq=False)
-class Item:
+class PlacedNode:
     """A node of the picture at its place.
 
     order : place in the order of execution; operators : 1 for an operator, else 0
@@ -29,12 +29,12 @@ class Item:
     box: Box
     order: float
     operators: int
-    reads: list[tuple[Item, int]] = field(default_factory=list)
+    reads: list[tuple[PlacedNode, int]] = field(default_factory=list)
 
 
 def add_item(
     box: Box, order: float, identity: str, kind: NodeKind, label: str, outputs: list[Tensor], block: str
-) -> Item:
+) -> PlacedNode:
     """Put a node of the picture into a box. block : the path of the Block that it belongs to"""
     row: GraphNode = {
         "id": identity,
@@ -50,7 +50,7 @@ def add_item(
         "location": None,
         "engine": "",
     }
-    item = Item(row, box, order, int(kind == "operator"))
+    item = PlacedNode(row, box, order, int(kind == "operator"))
     box.members.append(item)
     return item
 
@@ -76,7 +76,7 @@ class Box:
     operators: int = 0
     order: float = 0.0
     id: str = ""
-    members: list[Box | Item] = field(default_factory=list)
+    members: list[Box | PlacedNode] = field(default_factory=list)
     inside: dict[Hashable, Box] = field(default_factory=dict)
 
     def chain(self) -> list[Box]:
@@ -86,12 +86,12 @@ class Box:
             found.append(found[-1].parent)
         return found[::-1]
 
-    def items(self) -> Iterator[Item]:
+    def items(self) -> Iterator[PlacedNode]:
         """All nodes inside, at all levels."""
-        stack: list[Box | Item] = [self]
+        stack: list[Box | PlacedNode] = [self]
         while stack:
             member = stack.pop()
-            if isinstance(member, Item):
+            if isinstance(member, PlacedNode):
                 yield member
             else:
                 stack += reversed(member.members)
@@ -124,7 +124,7 @@ def fold(box: Box) -> None:
         runs: list[list[Box]] = []
         last: Box | None = None
         for member in inner.members:
-            if isinstance(member, Item):
+            if isinstance(member, PlacedNode):
                 last = None if member.operators else last
             elif last is not None and alike(last, member):
                 runs[-1].append(member)
@@ -154,14 +154,18 @@ def alike(one: Box, other: Box) -> bool:
     """
     if (one.kind, one.class_name, one.operators) != (other.kind, other.class_name, other.operators):
         return False
-    same: dict[Item, Item] = {}
-    pairs: list[tuple[Box | Item, Box | Item]] = list(zip(one.members, other.members))
+    same: dict[PlacedNode, PlacedNode] = {}
+    pairs: list[tuple[Box | PlacedNode, Box | PlacedNode]] = list(zip(one.members, other.members))
     if len(one.members) != len(other.members):
         return False
     while pairs:
         first, second = pairs.pop()
-        if isinstance(first, Item) or isinstance(second, Item):
-            if not isinstance(first, Item) or not isinstance(second, Item) or not _alike_alone(first, second):
+        if isinstance(first, PlacedNode) or isinstance(second, PlacedNode):
+            if (
+                not isinstance(first, PlacedNode)
+                or not isinstance(second, PlacedNode)
+                or not _alike_alone(first, second)
+            ):
                 return False
             same[first] = second
             continue
@@ -176,7 +180,7 @@ def _look(box: Box) -> tuple[object, ...]:
     return box.kind, name, box.class_name, box.summary, box.copies, box.operators
 
 
-def _alike_alone(first: Item, second: Item) -> bool:
+def _alike_alone(first: PlacedNode, second: PlacedNode) -> bool:
     """Whether two nodes are alike, apart from the edges."""
     one, other = first.row, second.row
     if any(one[key] != other[key] for key in ("kind", "op", "outputs", "engine")):
@@ -201,10 +205,10 @@ def _settings(row: GraphNode) -> dict[str, str]:
     return {key: value for key, value in row["attributes"].items() if key not in NAMING}
 
 
-def _wired_alike(same: dict[Item, Item]) -> bool:
+def _wired_alike(same: dict[PlacedNode, PlacedNode]) -> bool:
     """Whether the edges of these pairs of nodes are alike."""
-    outside: dict[tuple[Item, int], tuple[Item, int]] = {}
-    back: dict[tuple[Item, int], tuple[Item, int]] = {}
+    outside: dict[tuple[PlacedNode, int], tuple[PlacedNode, int]] = {}
+    back: dict[tuple[PlacedNode, int], tuple[PlacedNode, int]] = {}
     seconds = set(same.values())
     for first, second in same.items():
         for read, counterpart in zip(first.reads, second.reads, strict=True):
@@ -220,7 +224,7 @@ def _wired_alike(same: dict[Item, Item]) -> bool:
     return True
 
 
-def _type(item: Item, output: int) -> object:
+def _type(item: PlacedNode, output: int) -> object:
     return item.row["outputs"][output]
 
 
@@ -237,12 +241,14 @@ def cut(box: Box) -> None:
         inner.members = [*first, *rest, *last]
 
 
-def _edge(box: Box, kind: str) -> list[Box | Item]:
-    found: list[Box | Item] = [item for item in box.members if isinstance(item, Item) and item.row["kind"] == kind]
+def _edge(box: Box, kind: str) -> list[Box | PlacedNode]:
+    found: list[Box | PlacedNode] = [
+        item for item in box.members if isinstance(item, PlacedNode) and item.row["kind"] == kind
+    ]
     return found if len(found) <= _AT_THE_EDGE else []
 
 
-def _parts(parent: Box, members: list[Box | Item]) -> Iterator[Box]:
+def _parts(parent: Box, members: list[Box | PlacedNode]) -> Iterator[Box]:
     """Consecutive pieces of about equal size, with at most `LARGEST` members each: as few as that allows."""
     pieces = max(2, -(-len(members) // LARGEST))
     before = 0
@@ -289,12 +295,12 @@ def write(top: Box) -> tuple[list[GraphBox], list[GraphNode]]:
     arrange(top)
     fold(top)
     cut(top)
-    items: list[Item] = []
+    items: list[PlacedNode] = []
     records: dict[Box, GraphBox] = {}
-    stack: list[Box | Item] = [*reversed(top.members)]
+    stack: list[Box | PlacedNode] = [*reversed(top.members)]
     while stack:
         member = stack.pop()
-        if isinstance(member, Item):
+        if isinstance(member, PlacedNode):
             items.append(member)
             member.row["box"] = member.box.id
             member.row["inputs"] = [{"node": source.row["id"], "output": output} for source, output in member.reads]
@@ -302,7 +308,7 @@ def write(top: Box) -> tuple[list[GraphBox], list[GraphNode]]:
         member.id = f"b{len(records)}"
         records[member] = _record(member)
         stack += reversed(member.members)
-    outputs: dict[Box, dict[tuple[Item, int], None]] = {}
+    outputs: dict[Box, dict[tuple[PlacedNode, int], None]] = {}
     for item in items:
         for source, output in item.reads:
             if source.box is not item.box and source.row["kind"] != "input":
@@ -320,7 +326,9 @@ def write(top: Box) -> tuple[list[GraphBox], list[GraphNode]]:
     return list(records.values()), nodes
 
 
-def _leave(source: Item, output: int, reader: Item, outputs: dict[Box, dict[tuple[Item, int], None]]) -> None:
+def _leave(
+    source: PlacedNode, output: int, reader: PlacedNode, outputs: dict[Box, dict[tuple[PlacedNode, int], None]]
+) -> None:
     """Note a value as an output of the boxes that its edge leaves."""
     around = {id(box) for box in reader.box.chain()}
     box: Box | None = source.box

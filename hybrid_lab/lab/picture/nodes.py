@@ -17,7 +17,7 @@ from hybrid_lab.lab.messages.common import Location as LocationData
 from hybrid_lab.lab.messages.common import Tensor
 from hybrid_lab.lab.messages.graphs import Badge, BadgeKind, GraphBox, GraphNode, NodeKind
 from hybrid_lab.lab.models.tree import tensor
-from hybrid_lab.lab.picture.boxes import Box, Item, add_item, common_box, short, write
+from hybrid_lab.lab.picture.boxes import Box, PlacedNode, add_item, common_box, short, write
 from hybrid_lab.lab.picture.units import Unit, Units
 from hybrid_lab.lab.places import located
 
@@ -87,11 +87,11 @@ class Picture:
         self._paths: dict[int, str] = {}
         self._blocks: dict[str, tuple[str | None, str]] = {}
         self._unit_boxes: dict[Unit, Box] = {}
-        self._item_of: dict[Node, Item] = {}
+        self._item_of: dict[Node, PlacedNode] = {}
         self._source: dict[Value, Value] = drawn_graph.hoisted
         self._tensors: dict[tuple[object, object], Tensor] = {}
-        self.entries: dict[int, Item] = {}
-        self.results: dict[int, Item] = {}
+        self.entries: dict[int, PlacedNode] = {}
+        self.results: dict[int, PlacedNode] = {}
         self.locations: list[LocationData] = []
         self._location_of: dict[Location, int] = {}
         self._serial = 0
@@ -253,9 +253,9 @@ class Picture:
     def _real(self, value: Value) -> Value:
         return self._source.get(value, value)
 
-    def _readers(self) -> dict[Value, list[Item]]:
+    def _readers(self) -> dict[Value, list[PlacedNode]]:
         """Input or constant -> the operators that read it, each once."""
-        readers: dict[Value, dict[Item, None]] = {}
+        readers: dict[Value, dict[PlacedNode, None]] = {}
         for node in self._operators:
             for index, value in enumerate(node.inputs):
                 if isinstance(value, Value) and not _computes(value.node):
@@ -263,7 +263,7 @@ class Picture:
                         readers.setdefault(value, {})[self._item_of[node]] = None
         return {value: list(items) for value, items in readers.items()}
 
-    def _operator(self, node: Node, box: Box, order: float) -> Item:
+    def _operator(self, node: Node, box: Box, order: float) -> PlacedNode:
         attributes = {key: _text(value) for key, value in node.op.written.items()}
         for place, item in enumerate(node.inputs):
             if not isinstance(item, Value):
@@ -283,7 +283,7 @@ class Picture:
         row["engine"] = self.drawn_graph.units.engines.get(node, "")
         return item
 
-    def _put(self, value: Value, role: Role, readers: list[Item], returned: bool) -> None:
+    def _put(self, value: Value, role: Role, readers: list[PlacedNode], returned: bool) -> None:
         """Draw an input or a constant: as a badge, as a node, or, without readers, not at all."""
         if role.kind in ("parameter", "aux", "constant"):
             if not readers and not returned:
@@ -301,7 +301,7 @@ class Picture:
         if role.number is not None:
             self.entries[role.number] = item
 
-    def _connect(self, reader: Item, value: Value) -> None:
+    def _connect(self, reader: PlacedNode, value: Value) -> None:
         value = self._real(value)
         source = self._item_of.get(value.node)
         if source is None:  # a badge, or a shape
@@ -322,7 +322,7 @@ class Picture:
             self._connect(item, value)
             self.results[number] = item
 
-    def _add(self, kind: NodeKind, label: str, box: Box, order: float, outputs: list[Tensor]) -> Item:
+    def _add(self, kind: NodeKind, label: str, box: Box, order: float, outputs: list[Tensor]) -> PlacedNode:
         self._serial += 1
         return add_item(box, order, f"n{self._serial - 1}", kind, label, outputs, self.path)
 

@@ -16,15 +16,14 @@ from hybrid_lab.diagnostics.formatting import count, visible
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.call_record import Item as Called
-from hybrid_lab.gluon.call_record import Record, Source, Types, last_record
+from hybrid_lab.gluon.call_record import ArraySource, CalledItem, Record, Types, last_record
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.insight.states import blocks_below, class_name
 from hybrid_lab.lab.messages.common import Location as LocationData
 from hybrid_lab.lab.messages.graphs import GraphBox, GraphNode, GraphProgram, Half, NodeKind
-from hybrid_lab.lab.models.groups import Group
+from hybrid_lab.lab.models.groups import BlockGroup
 from hybrid_lab.lab.models.tree import tensor
-from hybrid_lab.lab.picture.boxes import Box, Item, add_item, write
+from hybrid_lab.lab.picture.boxes import Box, PlacedNode, add_item, write
 from hybrid_lab.lab.picture.hybrid_block import chosen, hybrid_programs
 from hybrid_lab.lab.picture.nodes import DrawnGraph, Picture
 from hybrid_lab.lab.picture.programs import SelectorEntry, Shown, entry, parameter_paths, updates
@@ -48,7 +47,7 @@ RAN: Final = "calls"
 """Ids of the two programs of a plain Block. The second begins as that of a HybridBlock's traced graph does."""
 TRACED: Final = "traced"
 
-_Value = tuple[Item, int]
+_Value = tuple[PlacedNode, int]
 """An output of a node."""
 
 
@@ -61,7 +60,7 @@ def plain_programs(net: Block, path: str, block: Block) -> list[SelectorEntry] |
         kind = class_name(block)
         return f"{block.name} is a {kind}, not a HybridBlock: it has no graph. Call it once to see what it calls."
     half, label = _words(record)
-    if isinstance(block, Group) and record is not None:
+    if isinstance(block, BlockGroup) and record is not None:
         half, label = "forward" if any(item.recording for item in record.items) else "predict", "calls of the last cell"
     traced = SelectorEntry(
         entry(TRACED, "what it calls, as traced", "traced"), lambda: _show(net, path, block, "traced")
@@ -90,7 +89,7 @@ def _show(net: Block, path: str, block: Block, graphs: Graphs) -> Shown:
 
 
 @dataclass
-class Part:
+class BlockPicture:
     """A Block's own graph in the picture of the whole: its program `entry`, drawn with the ids of the whole.
 
     net, path : the place of the Block; a Block outside the model's tree stands for itself
@@ -124,12 +123,12 @@ class Whole:
         self._joined: list[list[_Value]] = []  # per array of the running call, what it was made from, if known
         self.locations: list[LocationData] = []
         self._places: dict[Location, int] = {}
-        self.parts: list[Part] = []
-        self.eager: list[tuple[GraphNode, Called]] = []
+        self.parts: list[BlockPicture] = []
+        self.eager: list[tuple[GraphNode, CalledItem]] = []
         self.failed: Location | None = None
         record = last_record(block)
         self.is_called = record is not None
-        self._more = "+" if isinstance(block, Group) and record is not None and not record.is_whole else ""
+        self._more = "+" if isinstance(block, BlockGroup) and record is not None and not record.is_whole else ""
         if record is None:
             self._tree(block, path, self._top)
         else:
@@ -160,7 +159,7 @@ class Whole:
         first: dict[object, Sequence[_Value | None]] = {}
         given: list[Sequence[_Value | None]] = []
 
-        def find(source: Source | None) -> _Value | None:
+        def find(source: ArraySource | None) -> _Value | None:
             if source is None:
                 return None
             values = inputs if source.item < 0 else given[source.item] if source.item < len(given) else ()
@@ -186,7 +185,7 @@ class Whole:
         return [find(source) for source in record.outputs]
 
     def _operator(
-        self, item: Called, path: str, box: Box, sources: Sequence[_Value | None], repeats: int
+        self, item: CalledItem, path: str, box: Box, sources: Sequence[_Value | None], repeats: int
     ) -> list[_Value | None]:
         node = self._add("operator", item.name, box, item.gives or ())
         row = node.row
@@ -202,7 +201,7 @@ class Whole:
 
     def _block(
         self,
-        item: Called,
+        item: CalledItem,
         caller: Block,
         path: str,
         around: Box,
@@ -256,7 +255,7 @@ class Whole:
         block: Block,
         path: str,
         box: Box,
-        item: Called | None,
+        item: CalledItem | None,
         sources: Sequence[_Value | None],
         alone: bool = True,
     ) -> Sequence[_Value | None] | str:
@@ -314,7 +313,7 @@ class Whole:
         path: str | None,
         around: str,
         box: Box,
-        item: Called | None,
+        item: CalledItem | None,
         sources: Sequence[_Value | None],
     ) -> list[_Value | None] | str:
         """Draw the Block's graph into its box; or say why there is none. around : path of the caller"""
@@ -327,7 +326,7 @@ class Whole:
         if not isinstance(shown.program, DrawnGraph):
             return shown.missing or "it has no graph"
         picture = Picture(shown.program, net, own, box)
-        self.parts.append(Part(net, own, block, choice.entry, picture))
+        self.parts.append(BlockPicture(net, own, block, choice.entry, picture))
         moved = len(self.locations)
         self.locations += picture.locations
         for node in box.items():
@@ -345,7 +344,7 @@ class Whole:
                 node.reads = self._joined[number]
         return _splice(picture, box, sources)
 
-    def _choose(self, found: list[SelectorEntry], block: HybridBlock, item: Called | None) -> SelectorEntry:
+    def _choose(self, found: list[SelectorEntry], block: HybridBlock, item: CalledItem | None) -> SelectorEntry:
         """The program of the Block that ran in the call, or the graph of its code."""
         if self._graphs == "traced":
             return next((choice for choice in found if choice.entry["half"] == "traced"), found[0])
@@ -360,7 +359,7 @@ class Whole:
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
-    def _add(self, kind: NodeKind, label: str, box: Box, types: Types | Sequence[tuple[object, object]]) -> Item:
+    def _add(self, kind: NodeKind, label: str, box: Box, types: Types | Sequence[tuple[object, object]]) -> PlacedNode:
         self._order += 1
         outputs = [tensor(shape, dtype) for shape, dtype in types]  # type: ignore[arg-type]
         return add_item(box, self._order, "", kind, label, outputs, self.path)
@@ -371,7 +370,7 @@ class Whole:
         path: str,
         box: Box,
         sources: Sequence[_Value | None],
-        item: Called | None,
+        item: CalledItem | None,
         facts: dict[str, str],
     ) -> list[_Value | None]:
         """A Block without a graph."""
@@ -392,7 +391,7 @@ class Whole:
             self.locations.append(located(location))
         return self._places[location]
 
-    def _line(self, box: Box, label: str, kind: str, item: Called) -> None:
+    def _line(self, box: Box, label: str, kind: str, item: CalledItem) -> None:
         gives = "failed" if item.gives is None else _types(item.gives)
         name = f"{label}: {kind}" if kind else visible(label)
         arrow = f"  {_types(item.takes)} -> {gives}" if item.takes or item.gives else ""
@@ -427,7 +426,7 @@ class Whole:
         return words + (f"; failed: {record.error}" if record.error else "")
 
 
-def _same(item: Called) -> object:
+def _same(item: CalledItem) -> object:
     """What calls of one Block have in common, and of one operator in one line."""
     if item.block is None:
         return item.name, item.location
@@ -437,7 +436,7 @@ def _same(item: Called) -> object:
 
 def _is_read(record: Record, number: int) -> bool:
     """Whether an item of a record reads an input of the call."""
-    source = Source(-1, number)
+    source = ArraySource(-1, number)
     return any(source in item.inputs for item in record.items)
 
 

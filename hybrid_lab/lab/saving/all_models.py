@@ -50,7 +50,7 @@ class PartlyDoneError(HybridLabError):
 
 
 @dataclass
-class _Step:
+class _RowUndo:
     """What undoes one row. entry : of the model in the panel, if it is listed there"""
 
     row: EveryRow
@@ -65,7 +65,7 @@ class EveryReport(InsightReport):
     name: str
     verb: str
     rows: list[EveryRow] = field(default_factory=list)
-    _steps: list[_Step] = field(default_factory=list, compare=False)
+    _steps: list[_RowUndo] = field(default_factory=list, compare=False)
 
     def undo(self, overwrite: bool = False) -> EveryReport:
         """Put back what was there before: the files that a save replaced, the values that a reload replaced.
@@ -142,7 +142,7 @@ def save_all(
     Raises PartlyDoneError that names the models that could not be saved; the others are saved then, and its `report`
     undoes that.
     """
-    steps: list[_Step] = []
+    steps: list[_RowUndo] = []
     rows: list[EveryRow] = []
     problems: list[str] = []
     taken: dict[os.PathLike[str], str] = {}
@@ -175,7 +175,7 @@ def save_all(
         did = f"{count(contents['graphs'], 'graph')}, {count(contents['parameters'], 'parameter')}"
         did += "" if kept is None else "; what was there is kept among the earlier saves"
         rows.append(EveryRow(name, class_name(net), os.fspath(path), did, True))
-        steps.append(_Step(rows[-1], undo, entry))
+        steps.append(_RowUndo(rows[-1], undo, entry))
     return _report("save_all", "saved", rows, problems, steps)
 
 
@@ -221,13 +221,13 @@ def reload_all(
         loaded.append((rows[-1], entry, net, path, snapshot, before))
     steps = []
     for row, entry, net, path, snapshot, before in loaded:  # at the end: models may share parameters
-        steps.append(_Step(row, undo_of_reload(entry, net, path, snapshot, before), entry))
+        steps.append(_RowUndo(row, undo_of_reload(entry, net, path, snapshot, before), entry))
         if entry is not None:
             entry.can_undo(steps[-1].undo)
     return _report("reload_all", "reloaded", rows, problems, steps)
 
 
-def _report(name: str, verb: str, rows: list[EveryRow], problems: list[str], steps: list[_Step]) -> EveryReport:
+def _report(name: str, verb: str, rows: list[EveryRow], problems: list[str], steps: list[_RowUndo]) -> EveryReport:
     """The report, or an error that names what could not be done."""
     report = EveryReport(name, verb, rows, steps)
     if problems:

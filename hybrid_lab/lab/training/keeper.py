@@ -23,7 +23,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.files.saved import save_listeners
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.lab.training.curves import exact_curves
-from hybrid_lab.lab.training.kept_runs import PATIENCE, Archive, KeptRun, RunsFile, RunsFileError, alive
+from hybrid_lab.lab.training.kept_runs import PATIENCE, KeptRun, RunArchive, RunsFile, RunsFileError, alive
 from hybrid_lab.lab.training.run import Run
 from hybrid_lab.system.logger import logger
 
@@ -138,7 +138,7 @@ class RunKeeper:
         with contextlib.suppress(ValueError):  # on another drive
             path = os.path.relpath(path, self._file.path.parent)
         others = [each for each in self.kept.archives if each.path != path]
-        self.kept.archives = [*others, Archive(path, self._run.steps or self.kept.steps, time.time())]
+        self.kept.archives = [*others, RunArchive(path, self._run.steps or self.kept.steps, time.time())]
         if self._run.ended is not None and self.kept.number:
             self._file.write(self.kept)
 

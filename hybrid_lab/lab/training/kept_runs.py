@@ -46,7 +46,7 @@ class RunsFileError(HybridLabError):
 
 
 @dataclass
-class Archive:
+class RunArchive:
     """An archive of the run's model. step : of the training, when it was saved; saved : seconds since 1970"""
 
     path: str
@@ -84,7 +84,7 @@ class KeptRun:
     parameters: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
-    archives: list[Archive] = field(default_factory=list)
+    archives: list[RunArchive] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
 
     def curve(self, name: str) -> Curve | None:
@@ -226,7 +226,7 @@ def _unpacked(
         _check(isinstance(key, str) and isinstance(started, float) and isinstance(updated, float) and state in STATES)
         _check(all(isinstance(value, str) for value in [*record["notes"], *record["versions"].values()]))
         record["archives"] = [
-            Archive(str(each["path"]), int(each["step"]), float(each["saved"])) for each in record["archives"]
+            RunArchive(str(each["path"]), int(each["step"]), float(each["saved"])) for each in record["archives"]
         ]
         run = KeptRun(cast(str, key), cast(float, started), number, cast(float, updated), **record)
     except (ValueError, KeyError, TypeError, AttributeError):

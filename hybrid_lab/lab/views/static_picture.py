@@ -159,7 +159,7 @@ def picture_svg(reply: GraphReply, most: int = MOST) -> tuple[str, str]:
 # -- what is shown -----------------------------------------------------------------------------------------------------
 
 
-class _Item(NamedTuple):
+class _DrawnItem(NamedTuple):
     """A node or a box of the picture. around : id of the box around it; operators : inside of a box, None of a node"""
 
     id: str
@@ -169,15 +169,15 @@ class _Item(NamedTuple):
     operators: int | None
 
 
-def _items(reply: GraphReply) -> Iterator[_Item]:
+def _items(reply: GraphReply) -> Iterator[_DrawnItem]:
     """The boxes and nodes of a reply, each with its text: its name, its contents, and the shape of its results."""
     for box in reply["boxes"]:
         title = f"{box['label']}: {box['class']}" if box["class"] else box["label"]
         title += f" x{box['copies']}" if box["copies"] > 1 else ""
         lines = _lines([title, count(box["operators"], "operator")], box["outputs"])
-        yield _Item(box["id"], box["parent"], box["kind"], lines, box["operators"])
+        yield _DrawnItem(box["id"], box["parent"], box["kind"], lines, box["operators"])
     for node in reply["nodes"]:
-        yield _Item(node["id"], node["box"], node["kind"], _lines([node["label"]], node["outputs"]), None)
+        yield _DrawnItem(node["id"], node["box"], node["kind"], _lines([node["label"]], node["outputs"]), None)
 
 
 def _lines(texts: list[str], outputs: list[Tensor]) -> list[str]:
@@ -191,12 +191,12 @@ def _type(tensor: Tensor) -> str:
     return "" if shape is None else f"{tensor['dtype']}[{', '.join('?' if n is None else str(n) for n in shape)}]"
 
 
-def _opened(reply: GraphReply, most: int) -> list[_Item]:
+def _opened(reply: GraphReply, most: int) -> list[_DrawnItem]:
     """The nodes and closed boxes to show, in the order of execution. Siblings are opened together, outer ones first. A
     prologue is left out: it runs only when a parameter changed, and feeds nearly everything.
     """
     left_out = _prologues(reply)
-    members: dict[str, list[_Item]] = {}
+    members: dict[str, list[_DrawnItem]] = {}
     for item in _items(reply):
         if item.id not in left_out:
             members.setdefault(item.around, []).append(item)
@@ -222,7 +222,7 @@ def _prologues(reply: GraphReply) -> set[str]:
     return prologues
 
 
-def _boxes(reply: GraphReply, shown: list[_Item]) -> list[_NodeBox]:
+def _boxes(reply: GraphReply, shown: list[_DrawnItem]) -> list[_NodeBox]:
     """A box for each item, joined by the edges between them, in layers below what they read."""
     parents = {box["id"]: box["parent"] for box in reply["boxes"]}
     boxes = {item.id: _NodeBox(item.lines, item.kind) for item in shown}

@@ -96,7 +96,7 @@ class _Running(threading.local):
         self.scopes: list[str] = []
 
 
-class Recorder:
+class EventRecorder:
     """The events of this process. It listens as Python's profile function (`sys.setprofile`), so that calls have no
     cost from it while it does not run.
 
@@ -171,4 +171,4 @@ def moment(name: str, category: str, phase: str, **facts: Any) -> Event:
     return Event(name, category, phase, time.perf_counter_ns(), 0, threading.get_ident(), **facts)
 
 
-recorder = Recorder()
+recorder = EventRecorder()

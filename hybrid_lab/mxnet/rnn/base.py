@@ -9,7 +9,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.gluon.rnn.sequence import axes_of, is_tensor, steps_of, zeros_for
-from hybrid_lab.gluon.rnn.steps import Names, activated
+from hybrid_lab.gluon.rnn.steps import StepNames, activated
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.symbol import Symbol
@@ -115,11 +115,11 @@ class BaseRNNCell:
     def _gate_names(self) -> tuple[str, ...]:
         return ()
 
-    def _step(self, separator: str = "") -> Names:
+    def _step(self, separator: str = "") -> StepNames:
         """Count a step; returns the names of its nodes. separator : between the number and the names of parts"""
         self._counter += 1
         prefix = f"{self._prefix}t{self._counter}_"
-        return Names(prefix, inner=False, part_prefix=prefix + separator)
+        return StepNames(prefix, inner=False, part_prefix=prefix + separator)
 
     # -- states ------------------------------------------------------------------------------------------------
 

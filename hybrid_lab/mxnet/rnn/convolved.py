@@ -7,7 +7,7 @@ from typing import Any
 
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.gluon.rnn.steps import Activation, Names, elman_step, gru_step, lstm_step
+from hybrid_lab.gluon.rnn.steps import Activation, StepNames, elman_step, gru_step, lstm_step
 from hybrid_lab.ops.rnn.packed import GATES
 
 from .base import BaseRNNCell, F, RNNParams, StateInfo
@@ -74,7 +74,7 @@ class BaseConvRNNCell(BaseRNNCell):
     def _gate_names(self) -> tuple[str, ...]:
         return GATES[self._mode]
 
-    def _project(self, source: str, data: Any, names: Names) -> Any:
+    def _project(self, source: str, data: Any, names: StepNames) -> Any:
         weight, bias = self._weights[source]
         rows, options = self._num_hidden * len(self._gate_names), self._options[source]
         name = f"{names.prefix}{source}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab import initializer as init
-from hybrid_lab.gluon.rnn.steps import Activation, Names, elman_step, gru_step, lstm_step
+from hybrid_lab.gluon.rnn.steps import Activation, StepNames, elman_step, gru_step, lstm_step
 from hybrid_lab.ops.rnn.packed import GATES
 
 from .base import BaseRNNCell, F, RNNParams, StateInfo
@@ -38,7 +38,7 @@ class GatedCell(BaseRNNCell):
     def _gate_names(self) -> tuple[str, ...]:
         return GATES[self._mode]
 
-    def _project(self, source: str, data: Any, names: Names) -> Any:
+    def _project(self, source: str, data: Any, names: StepNames) -> Any:
         weight, bias = self._weights[source]
         rows = self._num_hidden * len(self._gate_names)
         return F.FullyConnected(data, weight, bias, num_hidden=rows, name=names.part(source))

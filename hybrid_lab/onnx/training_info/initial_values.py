@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
 
-class _Recorder:
+class _DrawRecorder:
     """Stands for a random generator: each draw is recorded, and gives numbers that tell whether they were changed.
 
     draws : (operator of ONNX, its attributes)
@@ -63,7 +63,7 @@ def written(parameter: Parameter, output: str) -> tuple[OnnxNode, dict[str, np.n
     used = access.initializers(parameter)
     if used is None or not all(map(_is_known, used)):
         return None
-    recorder = _Recorder()
+    recorder = _DrawRecorder()
     data = NDArray.wrap(np.zeros(parameter.shape or (), parameter.dtype))
     with initializer.drawing_from(recorder):
         access.initialize_as(parameter, data, used)

@@ -53,7 +53,7 @@ class Weight:
 
 
 @dataclass
-class Group:
+class WeightGroup:
     """Weights with the same rate, decay and count: they can share nodes. suffix : of the names of shared values"""
 
     weights: list[Weight]
@@ -76,7 +76,7 @@ class Group:
 
 
 @dataclass
-class Step:
+class OptimizerStep:
     """One step of an optimizer.
 
     nodes : from weights, gradients and states to their new values; constants : name -> array
@@ -104,7 +104,7 @@ class Step:
         return name
 
     def optimize(
-        self, op_type: str, group: Group, rate: str, operands: Sequence[Sequence[str]], **attributes: Any
+        self, op_type: str, group: WeightGroup, rate: str, operands: Sequence[Sequence[str]], **attributes: Any
     ) -> list[list[str]]:
         """Add ONNX's node of an optimizer. operands : names by kind: weights, gradients, states; returns the new names
         by kind: weights, states
@@ -117,7 +117,7 @@ class Step:
         self.nodes.append(TrainingNode(op_type, tuple(inputs), results, attributes, name))
         return outputs
 
-    def states(self, group: Group, names: Sequence[str], sign: float = 1.0) -> list[list[str]]:
+    def states(self, group: WeightGroup, names: Sequence[str], sign: float = 1.0) -> list[list[str]]:
         """The names of the states of all weights, by kind. sign : -1 for states that the file stores negated"""
         found: list[list[str]] = []
         for place, kind in enumerate(names):
@@ -139,10 +139,10 @@ def state_name(weight: Weight, kind: str) -> str:
     return f"{PREFIX}{weight.name}.{kind}"
 
 
-def written(optimizer: Optimizer, weights: Sequence[Weight], opset: int) -> Step:
+def written(optimizer: Optimizer, weights: Sequence[Weight], opset: int) -> OptimizerStep:
     """One step of the optimizer for these weights. Raises Unmappable for a rule that has no form."""
     form = _form(optimizer)
-    step = Step()
+    step = OptimizerStep()
     for group in groups(weights):
         if group.first.dtype not in (np.float32, np.float64):
             raise Unmappable(f"ONNX's optimizers update float32 and float64, not {group.first.dtype} weights")
@@ -155,18 +155,20 @@ def written(optimizer: Optimizer, weights: Sequence[Weight], opset: int) -> Step
     return step
 
 
-def groups(weights: Sequence[Weight]) -> list[Group]:
+def groups(weights: Sequence[Weight]) -> list[WeightGroup]:
     """The weights that can share a node."""
     kinds: dict[Any, list[Weight]] = {}
     for weight in weights:
         kinds.setdefault((weight.rate, weight.decay, weight.updates, weight.dtype), []).append(weight)
-    return [Group(members, "" if len(kinds) == 1 else f".{number}") for number, members in enumerate(kinds.values())]
+    return [
+        WeightGroup(members, "" if len(kinds) == 1 else f".{number}") for number, members in enumerate(kinds.values())
+    ]
 
 
 # -- rules for which ONNX has an operator ------------------------------------------------------------------------------
 
 
-def _limited(step: Step, optimizer: Optimizer, name: str, weight: Weight) -> str:
+def _limited(step: OptimizerStep, optimizer: Optimizer, name: str, weight: Weight) -> str:
     """A gradient within the limits of `clip_gradient`."""
     if not optimizer.clip_gradient:
         return name
@@ -177,7 +179,7 @@ def _limited(step: Step, optimizer: Optimizer, name: str, weight: Weight) -> str
     return step.add("Clip", [name, *limits], f"{weight.name}.limited")
 
 
-def _momentum(step: Step, optimizer: Any, group: Group, opset: int) -> None:
+def _momentum(step: OptimizerStep, optimizer: Any, group: WeightGroup, opset: int) -> None:
     """SGD and NAG: momentum <- momentum * m - lr * g, where ONNX has V <- alpha * V + g and X <- X - R * V. With the
     rate in the gradient and R = 1, V is -m exactly.
     """
@@ -206,7 +208,7 @@ def _momentum(step: Step, optimizer: Any, group: Group, opset: int) -> None:
     step.bind([*names, *kept], [*new, *new_kept])
 
 
-def _adagrad(step: Step, optimizer: Any, group: Group, opset: int) -> None:
+def _adagrad(step: OptimizerStep, optimizer: Any, group: WeightGroup, opset: int) -> None:
     """AdaGrad: w <- w - lr * (g / sqrt(h + eps) + wd * w), where ONNX has X <- X - R * G / (sqrt(H) + epsilon): H is
     h + eps, and epsilon 0.
     """
@@ -232,7 +234,7 @@ def _adagrad(step: Step, optimizer: Any, group: Group, opset: int) -> None:
         step.bind([weight.name, history[place]], [new[place], total])
 
 
-def _adam(step: Step, optimizer: Any, group: Group, opset: int) -> None:
+def _adam(step: OptimizerStep, optimizer: Any, group: WeightGroup, opset: int) -> None:
     """Adam: ONNX's rule is ours, except for the limit, which holds for the gradient with the decay in it. AdamW takes
     its step from the decayed weight.
     """
@@ -266,7 +268,7 @@ def _adam(step: Step, optimizer: Any, group: Group, opset: int) -> None:
 # -- all others --------------------------------------------------------------------------------------------------------
 
 
-def _as_record(step: Step, optimizer: Any, group: Group, opset: int) -> None:
+def _as_record(step: OptimizerStep, optimizer: Any, group: WeightGroup, opset: int) -> None:
     """The rule as its record computes it, each weight by itself."""
     operator = optimizer.operator()
     for weight in group.weights:
@@ -276,7 +278,7 @@ def _as_record(step: Step, optimizer: Any, group: Group, opset: int) -> None:
         emitter = FileEmitter(opset)
         emitter.prefix = f"{PREFIX}{weight.name}/"
         kinds = optimizer.state_names()
-        states = [kind[0] for kind in step.states(Group([weight], group.suffix), kinds)]
+        states = [kind[0] for kind in step.states(WeightGroup([weight], group.suffix), kinds)]
         used = {name: number for name, number in numbers.items() if name != "wd" or number}
         places = {name: f"{PREFIX}{name}{group.suffix}" for name in used}
         if "lr" in places:
@@ -301,7 +303,7 @@ def _as_record(step: Step, optimizer: Any, group: Group, opset: int) -> None:
         step.bind([weight.name, *states], [known[value] for value in graph.outputs])
 
 
-Form = Callable[[Step, Any, Group, int], None]
+Form = Callable[[OptimizerStep, Any, WeightGroup, int], None]
 FORMS: dict[type[Optimizer], Form] = {
     optimizers.AdaGrad: _adagrad, optimizers.Adam: _adam, optimizers.AdamW: _adam,
 }  # fmt: skip

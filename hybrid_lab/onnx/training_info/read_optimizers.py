@@ -21,7 +21,7 @@ from hybrid_lab.onnx.errors import OnnxError
 from hybrid_lab.onnx.reading.importers.functions import Attributes
 from hybrid_lab.onnx.reading.model_file import OnnxFile
 from hybrid_lab.onnx.training_info import optimizers
-from hybrid_lab.onnx.training_info.optimizers import Group, Weight, groups, stored_state
+from hybrid_lab.onnx.training_info.optimizers import Weight, WeightGroup, groups, stored_state
 from hybrid_lab.onnx.writing.nodes import TRAINING
 
 if TYPE_CHECKING:
@@ -154,7 +154,9 @@ def _same(one: np.ndarray | None, two: np.ndarray) -> bool:
     return one is not None and one.shape == two.shape and one.dtype == two.dtype and np.array_equal(one, two)
 
 
-def _take_counts(update: Update, known: Sequence[Group], trainer: Trainer, expected: Mapping[str, np.ndarray]) -> None:
+def _take_counts(
+    update: Update, known: Sequence[WeightGroup], trainer: Trainer, expected: Mapping[str, np.ndarray]
+) -> None:
     """The algorithm's own counts: every run since the file was written has counted on."""
     optimizer = trainer.optimizer
     places = {parameter.name: number for number, parameter in enumerate(_parameters(trainer))}

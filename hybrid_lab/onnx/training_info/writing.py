@@ -45,10 +45,10 @@ from hybrid_lab.optimizer.optimizer import Optimizer
 from ..writing import batch_norm
 from ..writing.asked import asked_of
 from ..writing.emitter import FileEmitter
-from ..writing.network import Body, Network, Writer, pruned, unused
+from ..writing.network import Body, Network, NetworkWriter, pruned, unused
 from ..writing.nodes import Tensor, TrainingNode
 from . import initial_values, optimizers
-from .optimizers import PREFIX, Step, Weight
+from .optimizers import PREFIX, OptimizerStep, Weight
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -184,7 +184,7 @@ class _Writing:
         if not any(map(_differs, graph.operators)):
             return list(self.outputs)
         graph = graph.map(_bound_where_equal)
-        writer = Writer(graph, names, len(self.inputs), self.network.opset)
+        writer = NetworkWriter(graph, names, len(self.inputs), self.network.opset)
         known = dict(writer.names)
         for value, name in known.items():
             self.emitter.declare(name, value.shape, value.dtype)
@@ -261,7 +261,7 @@ class _Writing:
         graph = _typed(neutral.graph, [(shape, dtype_of(dtype)) for shape, dtype in known])
         if len(graph.outputs) != 1:
             raise HybridLabError(f"{loss.name} returns {count(len(graph.outputs), 'tensor')}; a loss is one tensor")
-        writer = Writer(graph, [*predictions, *names], len(known), self.network.opset)
+        writer = NetworkWriter(graph, [*predictions, *names], len(known), self.network.opset)
         places = dict(writer.names)
         for node in graph.operators:
             writer.emit_node(g, node, places)
@@ -376,7 +376,7 @@ class _Writing:
 
     # -- first values ------------------------------------------------------------------------------------------
 
-    def _initialization(self, step: Step) -> tuple[Body, list[Tensor], dict[str, str], tuple[str, ...]]:
+    def _initialization(self, step: OptimizerStep) -> tuple[Body, list[Tensor], dict[str, str], tuple[str, ...]]:
         """The graph of first values, its outputs and bindings, and a note about parameters without."""
         nodes, constants, values = [], dict[str, np.ndarray](), dict[str, str]()
         outputs: list[Tensor] = []

@@ -43,7 +43,7 @@ from ..reading.compose import METADATA
 from ..training_info.writing import Settings, settings_of, training_of
 from . import file
 from .asked import Asked, asked_of, untouched
-from .network import Network, Writer, unused
+from .network import Network, NetworkWriter, unused
 from .nodes import reads
 from .open_sizes import Described, OpenSizes, dimension_text
 
@@ -268,7 +268,7 @@ def _prepared(
 
     def write(graph: Graph) -> Network:
         def network(opset: int) -> Network:
-            return Writer(graph, [*data_names, *names], len(inputs), opset).network(outputs, flat)
+            return NetworkWriter(graph, [*data_names, *names], len(inputs), opset).network(outputs, flat)
 
         if opset is not None:
             return network(opset)

@@ -74,7 +74,7 @@ class Network:
         return {name for body in (self.body, *self.functions.values()) for name in _op_types(body.nodes)}
 
 
-class Writer:
+class NetworkWriter:
     """Writes a graph, inferred and bound to prediction, as a Network.
 
     names : of the graph's inputs; parameters have the paths below the Block that the file is of

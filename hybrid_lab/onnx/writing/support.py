@@ -13,7 +13,7 @@ from hybrid_lab.ops.framework.sample import Sample
 
 from .. import opsets
 from .exporting import check_opset
-from .network import Writer
+from .network import NetworkWriter
 
 
 def get_operator_support(opset_version: int | None = None) -> list[str]:
@@ -47,7 +47,7 @@ def _can_be_written(record: type[Operator], sample: Sample, opset: int) -> bool:
     typed = infer(graph, shapes, {value: item.dtype for value, item in zip(graph.inputs, given, strict=True)})
     outputs = [f"y{place}" for place, _ in enumerate(graph.outputs)]
     try:
-        Writer(typed, [value.node.name for value in typed.inputs], len(given), opset).network(outputs, flat=True)
+        NetworkWriter(typed, [value.node.name for value in typed.inputs], len(given), opset).network(outputs, flat=True)
     except Unmappable:
         return False
     return True

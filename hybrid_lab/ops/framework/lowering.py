@@ -93,51 +93,53 @@ def differentiate_lowering(op: Operator, F: Functions, *values: Any) -> Gradient
     """
     count = len(values) - op.signature.outputs - op.signature.visible
     inputs, douts = values[:count], values[count + op.signature.outputs :]
-    recorder = _Recorder(F)
-    leaves = [_Step(recorder, value) for value in inputs]
+    recorder = _LoweringRecorder(F)
+    leaves = [_LoweredValue(recorder, value) for value in inputs]
     rule: Callable[..., Any] = op.lower
     results = rule(recorder, *leaves)
     results = results if isinstance(results, tuple) else (results,)
-    totals: dict[_Step, Any] = {}
+    totals: dict[_LoweredValue, Any] = {}
     for step, dout in zip(results, douts, strict=True):
         if dout is not None:
             totals[step] = totals[step] + dout if step in totals else dout
     for step in reversed(recorder.steps):
         if step not in totals or not step.op.differentiable:
             continue
-        operands = [item.value if isinstance(item, _Step) else item for item in step.inputs]
+        operands = [item.value if isinstance(item, _LoweredValue) else item for item in step.inputs]
         gradients = run_gradient(step.op, F, operands, [step.value], [totals.pop(step)])
         for item, gradient in zip(step.inputs, gradients, strict=True):
-            if isinstance(item, _Step) and gradient is not None:
+            if isinstance(item, _LoweredValue) and gradient is not None:
                 totals[item] = totals[item] + gradient if item in totals else gradient
     return tuple(totals.get(leaf) for leaf in leaves)
 
 
-class _Recorder:
+class _LoweringRecorder:
     """F for a lowering: computes with the given F and keeps the steps."""
 
     def __init__(self, F: Functions):
         self.F = F
         self.steps: list[Any] = []
 
-    def __getattr__(self, name: str) -> Callable[..., _Step]:
+    def __getattr__(self, name: str) -> Callable[..., _LoweredValue]:
         if name.startswith("__"):
             raise AttributeError(name)
         record, function = get(name), getattr(self.F, name)
 
-        def call(*inputs: Any, **attributes: Any) -> _Step:
-            values = [item.value if isinstance(item, _Step) else item for item in inputs]
-            step = _Step(self, function(*values, **attributes), record.bind(**attributes), inputs)
+        def call(*inputs: Any, **attributes: Any) -> _LoweredValue:
+            values = [item.value if isinstance(item, _LoweredValue) else item for item in inputs]
+            step = _LoweredValue(self, function(*values, **attributes), record.bind(**attributes), inputs)
             self.steps.append(step)
             return step
 
         return call
 
 
-class _Step(Arithmetic):
+class _LoweredValue(Arithmetic):
     """A value of the lowering, with the call that made it."""
 
-    def __init__(self, recorder: _Recorder, value: Tensor, op: Operator | None = None, inputs: tuple[Any, ...] = ()):
+    def __init__(
+        self, recorder: _LoweringRecorder, value: Tensor, op: Operator | None = None, inputs: tuple[Any, ...] = ()
+    ):
         self.F, self.value, self.op, self.inputs = recorder, value, op, inputs
 
     @property

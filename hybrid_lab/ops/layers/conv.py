@@ -164,7 +164,7 @@ class Forward(Spatial):
         return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
 
 
-class _Gradient(Spatial):
+class _ConvolutionGradient(Spatial):
     """Base of both gradients. dy : the operator's output; data, weight : its inputs"""
 
     mxnet = None
@@ -177,7 +177,7 @@ class _Gradient(Spatial):
         return prod(self.applied(data, dy)) * prod(weight[1:])
 
 
-class DataGradient(_Gradient):
+class DataGradient(_ConvolutionGradient):
     """Base of the gradient of data. dy : the operator's output; data : read for its shape, which the result has."""
 
     shaped_like = 1
@@ -188,7 +188,7 @@ class DataGradient(_Gradient):
         return getattr(F, self.title)(d, weight, no_bias=True, **self.shared), None, dweight
 
 
-class WeightGradient(_Gradient):
+class WeightGradient(_ConvolutionGradient):
     """Base of the gradient of weight. dy : the operator's output; weight : read for its shape, which the result has."""
 
     shaped_like = 2

@@ -17,7 +17,7 @@ from hybrid_lab.ops.framework.shapes import axis_of
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 
 
-class _Gradient(Operator):
+class _FusedGradient(Operator):
     """Base: differentiated once more, it goes through its lowering."""
 
     dtype_kinds = "f"
@@ -28,7 +28,7 @@ class _Gradient(Operator):
         return shapes[1]
 
 
-class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
+class BatchNormGrad(_FusedGradient, name="_batch_norm_grad"):
     """The gradients of BatchNorm's data, gamma and beta for batch statistics.
 
     dy, data : one shape; gamma, mean, inverse : (channels,), the last two BatchNorm's hidden outputs; fix_gamma counts
@@ -96,7 +96,7 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
         return (dy - centred * slope - shift) * scale, dgamma, dbeta
 
 
-class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
+class LayerNormGrad(_FusedGradient, name="_layer_norm_grad"):
     """The gradients of LayerNorm's data, gamma and beta.
 
     dy, data : one shape; gamma : (n,); mean, deviation : LayerNorm's hidden outputs, with `axis` as 1
@@ -164,7 +164,7 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
         return ddata, dgamma, F.sum(dy, axis=self.axis, exclude=True)
 
 
-class SoftmaxGrad(_Gradient, name="_softmax_grad"):
+class SoftmaxGrad(_FusedGradient, name="_softmax_grad"):
     """The gradient of softmax from its output: y * (dy - sum(dy * y)). dy, y : one shape; returns : that shape."""
 
     shaped_like = 1
@@ -185,7 +185,7 @@ class SoftmaxGrad(_Gradient, name="_softmax_grad"):
         return product - y * F.sum(product, axis=self.axis, keepdims=True)
 
 
-class LogSoftmaxGrad(_Gradient, name="_log_softmax_grad"):
+class LogSoftmaxGrad(_FusedGradient, name="_log_softmax_grad"):
     """The gradient of log_softmax from its output: dy - exp(y) * sum(dy). dy, y : one shape; returns : that shape."""
 
     shaped_like = 1

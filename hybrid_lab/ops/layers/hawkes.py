@@ -20,7 +20,7 @@ _EVENTS = (
 )  # fmt: skip
 
 
-class _Step(NamedTuple):
+class _Event(NamedTuple):
     """One event of every sequence that has one.
 
     rows, marks : where it belongs in (n, k); waited : the time since the last event of that mark; decay : how much of
@@ -55,7 +55,7 @@ class _Hawkes(Operator):
     @staticmethod
     def walk(
         beta: Array, state: Array, slope: Array, last: Array, lags: Array, marks: Array, valid_length: Array
-    ) -> Iterator[_Step]:
+    ) -> Iterator[_Event]:
         """The events in order; updates state, slope and last, the time of the last event, of every mark."""
         if marks.size and not 0 <= marks.min() <= marks.max() < state.shape[1]:
             raise ArrayIndexError(f"hawkesll: marks must be from 0 to {state.shape[1] - 1}")
@@ -67,7 +67,7 @@ class _Hawkes(Operator):
             waited = time[rows] - last[rows, kinds]
             decay = np.exp(-beta[kinds] * waited)
             before, turn = state[rows, kinds], slope[rows, kinds]
-            yield _Step(rows, kinds, waited, decay, before, turn)
+            yield _Event(rows, kinds, waited, decay, before, turn)
             state[rows, kinds] = 1 + before * decay
             slope[rows, kinds] = decay * (turn - waited * before)
             last[rows, kinds] = time[rows]

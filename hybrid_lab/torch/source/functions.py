@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hybrid_lab.graph.node import Node
 
     from .rules import AnyOperator
-    from .writer import Writer
+    from .writer import SourceWriter
 
 # -- elementwise -----------------------------------------------------------------------------------------------------
 
@@ -30,7 +30,7 @@ _METHODS = {
 
 
 @rule(*_METHODS)
-def _method(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _method(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])}.{_METHODS[node.op.name]}()"
 
 
@@ -53,24 +53,24 @@ _WRITTEN = {
 
 
 @rule(*_WRITTEN)
-def _written(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _written(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(node.op.name != "broadcast_like" or not op.attributes.get("lhs_axes"), node, "lhs_axes")
     return _WRITTEN[node.op.name].format(*(infix(text) for text in inputs))
 
 
 @rule("Activation")
-def _activation(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _activation(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     functions = {"softrelu": "softplus"}
     return f"F.{functions.get(op.act_type, op.act_type)}({inputs[0]})"
 
 
 @rule("hard_sigmoid")
-def _hard_sigmoid(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _hard_sigmoid(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"({infix(inputs[0])} * {op.alpha!r} + {op.beta!r}).clamp(0, 1)"
 
 
 @rule("round")
-def _round(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _round(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     """Halves go away from zero; torch rounds them to even numbers."""
     data = infix(inputs[0])
     if not is_floating(node.outputs[0].dtype):
@@ -89,7 +89,7 @@ _LOGICAL = {"broadcast_logical_and": "&", "broadcast_logical_or": "|", "broadcas
 
 
 @rule(*_INFIX)
-def _infix(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _infix(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     floating = is_floating(node.outputs[0].dtype)
     needs(floating or node.op.name not in ("broadcast_div", "broadcast_power"), node, "this of whole numbers")
     return f" {_INFIX[node.op.name]} ".join(map(infix, inputs))
@@ -101,18 +101,18 @@ def _tensor(node: Node, inputs: Sequence[str]) -> str:
 
 
 @rule(*_COMPARED)
-def _compared(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _compared(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"({f' {_COMPARED[node.op.name]} '.join(map(infix, inputs))}).to({_tensor(node, inputs)}.dtype)"
 
 
 @rule(*_LOGICAL)
-def _logical(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _logical(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     sides = f" {_LOGICAL[node.op.name]} ".join(f"({infix(text)} != 0)" for text in inputs)
     return f"({sides}).to({_tensor(node, inputs)}.dtype)"
 
 
 @rule("broadcast_maximum", "broadcast_minimum")
-def _extreme(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _extreme(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     name = node.op.name.removeprefix("broadcast_")
     numbers = [text for item, text in zip(node.inputs, inputs, strict=True) if not isinstance(item, Value)]
     if numbers:
@@ -121,7 +121,7 @@ def _extreme(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str])
 
 
 @rule("broadcast_mod")
-def _mod(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _mod(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     if not isinstance(node.inputs[1], Value) and node.inputs[1]:
         return " % ".join(map(infix, inputs))
     needs(isinstance(node.inputs[1], Value), node, "a remainder of 0")
@@ -129,38 +129,38 @@ def _mod(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> 
 
 
 @rule("broadcast_hypot")
-def _hypot(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _hypot(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"({infix(inputs[0])} ** 2 + {infix(inputs[1])} ** 2).sqrt()"
 
 
 @rule("add_n")
-def _add_n(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _add_n(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return " + ".join(map(infix, inputs))
 
 
 @rule("clip")
-def _clip(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _clip(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])}.clamp({op.a_min!r}, {op.a_max!r})"
 
 
 @rule("where")
-def _where(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _where(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(shape_of(node, 0) in ((), node.outputs[0].shape), node, "a condition for each row")
     return f"torch.where({infix(inputs[0])} != 0, {inputs[1]}, {inputs[2]})"
 
 
 @rule("Cast", "amp_cast")
-def _cast(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _cast(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])}.to(torch.{name_of(node.outputs[0].dtype)})"
 
 
 @rule("smooth_l1")
-def _smooth_l1(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _smooth_l1(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{writer.helper('smooth_l1')}({inputs[0]}, {op.scalar!r})"
 
 
 @rule("_contrib_div_sqrt_dim")
-def _div_sqrt_dim(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _div_sqrt_dim(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])} / {infix(inputs[0])}.shape[-1] ** 0.5"
 
 
@@ -168,7 +168,7 @@ def _div_sqrt_dim(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[
 
 
 @rule("Reshape")
-def _reshape(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _reshape(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     data, codes, before = infix(inputs[0]), list(op.shape), shape_of(node, 0)
     if op.reverse:
         return f"{data}.reshape({', '.join(map(str, node.outputs[0].shape))})"
@@ -200,13 +200,13 @@ def _reshape(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str])
 
 
 @rule("Flatten")
-def _flatten(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _flatten(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     rank = len(shape_of(node, 0))
     return inputs[0] if rank == 2 else f"{infix(inputs[0])}.{'flatten' if rank > 2 else 'unsqueeze'}(1)"
 
 
 @rule("reshape_like")
-def _reshape_like(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _reshape_like(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     if shape_of(node, 0) == shape_of(node, 1):
         return inputs[0]
     needs(not any(value is not None for value in op.attributes.values()), node, "a part of a shape")
@@ -214,17 +214,17 @@ def _reshape_like(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[
 
 
 @rule("_np_reshape")
-def _numpy_reshape(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _numpy_reshape(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])}.reshape({tuple(op.newshape)!r})"
 
 
 @rule("expand_dims")
-def _expand_dims(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _expand_dims(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])}.unsqueeze({op.axis})"
 
 
 @rule("squeeze")
-def _squeeze(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _squeeze(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     if node.outputs[0].shape == (1,) and set(shape_of(node, 0)) == {1}:
         return f"{infix(inputs[0])}.reshape(1)"
     axes = "" if op.axis is None else repr(op.axis)
@@ -232,27 +232,27 @@ def _squeeze(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str])
 
 
 @rule("transpose")
-def _transpose(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _transpose(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])}.permute({', '.join(map(str, op.order(len(shape_of(node, 0)))))})"
 
 
 @rule("SwapAxis")
-def _swap(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _swap(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])}.transpose({op.dim1}, {op.dim2})"
 
 
 @rule("Concat", "_rnn_param_concat")
-def _concat(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _concat(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"torch.cat([{', '.join(inputs)}], {op.dim})"
 
 
 @rule("stack")
-def _stack(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _stack(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"torch.stack([{', '.join(inputs)}], {op.axis})"
 
 
 @rule("SliceChannel")
-def _split(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _split(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     count = node.op.signature.outputs
     if count == 1:
         return f"{infix(inputs[0])}.squeeze({op.axis})" if op.squeeze_axis else inputs[0]
@@ -262,7 +262,7 @@ def _split(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -
 
 
 @rule("slice", "slice_axis")
-def _slice(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _slice(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     cut = op.cut(shape_of(node, 0))
     needs(all(part.step is None or part.step > 0 for part in cut), node, "a slice that runs backwards")
     shape = shape_of(node, 0)
@@ -285,7 +285,7 @@ def _index(cut: Sequence[slice], shape: Sequence[int]) -> str:
 
 
 @rule("slice_like")
-def _slice_like(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _slice_like(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     rank = len(shape_of(node, 0))
     axes = {axis % rank for axis in op.axes} or set(range(rank))
     texts = [f":{infix(inputs[1])}.shape[{axis}]" if axis in axes else ":" for axis in range(max(axes) + 1)]
@@ -293,36 +293,36 @@ def _slice_like(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[st
 
 
 @rule("Crop")
-def _crop(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _crop(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     shapes = [shape_of(node, place) for place in range(len(inputs))]
     cut = op.cut(shapes[0], shapes[1][2:] if len(shapes) == 2 else op.h_w)
     return f"{infix(inputs[0])}[{_index(cut, shapes[0])}]"
 
 
 @rule("tile")
-def _tile(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _tile(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])}.tile({tuple(op.reps)!r})"
 
 
 @rule("repeat")
-def _repeat(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _repeat(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])}.repeat_interleave({op.repeats}{'' if op.axis is None else f', {op.axis}'})"
 
 
 @rule("reverse")
-def _reverse(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _reverse(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])}.flip({op.axis!r})"
 
 
 @rule("broadcast_to", "broadcast_axis")
-def _broadcast(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _broadcast(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     before, after = shape_of(node, 0), node.outputs[0].shape
     sizes = [-1 if old == new else new for old, new in zip(before, after, strict=True)]
     return f"{infix(inputs[0])}.expand({', '.join(map(str, sizes))})"
 
 
 @rule("Pad")
-def _pad(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _pad(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     pairs = [op.pad_width[place : place + 2] for place in range(0, len(op.pad_width), 2)]
     while len(pairs) > 1 and not any(pairs[0]):
         pairs.pop(0)
@@ -333,7 +333,7 @@ def _pad(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> 
 
 
 @rule("depth_to_space", "space_to_depth")
-def _depth(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _depth(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{writer.helper(node.op.name)}({inputs[0]}, {op.block_size})"
 
 
@@ -343,7 +343,7 @@ _REDUCED = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin"}
 
 
 @rule(*_REDUCED)
-def _reduced(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _reduced(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     rank = len(shape_of(node, 0))
     axes = op.axes(rank)
     needs(bool(axes), node, "a reduction over nothing")
@@ -356,7 +356,7 @@ def _reduced(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str])
 
 
 @rule("norm")
-def _norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _norm(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     axes = op.axes(len(shape_of(node, 0)))
     needs(op.out_dtype is None and bool(axes), node, "this norm")
     keep = ", keepdim=True" if op.keepdims else ""
@@ -365,27 +365,27 @@ def _norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) ->
 
 
 @rule("argmax", "argmin")
-def _place(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _place(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(op.axis is not None, node, "axis=None")
     whole = ".reshape(1)" if len(shape_of(node, 0)) == 1 else ""
     return f"{infix(inputs[0])}.{node.op.name}({op.axis}{', keepdim=True' if op.keepdims else ''}).float(){whole}"
 
 
 @rule("argsort")
-def _argsort(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _argsort(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(op.axis is not None, node, "axis=None")
     down = "" if op.is_ascend else ", descending=True"
     return f"{infix(inputs[0])}.argsort(dim={op.axis}{down}, stable=True).to(torch.{name_of(node.outputs[0].dtype)})"
 
 
 @rule("sort")
-def _sort(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _sort(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(op.axis is not None, node, "axis=None")
     return f"{infix(inputs[0])}.sort(dim={op.axis}{'' if op.is_ascend else ', descending=True'}).values"
 
 
 @rule("topk")
-def _topk(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str | list[str]:
+def _topk(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str | list[str]:
     needs(op.axis is not None and op.ret_typ != "mask" and op.k > 0, node, f"ret_typ={op.ret_typ!r}, k={op.k}")
     down = "" if op.is_ascend else ", descending=True"
     order = f"{infix(inputs[0])}.sort(dim={op.axis}{down}, stable=True)"
@@ -395,14 +395,14 @@ def _topk(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) ->
 
 
 @rule("cumsum")
-def _cumsum(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _cumsum(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(op.dtype is None, node, f"dtype={op.dtype}")
     flat = ".flatten()" if op.axis is None else ""
     return f"{infix(inputs[0])}{flat}.cumsum({op.axis or 0})"
 
 
 @rule("softmax", "log_softmax", "softmin")
-def _softmax(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _softmax(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(not getattr(op, "use_length", False), node, "use_length")
     data = f"-{infix(inputs[0])}" if node.op.name == "softmin" else inputs[0]
     if getattr(op, "temperature", None) not in (None, 1.0):
@@ -412,12 +412,12 @@ def _softmax(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str])
 
 
 @rule("SoftmaxActivation")
-def _softmax_activation(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _softmax_activation(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"F.softmax({inputs[0]}, {op.axis})"
 
 
 @rule("dot")
-def _dot(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _dot(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     ranks = [len(shape_of(node, place)) for place in (0, 1)]
     if ranks == [2, 2]:
         a, b = (f"{infix(text)}.T" if turned else infix(text)
@@ -429,7 +429,7 @@ def _dot(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> 
 
 
 @rule("batch_dot", "_linalg_gemm2")
-def _batch_dot(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _batch_dot(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(getattr(op, "axis", -2) == -2, node, f"axis={getattr(op, 'axis', -2)}")
     a, b = (f"{infix(text)}.transpose(-2, -1)" if turned else infix(text)
             for text, turned in zip(inputs, (op.transpose_a, op.transpose_b), strict=True))  # fmt: skip
@@ -438,7 +438,7 @@ def _batch_dot(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str
 
 
 @rule("L2Normalization")
-def _l2_normalization(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _l2_normalization(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     rank = len(shape_of(node, 0))
     axes = {"instance": tuple(range(1, rank)), "channel": (1,), "spatial": tuple(range(2, rank))}[op.mode]
     data = infix(inputs[0])
@@ -446,7 +446,7 @@ def _l2_normalization(writer: Writer, node: Node, op: AnyOperator, inputs: Seque
 
 
 @rule("LRN")
-def _lrn(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _lrn(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"F.local_response_norm({inputs[0]}, {op.nsize}, {op.alpha!r}, {op.beta!r}, {op.knorm!r})"
 
 
@@ -454,7 +454,7 @@ def _lrn(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> 
 
 
 @rule("Pooling", "Pooling_v1")
-def _pooling(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _pooling(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(op.layout in (None, "NCW", "NCHW", "NCDHW"), node, f"layout={op.layout!r}")
     data, shape, out = inputs[0], shape_of(node, 0), node.outputs[0].shape
     rank = len(shape) - 2
@@ -488,7 +488,7 @@ def _pooling(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str])
 
 
 @rule("UpSampling")
-def _up_sampling(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _up_sampling(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     if op.sample_type == "nearest":
         needs(len(inputs) == 1, node, "several inputs")
         return f"F.interpolate({inputs[0]}, scale_factor={op.scale}, mode='nearest')"
@@ -499,13 +499,13 @@ def _up_sampling(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[s
 
 
 @rule("_contrib_BilinearResize2D")
-def _bilinear_resize(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _bilinear_resize(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     size = tuple(node.outputs[0].shape[2:])
     return f"F.interpolate({inputs[0]}, {size}, mode='bilinear', align_corners={bool(op.align_corners)})"
 
 
 @rule("_contrib_AdaptiveAvgPooling2D")
-def _adaptive_pooling(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _adaptive_pooling(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"F.adaptive_avg_pool2d({inputs[0]}, {tuple(node.outputs[0].shape[2:])})"
 
 
@@ -513,12 +513,12 @@ def _adaptive_pooling(writer: Writer, node: Node, op: AnyOperator, inputs: Seque
 
 
 @rule("take")
-def _take(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _take(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{writer.helper('take')}({inputs[0]}, {inputs[1]}, {op.axis}{_wraps(op)})"
 
 
 @rule("pick")
-def _pick(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _pick(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(op.axis is not None, node, "axis=None")
     keep = ", keepdim=True" if op.keepdims else ""
     return f"{writer.helper('pick')}({inputs[0]}, {inputs[1]}, {op.axis}{_wraps(op)}{keep})"
@@ -529,24 +529,24 @@ def _wraps(op: AnyOperator) -> str:
 
 
 @rule("batch_take")
-def _batch_take(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _batch_take(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{writer.helper('pick')}({inputs[0]}, {inputs[1]}, 1)"
 
 
 @rule("gather_nd")
-def _gather_nd(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _gather_nd(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"{infix(inputs[0])}[tuple({infix(inputs[1])}.long())]"
 
 
 @rule("one_hot")
-def _one_hot(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _one_hot(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     settings = "" if (op.on_value, op.off_value) == (1.0, 0.0) else f", {op.on_value!r}, {op.off_value!r}"
     made = f"{writer.helper('one_hot')}({inputs[0]}, {op.depth}{settings})"
     return made if op.dtype == "float32" else f"{made}.to(torch.{name_of(node.outputs[0].dtype)})"
 
 
 @rule("SequenceMask", "SequenceLast", "SequenceReverse")
-def _sequence(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _sequence(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     if not op.use_sequence_length:
         data, axis = infix(inputs[0]), getattr(op, "axis", 0)
         return {
@@ -561,7 +561,7 @@ def _sequence(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]
 
 
 @rule("_zeros", "_ones", "_full")
-def _filled(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _filled(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     shape, data = node.outputs[0].shape, writer.graph.inputs[0].shape if writer.data else ()
     sizes = [str(size) for size in shape]
     if node.name in writer.begun and shape and shape[0] in data:  # the batch of a first state
@@ -574,7 +574,7 @@ def _filled(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) 
 
 
 @rule("full_like")
-def _full_like(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _full_like(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     return f"torch.full_like({inputs[0]}, {op.fill_value!r})"
 
 
@@ -588,7 +588,7 @@ def _full_like(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str
     "_contrib_index_array",
     "_contrib_MultiBoxPrior",
 )
-def _known(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _known(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     """Numbers that follow from the shapes for which the source is written."""
     import numpy as np
 

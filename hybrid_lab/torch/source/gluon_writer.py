@@ -17,7 +17,7 @@ from hybrid_lab.ops.framework.dtypes import name_of
 from .gluon_layers import LAYERS
 from .paths import identifier
 from .rules import AnyOperator, infix
-from .writer import Source, Writer, docstring
+from .writer import ModuleSource, SourceWriter, docstring
 
 _PREFIXES = {"_contrib_": "contrib", "_linalg_": "linalg", "_image_": "image"}
 """Beginnings of operators' names -> the namespace of F that has them under the rest of the name."""
@@ -27,7 +27,7 @@ _INFIX = {
 _ACTIVATIONS = ("relu", "sigmoid", "tanh", "softsign")
 
 
-class GluonWriter(Writer):
+class GluonWriter(SourceWriter):
     """Writes one graph as a HybridBlock of `gluon.nn` and `gluon.rnn` layers.
 
     Operators that are no layer, or one with computed weights, are calls of `F`. The arguments are Writer's.
@@ -37,7 +37,7 @@ class GluonWriter(Writer):
     members = frozenset(dir(HybridBlock))
     group = "gluon.HybridBlock()"
 
-    def source(self, title: str, weights: str) -> Source:
+    def source(self, title: str, weights: str) -> ModuleSource:
         """The file. title : the first line of its docstring; weights : name of the file that `load()` reads"""
         body = self._body()
         signature = f"    def hybrid_forward(self, F, {', '.join([*self.data, *self._own])}):"

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from hybrid_lab.graph.node import Node
 
     from .rules import AnyOperator
-    from .writer import Writer
+    from .writer import SourceWriter
 
 
-def _all_weights(writer: Writer, node: Node, places: Sequence[int]) -> bool:
+def _all_weights(writer: SourceWriter, node: Node, places: Sequence[int]) -> bool:
     return all(writer.array(node.inputs[place]) is not None for place in places)
 
 
@@ -32,7 +32,7 @@ def _unless(value: object, default: object) -> object:
 
 
 @rule("Convolution", "Convolution_v1")
-def _convolution(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _convolution(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     rank = len(op.kernel)
     needs(op.layout in (None, "NCW", "NCHW", "NCDHW"), node, f"layout={op.layout!r}")
     settings = _arguments(
@@ -54,7 +54,7 @@ def _weight_and_bias(node: Node) -> dict[str, Any]:
 
 
 @rule("Deconvolution")
-def _deconvolution(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _deconvolution(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     rank = len(op.kernel)
     needs(op.layout in (None, "NCW", "NCHW", "NCDHW"), node, f"layout={op.layout!r}")
     sizes, out = shape_of(node, 0)[2:], node.outputs[0].shape[2:]
@@ -83,7 +83,7 @@ def _deconvolution(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence
 
 
 @rule("FullyConnected")
-def _linear(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _linear(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     data = shape_of(node, 0)
     flat = f"{inputs[0]}.flatten(1)" if op.flatten and len(data) > 2 else inputs[0]
     if not _all_weights(writer, node, range(1, len(inputs))):
@@ -94,7 +94,7 @@ def _linear(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) 
 
 
 @rule("BatchNorm", "BatchNorm_v1", "_contrib_BatchNormWithReLU")
-def _batch_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _batch_norm(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     shape = shape_of(node, 0)
     axis = op.axis % len(shape) if len(shape) else 0
     needs(not op.output_mean_var, node, "output_mean_var")
@@ -118,7 +118,7 @@ def _batch_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[st
 
 
 @rule("LayerNorm")
-def _layer_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _layer_norm(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     shape = shape_of(node, 0)
     axis = op.axis % len(shape)
     needs(not op.output_mean_var, node, "output_mean_var")
@@ -131,7 +131,7 @@ def _layer_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[st
 
 
 @rule("GroupNorm")
-def _group_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _group_norm(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     """MXNet scales groups, torch channels."""
     channels = shape_of(node, 0)[1]
     needs(not op.output_mean_var, node, "output_mean_var")
@@ -146,7 +146,7 @@ def _group_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[st
 
 
 @rule("InstanceNorm")
-def _instance_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _instance_norm(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     shape = shape_of(node, 0)
     needs(_all_weights(writer, node, (1, 2)) and 3 <= len(shape) <= 5, node, "such data")
     made = f"nn.InstanceNorm{len(shape) - 2}d({shape[1]}, eps={op.eps!r}, affine=True)"
@@ -154,7 +154,7 @@ def _instance_norm(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence
 
 
 @rule("Embedding", "_contrib_SparseEmbedding")
-def _embedding(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _embedding(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     index = f"{inputs[0]}.long().clamp(0, {op.input_dim - 1})"
     if writer.array(node.inputs[1]) is None:
         return f"F.embedding({index}, {inputs[1]})"
@@ -163,13 +163,13 @@ def _embedding(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str
 
 
 @rule("Dropout")
-def _dropout(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _dropout(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     needs(not op.axes, node, f"axes={op.axes}")
     return f"{writer.layer(node, f'nn.Dropout({op.p!r})', {})}({inputs[0]})"
 
 
 @rule("LeakyReLU")
-def _leaky_relu(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+def _leaky_relu(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     data = inputs[0]
     if op.act_type == "prelu":
         if writer.array(node.inputs[1]) is None or len(shape_of(node, 1)) != 1:
@@ -186,7 +186,7 @@ def _leaky_relu(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[st
 
 
 @rule("RNN")
-def _recurrent(writer: Writer, node: Node, op: AnyOperator, inputs: Sequence[str]) -> list[str] | str:
+def _recurrent(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> list[str] | str:
     needs(not op.use_sequence_length, node, "use_sequence_length")
     needs((op.projection_size or 0) < op.state_size, node, "projection_size as large as state_size")
     needs(op.lstm_state_clip_min is None and op.lstm_state_clip_max is None, node, "clipping of states")

@@ -28,7 +28,7 @@ def identifier(text: str) -> str:
     return f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
 
 
-class Names:
+class UniqueNames:
     """Names that are in use: each call of `new` gives another one. Names of Python's own are in use."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
@@ -60,7 +60,7 @@ def tree(names: Iterable[str], members: Collection[str] = OF_MODULES) -> dict[st
     parts = {name: name[start:].split("_", _MOST_PARTS) for name in whole}
     alike = Counter("_".join(each[:count]) for each in parts.values() for count in range(1, len(each)))
     layers = {name[start:] for name in whole}
-    free = Names()
+    free = UniqueNames()
     return {name: free.new(".".join(_path(each, alike, layers, members))) for name, each in parts.items()}
 
 

@@ -11,12 +11,13 @@ from hybrid_lab.graph.node import Value
 if TYPE_CHECKING:
     from hybrid_lab.graph.node import Node
 
-    from .writer import Writer
+    from .writer import SourceWriter
+
 
 AnyOperator: TypeAlias = Any
 """An Operator, with the attributes of its own class."""
 #: (writer, node, its operator, the text of each input) -> the text of the output, or one for each visible output
-Rule: TypeAlias = "Callable[[Writer, Node, AnyOperator, Sequence[str]], str | Sequence[str]]"
+Rule: TypeAlias = "Callable[[SourceWriter, Node, AnyOperator, Sequence[str]], str | Sequence[str]]"
 
 RULES: dict[str, Rule] = {}
 

@@ -20,9 +20,9 @@ from hybrid_lab.symbol import Symbol
 from hybrid_lab.symbol.predicting import predicting
 
 from .gluon_writer import GluonWriter
-from .writer import Source, Writer
+from .writer import ModuleSource, SourceWriter
 
-_WRITERS = {"torch": (Writer, "a PyTorch module"), "gluon": (GluonWriter, "a Gluon Block")}
+_WRITERS = {"torch": (SourceWriter, "a PyTorch module"), "gluon": (GluonWriter, "a Gluon Block")}
 
 
 def source(
@@ -32,7 +32,7 @@ def source(
     title: str = "",
     weights: str = "model.safetensors",
     style: str = "torch",
-) -> Source:
+) -> ModuleSource:
     """The network of a HybridBlock, as it predicts, as the source of a PyTorch module or a Block, and its weights.
 
     inputs : as of `mx.onnx.export`: an array, a shape, or a list of them. Default: as in the last call

@@ -17,7 +17,7 @@ from hybrid_lab.ops.framework.dtypes import is_floating, name_of
 
 from . import detection, functions, layers  # noqa: F401 - they fill the table
 from .helpers import FUNCTIONS, needed_by, source_of
-from .paths import OF_MODULES, Names, identifier, tree
+from .paths import OF_MODULES, UniqueNames, identifier, tree
 from .rules import RULES, weights_of
 
 _SUFFIXES = ("_fwd", "_output")
@@ -27,7 +27,7 @@ _KEY = re.compile("\0(\\d+)\0")
 
 
 @dataclass(frozen=True)
-class Source:
+class ModuleSource:
     """The source of a module. text : of the .py file; state : its state_dict, which `load()` reads from a file"""
 
     text: str
@@ -43,7 +43,7 @@ class _Line:
     texts: list[str]
 
 
-class Writer:
+class SourceWriter:
     """Writes one graph. Rules ask it for layers, weights, buffers and helper functions.
 
     graph : of a prediction, with shapes; its first inputs are the data, the remaining inputs have arrays
@@ -73,7 +73,7 @@ class Writer:
         self._texts: dict[Value, str] = {}
         self._operators = [node for node in graph.nodes if node.inputs or not _is_input(node)]
         self._paths = self._all_paths()
-        self._names = Names(self.reserved)
+        self._names = UniqueNames(self.reserved)
         self.data: list[str] = []
         for name, value in zip(data, graph.inputs, strict=False):
             self._texts[value] = text = self._names.new(identifier(name))
@@ -130,7 +130,7 @@ class Writer:
 
     # -- the text ------------------------------------------------------------------------------------------------
 
-    def source(self, title: str, weights: str) -> Source:
+    def source(self, title: str, weights: str) -> ModuleSource:
         """The file. title : the first line of its docstring; weights : name of the file with the state_dict"""
         body = self._body()
         assign = ", assign=True" if self._is_narrow() else ""  # the dtypes of the file, layer by layer
@@ -170,11 +170,11 @@ class Writer:
     def _is_narrow(self) -> bool:
         return any(is_floating(array.dtype) and array.dtype != np.float32 for array in self.state.values())
 
-    def _checked(self, head: str, parts: Sequence[str], weights: str) -> Source:
+    def _checked(self, head: str, parts: Sequence[str], weights: str) -> ModuleSource:
         joined = "\n\n\n".join(parts)
         whole = f"{head}\n\n\n{joined}\n"
         compile(whole, weights, "exec")  # nothing is written that Python does not read
-        return Source(whole, self.state)
+        return ModuleSource(whole, self.state)
 
     def _construction(self) -> list[str]:
         lines: list[str] = []

@@ -156,7 +156,7 @@ def split_with_vendor_attention(split: Split, computes: Callable[[Node], bool]) 
     saved = {forward_value(split, source): value for value, source in
              zip(split.backward.inputs, split.sources, strict=True) if source[0] == "saved"}  # fmt: skip
     users, roots = split.backward.users(), set(split.backward.roots)
-    pairs: dict[Node, tuple[_AttentionMatch, _Gradient, Value]] = {}
+    pairs: dict[Node, tuple[_AttentionMatch, _AttentionGradient, Value]] = {}
     for found in _attentions(split.forward, [value for value in saved if value is not None]):
         weights = saved.get(found.softmax.outputs[0])
         others = [value for value in _inner(found) if value in saved and value is not found.softmax.outputs[0]]
@@ -217,7 +217,7 @@ def _attended(node: Node, found: _AttentionMatch, new: _Rebuilt, outputs: int) -
 
 
 @dataclass(frozen=True)
-class _Gradient:
+class _AttentionGradient:
     """operands : the result's gradient, q, k and v in the backward; ends : the products that give dq, dk and dv"""
 
     operands: tuple[Value, Value, Value, Value]
@@ -226,7 +226,7 @@ class _Gradient:
 
 def _gradient_of(
     weights: Value, found: _AttentionMatch, users: Mapping[Value, Sequence[Node]], roots: set[Value]
-) -> _Gradient | None:
+) -> _AttentionGradient | None:
     """The gradient of an attention, if only the three gradients at its ends are read elsewhere."""
 
     def only(value: Value, count: int = 1) -> Sequence[Node]:
@@ -257,7 +257,7 @@ def _gradient_of(
     q, k = key_end.values_in[1], query_end.values_in[1]
     if [item.shape for item in (q, k, v)] != [item.shape for item in found.operands]:
         return None
-    return _Gradient((dy, q, k, v), (query_end, key_end, value_end))
+    return _AttentionGradient((dy, q, k, v), (query_end, key_end, value_end))
 
 
 class _Rebuilt:

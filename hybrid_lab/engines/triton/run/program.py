@@ -15,7 +15,7 @@ import numpy as np
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.engine import CONSTANT_ROLES
 from hybrid_lab.engines.launches import launches
-from hybrid_lab.engines.planned.program import Writer, identifier, note_operator
+from hybrid_lab.engines.planned.program import ProgramWriter, identifier, note_operator
 from hybrid_lab.engines.planned.training import Begin, Finish
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton.build import internals
@@ -38,7 +38,7 @@ def explain(file: str, nodes: dict[int, Node], error: BaseException) -> None:
         raise out_of_memory from error
 
 
-class DeviceWriter(Writer):
+class DeviceWriter(ProgramWriter):
     """Writes the program of one plan on the device. All Values lie in C order."""
 
     pool = POOL

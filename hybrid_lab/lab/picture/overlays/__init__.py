@@ -21,7 +21,7 @@ from hybrid_lab.lab.picture.overlays.measured import time_overlay, values_overla
 from hybrid_lab.lab.picture.overlays.memory import memory_overlay
 from hybrid_lab.lab.picture.overlays.plain_block import whole_overlay
 from hybrid_lab.lab.picture.overlays.reply import overlay_reply
-from hybrid_lab.lab.picture.overlays.source import Data, Source
+from hybrid_lab.lab.picture.overlays.source import Data, OverlaySource
 from hybrid_lab.lab.picture.plain_block import Whole
 from hybrid_lab.system.memory import without_collecting
 
@@ -51,11 +51,11 @@ def overlay(net: Block, path: str, program: str, kind: OverlayKind, data: Data, 
             return overlay_reply(kind, shown.entry["id"], picture, whole_overlay(kind, picture, data, _KINDS[kind]))
         block = block_at(net, path)
         assert isinstance(block, HybridBlock)
-        source = Source(net, path, block, shown.entry, picture, data)
+        source = OverlaySource(net, path, block, shown.entry, picture, data)
         return overlay_reply(kind, shown.entry["id"], picture, _KINDS[kind](source))
 
 
-_KINDS: dict[OverlayKind, Callable[[Source], Overlay]] = {
+_KINDS: dict[OverlayKind, Callable[[OverlaySource], Overlay]] = {
     "time": time_overlay,
     "memory": memory_overlay,
     "values": values_overlay,

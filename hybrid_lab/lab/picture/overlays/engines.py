@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.lab.picture.overlays.cells import Cell, Overlay
-from hybrid_lab.lab.picture.overlays.source import Source
+from hybrid_lab.lab.picture.overlays.source import OverlaySource
 
 
-def engine_overlay(source: Source) -> Overlay:
+def engine_overlay(source: OverlaySource) -> Overlay:
     """The engine of each operator of a compiled program, and how many operators each engine has."""
     result = Overlay("")
     counts: dict[bool, dict[str, int]] = {False: {}, True: {}}

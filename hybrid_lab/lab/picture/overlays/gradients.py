@@ -10,11 +10,11 @@ from hybrid_lab.gluon import access
 from hybrid_lab.insight.states import blocks_below
 from hybrid_lab.insight.summary import number
 from hybrid_lab.lab.picture.overlays.cells import SLOWEST, Cell, Overlay
-from hybrid_lab.lab.picture.overlays.source import Source
+from hybrid_lab.lab.picture.overlays.source import OverlaySource
 from hybrid_lab.ndarray.ndarray import NDArray
 
 
-def gradients_overlay(source: Source) -> Overlay:
+def gradients_overlay(source: OverlaySource) -> Overlay:
     """For each operator the norm of the gradients of its parameters; nothing runs."""
     result, norms = Overlay(""), {}
     top = f"{source.path}." if source.path else ""

@@ -18,7 +18,7 @@ from hybrid_lab.insight.table import milliseconds
 from hybrid_lab.insight.timing import eager_times, measure_steps
 from hybrid_lab.insight.values import look_at_values
 from hybrid_lab.lab.picture.overlays.cells import BY_CHANCE, SLOWEST, Cell, Overlay, values_cell
-from hybrid_lab.lab.picture.overlays.source import Source
+from hybrid_lab.lab.picture.overlays.source import OverlaySource
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -26,7 +26,7 @@ from hybrid_lab.ndarray.ndarray import NDArray
 _RUNS = 10
 
 
-def time_overlay(source: Source) -> Overlay:
+def time_overlay(source: OverlaySource) -> Overlay:
     """Seconds of each step of a compiled program, or of each operator of the traced graph in eager mode."""
     compiled = source.call()
     if isinstance(compiled, str):
@@ -60,7 +60,7 @@ def time_overlay(source: Source) -> Overlay:
     return result
 
 
-def _eager_time(source: Source, compiled: Compiled) -> Overlay:
+def _eager_time(source: OverlaySource, compiled: Compiled) -> Overlay:
     """For the traced graph: the times of its operators in eager mode."""
     ids = source.neutral_ids(compiled.neutral.graph)
     result, slowest = Overlay("s", source.measured_on), []
@@ -74,7 +74,7 @@ def _eager_time(source: Source, compiled: Compiled) -> Overlay:
     return result
 
 
-def values_overlay(source: Source) -> Overlay:
+def values_overlay(source: OverlaySource) -> Overlay:
     """The range of the values of each operator, and whether all are finite."""
     compiled = source.call()
     if isinstance(compiled, str):

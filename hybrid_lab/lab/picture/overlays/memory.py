@@ -14,7 +14,7 @@ from hybrid_lab.hybridize.compiled_call import CompiledCall
 from hybrid_lab.lab.messages.measured import Moment, StepMoment
 from hybrid_lab.lab.picture.nodes import Picture
 from hybrid_lab.lab.picture.overlays.cells import SLOWEST, Cell, Overlay
-from hybrid_lab.lab.picture.overlays.source import Source
+from hybrid_lab.lab.picture.overlays.source import OverlaySource
 
 _M = TypeVar("_M", Moment, StepMoment)
 
@@ -30,7 +30,7 @@ _STORAGE_PHRASES = {
 }
 
 
-def memory_overlay(source: Source) -> Overlay:
+def memory_overlay(source: OverlaySource) -> Overlay:
     """Bytes of each operator's outputs, and, of a compiled program, where the plan put them."""
     result, picture = Overlay("B"), source.picture
     for node in picture.drawn_graph.graph.operators:

@@ -16,11 +16,13 @@ from hybrid_lab.insight.table import milliseconds
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.measured import MeasuredOn, OverlayKind
 from hybrid_lab.lab.picture.overlays.cells import BY_CHANCE, SLOWEST, Cell, Overlay, values_cell
-from hybrid_lab.lab.picture.overlays.source import Data, Source
-from hybrid_lab.lab.picture.plain_block import Part, Whole
+from hybrid_lab.lab.picture.overlays.source import Data, OverlaySource
+from hybrid_lab.lab.picture.plain_block import BlockPicture, Whole
 
 
-def whole_overlay(kind: OverlayKind, whole: Whole, data: Data, overlay_of: Callable[[Source], Overlay]) -> Overlay:
+def whole_overlay(
+    kind: OverlayKind, whole: Whole, data: Data, overlay_of: Callable[[OverlaySource], Overlay]
+) -> Overlay:
     """The overlay of a plain Block: the overlays of the graphs in its picture together.
 
     overlay_of : makes the overlay of `kind` for one graph
@@ -31,8 +33,8 @@ def whole_overlay(kind: OverlayKind, whole: Whole, data: Data, overlay_of: Calla
             "a plain Block runs as Python, so its Blocks cannot be measured on inputs of the whole",
             "Leave the variables out, or select one of its Blocks and name the inputs of that.",
         )
-    parts: list[tuple[Part | None, Overlay]] = [
-        (part, overlay_of(Source(part.net, part.path, part.block, part.entry, part.picture, data)))
+    parts: list[tuple[BlockPicture | None, Overlay]] = [
+        (part, overlay_of(OverlaySource(part.net, part.path, part.block, part.entry, part.picture, data)))
         for part in whole.parts
     ]
     if (eager := _of_eager(kind, whole)) is not None:
@@ -93,7 +95,7 @@ def _of_eager(kind: OverlayKind, whole: Whole) -> Overlay | None:
     return Overlay("s", "random", cells, sum(cell.value or 0.0 for cell in cells.values()), marked=ranked[:SLOWEST])
 
 
-def _places(known: Sequence[tuple[Part | None, Overlay]]) -> str:
+def _places(known: Sequence[tuple[BlockPicture | None, Overlay]]) -> str:
     """`3 calls of its Blocks and 1 operator between them`."""
     calls = sum(part is not None for part, _ in known)
     between = sum(len(result.cells) for part, result in known if part is None)

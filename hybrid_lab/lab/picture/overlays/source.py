@@ -38,7 +38,7 @@ class Data:
 
 
 @dataclass
-class Source:
+class OverlaySource:
     """What an overlay is made from. entry : the shown program; measured_on : what `leaves` took"""
 
     net: Block

@@ -63,7 +63,7 @@ def write_recurrence(group: Region, anchor: Node, precision: str) -> tuple[Kerne
         for name, shape in parts.items()
         if first.get(name, group) is not None
     }
-    steps = _Gradient(group, anchor, inputs, states, precision) if gradient else _Forward(
+    steps = _RecurrenceGradient(group, anchor, inputs, states, precision) if gradient else _Forward(
         group, anchor, inputs, states, precision
     )  # fmt: skip
     return _start(group, anchor, states, first), steps.source()
@@ -221,8 +221,8 @@ class _Steps(Body):
             "COLUMNS": power_of_two(self.hidden, LEAST, COLUMNS),
             "INNER": power_of_two(self.hidden, LEAST, EXACT_INNER if is_exact(self.anchor, self.precision) else INNER),
         }
-        name = f"{op.mode}_steps_grad" if isinstance(self, _Gradient) else f"{op.mode}_steps"
-        what = "Gradients of " if isinstance(self, _Gradient) else ""
+        name = f"{op.mode}_steps_grad" if isinstance(self, _RecurrenceGradient) else f"{op.mode}_steps"
+        what = "Gradients of " if isinstance(self, _RecurrenceGradient) else ""
         summary = f"{what}{self.steps:,} steps of {self.batch:,} sequences with {self.hidden:,} units."
         return kernel_source(
             self, "recurrence", name, summary, ROW_LANES, sizes, blocks, {"ROWS": self.batch},
@@ -284,7 +284,7 @@ class _Forward(_Steps):
         return self.named(f"{n} + {z} * ({before} - {n})", "state")
 
 
-class _Gradient(_Steps):
+class _RecurrenceGradient(_Steps):
     def write_steps(self) -> None:
         self.begin_steps(not self.op.reverse)
         self.begin_units()
