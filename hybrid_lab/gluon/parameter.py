@@ -371,7 +371,7 @@ class Parameter(AnyParameter):
             )
         return UninitializedError(
             f"Parameter {self.name!r} has not been initialized: net.initialize() is missing. "
-            "(net.params holds a block's own parameters only; net.collect_params() those of its children too.)"
+            "(net.params holds a block's own parameters only; net.collect_params() also its children's.)"
         )
 
     def _on(self, arrays: list[NDArray] | None, ctx: Context | None) -> NDArray:

@@ -240,8 +240,8 @@ def diff_graphs(first: GraphSide, second: GraphSide) -> tuple[list[OperatorDiffe
 def match_graphs(first: GraphSide, second: GraphSide) -> GraphDifference:
     """`diff_graphs`, and which operators of the graphs the rows are about.
 
-    Neighbors tell equal operators of branches apart, the order tells those of a chain apart: the matching that leaves
-    fewer differences is taken.
+    Neighbors tell equal operators of branches apart, the order tells operators of a chain apart: the matching that
+    leaves fewer differences is taken.
     """
     sides = _Side(first), _Side(second)
     found = _Matching(*sides).difference()

@@ -17,9 +17,9 @@ SAMPLE = 2048
 _RUN = 16
 """A sample consists of runs of this many neighbouring values: of float32, a line of the processor's cache."""
 _MATRIX = 1 << 15
-"""Values that are summarized at a time: what is computed of them stays in the processor's cache."""
+"""Values that are summarized at a time: the intermediate results stay in the processor's cache."""
 COLUMNS = ("size", "looked", "zeros", "nans", "infinities", "minimum", "maximum", "mean", "std")
-"""The columns of a table of Summaries before those of the bins."""
+"""The columns of a table of Summaries before the columns of the bins."""
 WIDTH = len(COLUMNS) + BINS
 _LOW, _MEAN = COLUMNS.index("minimum"), COLUMNS.index("mean")
 

@@ -83,7 +83,7 @@ class LintHandler(_Handler):
 class DocumentHandler(_Handler):
     """`POST hybrid-lab/document`: a request about a file, `{"file": path on the server, "type": ..., "body": ...}`.
 
-    The types are those of `messages.requests.DOCUMENT_REQUESTS`, and the protocol's requests about one model.
+    The types of requests are in `messages.requests.DOCUMENT_REQUESTS`, and the protocol's requests about one model.
     """
 
     @web.authenticated

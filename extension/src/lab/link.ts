@@ -279,14 +279,7 @@ export class KernelLink implements IDisposable {
     comm.onMsg = message => channel.receive(message.content.data);
     comm.onClose = () => {
       if (this.open === channel) {
-        this.open = null;
-        this.comm = null;
-        this.hello = null;
-        this.place = null;
-        this.models = null;
-        this.curves = null;
-        this.work = null;
-        this.workers = null;
+        this.forget();
       }
       channel.close(__('The kernel closed the connection.'));
       this._changed.emit();
@@ -355,9 +348,8 @@ export class KernelLink implements IDisposable {
     }
   }
 
-  private reset(reason: string): void {
-    this.generation++;
-    const { open, comm } = this;
+  /** Forget the connection, and what the kernel said over it. */
+  private forget(): void {
     this.open = null;
     this.comm = null;
     this.hello = null;
@@ -366,6 +358,12 @@ export class KernelLink implements IDisposable {
     this.curves = null;
     this.work = null;
     this.workers = null;
+  }
+
+  private reset(reason: string): void {
+    this.generation++;
+    const { open, comm } = this;
+    this.forget();
     this.problem = null;
     this.note = '';
     this.isPython = true;

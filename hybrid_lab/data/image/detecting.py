@@ -79,7 +79,7 @@ class ImageDetIter(ImageIter):
         if not shapes:
             raise LabelError("there are no images")
         if len({width for _, width in shapes}) > 1:
-            raise LabelError(f"the objects of one image have {shapes[0][1]} numbers, those of others do not")
+            raise LabelError(f"the objects of one image have {shapes[0][1]} numbers each, the objects of others do not")
         self.label_shape = max(count for count, _ in shapes), shapes[0][1]
         self.provide_label = [(label_name, (batch_size, *self.label_shape))]
 

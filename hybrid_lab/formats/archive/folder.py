@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 SYMBOL = "-symbol.json"
 BLOCK = "hybrid_lab_block"
-"""Key of what is known of the Block among the attributes of a graph."""
+"""Key, among the attributes of a graph, of the record of its Block."""
 _PARAMS = re.compile(r"(.+)-(\d{4,})\.params")
 _NUMBERED = re.compile(r"(.+?)(?:@(\d{1,9}))?")
 

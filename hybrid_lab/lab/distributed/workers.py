@@ -276,7 +276,7 @@ class Workers:
             headline += f"; {_named(lost)} ended"
         latest = max((news["number"] for news in self._news.values()), default=0)
         drawn = [rank for rank, news in sorted(self._news.items()) if news["curves"] and news["number"] == latest]
-        note = "" if len(drawn) <= _DRAWN else f"the curves are those of the first {_DRAWN} workers"
+        note = "" if len(drawn) <= _DRAWN else f"the curves show the first {_DRAWN} workers"
         curves = [{"rank": rank, "curves": self._news[rank]["curves"]} for rank in drawn[:_DRAWN]]
         return {"headline": headline, "note": note, "workers": rows, "curves": curves}  # type: ignore[typeddict-item]
 
@@ -359,7 +359,9 @@ _workers: Workers | None = None
 def workers(
     count: int | None = None, *, profile: str | None = None, cluster_id: str | None = None, threads: int | None = None
 ) -> Workers:
-    """Start workers on this machine, or join those of a running cluster of ipyparallel; `%%workers` runs cells in them.
+    """Start workers on this machine, or join the workers of a running cluster of ipyparallel.
+
+    `%%workers` runs cells in them.
 
     count : how many to start
     profile, cluster_id : of a cluster that `ipcluster start` has started, by Slurm, MPI or ssh; then no count is given

@@ -141,7 +141,7 @@ def _logged(net: Block) -> NanAnswer | None:
     latest = runs.all()[-1:]
     for run in latest:
         data = run_data(run)
-        # The user's own values come before those of the Trainer.
+        # The user's own values come before the Trainer's.
         bad = [(curve["bad"][0]["first"], number) for number, curve in enumerate(data["curves"]) if curve["bad"]]
         if bad and (run.trainer() is None or trains(run, net)):
             step, number = min(bad)

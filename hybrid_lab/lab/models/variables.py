@@ -65,7 +65,7 @@ def _collect(nodes: Iterable[ast.AST], in_loop: bool, found: dict[str, bool]) ->
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
             _collect([*ast.iter_child_nodes(node)], True, found)
         elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-            # Their own variables end with them; those of := in them do not.
+            # Their own variables end with them; a variable that := sets in them does not.
             inner = [each.target for each in ast.walk(node) if isinstance(each, ast.NamedExpr)]
             _collect(inner, True, found)
         elif isinstance(node, ast.Call) and _cell_of_magic(node) is not None:

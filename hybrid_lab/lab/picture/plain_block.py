@@ -42,7 +42,7 @@ _ATTRIBUTE = 2000
 """Characters of an attribute."""
 
 Graphs = Literal["ran", "traced"]
-"""Which graphs are drawn: those that ran, or those of the code."""
+"""Which graphs are drawn: the graphs that ran, or the traced graphs of the code."""
 RAN: Final = "calls"
 """Ids of the two programs of a plain Block. The second begins as that of a HybridBlock's traced graph does."""
 TRACED: Final = "traced"

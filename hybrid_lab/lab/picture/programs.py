@@ -264,7 +264,7 @@ def _show_update(update: FusedUpdate) -> Shown:
         name = graph.name if len(graphs) == 1 else f"{graph.name} {number}"
         operators = graph.operators
         summary = f"{count(len(operators), 'operator')}, for each of {count(weights, 'weight')}"
-        note = "each weight is updated in blocks of values; the shapes are those of one block"
+        note = "each weight is updated in blocks of values; the shapes belong to one block"
         units.of |= dict.fromkeys(operators, Unit(name, "kernel", summary, update.source(graph), [note]))
         units.engines |= dict.fromkeys(operators, update.engine)
         inputs |= {value: Role("input", value.node.name) for value in graph.inputs}

@@ -102,7 +102,7 @@ def target(name: str) -> Target:
 
 
 def earlier(name: str) -> HistoryReply:
-    """A file and its earlier saves, newest first, with what is known of the training at each."""
+    """A file and its earlier saves, newest first, each with its step and loss."""
     path = file_names.checked(name)
     kept = []
     for entry in history.entries(path):
@@ -115,7 +115,7 @@ def earlier(name: str) -> HistoryReply:
 
 
 def _kept(path: Path) -> KeptSave:
-    """A save with what is known of the training then. Raises OSError."""
+    """A save with the step and the loss of the training at that time. Raises OSError."""
     known = one_save.facts_of(path)
     more = {"step": known.step, "loss": known.loss, "loss_name": known.loss_name, "note": known.note}
     return cast(KeptSave, facts(path, file_names.shown(path)) | more)

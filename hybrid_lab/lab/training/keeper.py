@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 SETTING = "HYBRID_LAB_RUNS"
-"""Environment variable: "0" keeps no runs, "1" also those of scripts. By default the runs of notebooks are kept."""
+"""Environment variable: "0" keeps no runs, "1" keeps all. By default the runs of notebooks are kept, not of scripts."""
 FIRST, EVERY = 10.0, 30.0
 """Seconds until a run that is under way is written first, so that it is there if its kernel dies; and how often."""
 LONGEST = 500

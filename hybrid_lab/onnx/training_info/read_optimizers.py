@@ -128,7 +128,7 @@ def _compare(update: Update, trainer: Trainer, parameters: Sequence[Parameter]) 
             )
     own = {name: update.constants.get(name) for name in step.constants}
     if not all(_same(own[name], array) for name, array in step.constants.items()):
-        raise OnnxError("the constants of the algorithm are not those of the settings in the file's metadata")
+        raise OnnxError("the constants of the algorithm differ from the settings in the file's metadata")
     statistics = {name: new for name, new in update.bindings.items() if name not in step.bindings}
     if statistics or any(update.bindings.get(name) != new for name, new in step.bindings.items()):
         raise OnnxError("update_binding changes other values than the optimizer does")
@@ -164,7 +164,7 @@ def _take_counts(
     for name, array in expected.items():
         own = update.arrays[name]
         if own.shape != array.shape or own.dtype != array.dtype:
-            raise OnnxError(f"initializer {name!r}: shape or type are not those of the optimizer's")
+            raise OnnxError(f"initializer {name!r}: shape or type differ from the optimizer's")
         group = counted.get(name)
         if group is None:
             if name not in update.bindings and not np.array_equal(own, array):

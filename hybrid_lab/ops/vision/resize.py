@@ -288,7 +288,9 @@ class _Repeating(Operator):
         for shape in data[1:]:
             factor = wanted[0] // max(shape[2], 1)
             if wanted != (shape[2] * factor, shape[3] * factor):
-                raise ShapeError(f"UpSampling: the sizes {wanted} must be one multiple of those of the input {shape}")
+                raise ShapeError(
+                    f"UpSampling: the sizes {wanted} must be one multiple of the sizes of the input {shape}"
+                )
         return wanted[0], wanted[1]
 
 

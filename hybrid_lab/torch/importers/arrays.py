@@ -15,7 +15,7 @@ from hybrid_lab.torch.importers.table import aten, onnx
 @aten("view", "_unsafe_view", "reshape", "view_copy", "_reshape_copy")
 def _view(F: Functions, x: Tensor, size: Sequence[Size]) -> Tensor:
     if isinstance(size, np.dtype):
-        raise F.unsupported("elements seen as those of another dtype are not supported")
+        raise F.unsupported("elements viewed in another dtype are not supported")
     sizes = ints(F, size)
     return onnx("Reshape")(F, x, F.constant(np.array(sizes, object).reshape(-1)), allowzero=1)
 

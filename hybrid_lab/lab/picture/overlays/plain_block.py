@@ -53,7 +53,7 @@ def whole_overlay(
         whole_result.missing = parts[0][1].missing if parts else "None of its Blocks has a graph."
         return whole_result
     cells = whole_result.cells
-    if kind != "values":  # of which the first that is bad stays the first
+    if kind != "values":  # the first bad value stays the first
         whole_result.marked = sorted(whole_result.marked, key=lambda each: -(cells[each].value or 0.0))
     whole_result.marked = whole_result.marked[:SLOWEST]
     whole_result.headline = f"{_words_of_whole(kind, whole_result)} in {_places(known)}"

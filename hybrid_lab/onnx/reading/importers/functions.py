@@ -27,8 +27,8 @@ LARGEST_FOLDED = 1 << 20
 LARGEST_TABLE = 1 << 22
 """Numbers in the largest table that an importer makes of sizes in the file: positions, windows, weights."""
 ROOM = 7 << 20
-"""Numbers in all tables and computed arrays of an import, besides twice those of its initializers: a small file cannot
-take much memory."""
+"""Numbers in all tables and computed arrays of an import, besides twice the numbers in its initializers: a small file
+cannot take much memory."""
 _SMALL = 1 << 10
 """Arrays of so many elements take no room: they may be shapes, which must be known."""
 FIRST_HINT, HINT_STEP = 1009, 62
