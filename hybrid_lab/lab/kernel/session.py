@@ -92,7 +92,8 @@ from hybrid_lab.lab.models.tree import block_tree, changed_blocks
 from hybrid_lab.lab.models.values import values_of
 from hybrid_lab.lab.picture.graph_view import graph_view
 from hybrid_lab.lab.picture.kept_inputs import KeptInputs
-from hybrid_lab.lab.picture.overlays import Data, overlay
+from hybrid_lab.lab.picture.overlays import overlay
+from hybrid_lab.lab.picture.overlays.source import Data
 from hybrid_lab.lab.saving import actions, archives, file_names
 from hybrid_lab.lab.saving.autosaves import autosave_data
 from hybrid_lab.lab.saving.save_list import histograms_reply

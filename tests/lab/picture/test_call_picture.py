@@ -16,7 +16,8 @@ from hybrid_lab.lab.documents.contents import Document
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.picture import plain_block
 from hybrid_lab.lab.picture.graph_view import graph_view
-from hybrid_lab.lab.picture.overlays import Data, overlay
+from hybrid_lab.lab.picture.overlays import overlay
+from hybrid_lab.lab.picture.overlays.source import Data
 from tests.hostile.test_hostile_archive import rewritten
 
 X = nd.ones((2, 3))
