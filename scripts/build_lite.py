@@ -19,6 +19,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOK = ROOT / "notebooks" / "01_tutorial.ipynb"
+#: Extensions of this environment that ask a server for what it has, and open a dialog without one.
+SERVER_ONLY = ("ipyparallel-labextension",)
+SETTINGS = {"jupyter-lite-schema-version": 0, "jupyter-config-data": {"disabledExtensions": list(SERVER_ONLY)}}
 
 
 def with_installation(notebook: Path) -> str:
@@ -50,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         contents = Path(folder) / "contents"
         contents.mkdir()
+        (Path(folder) / "jupyter-lite.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
         (contents / NOTEBOOK.name).write_text(with_installation(NOTEBOOK), encoding="utf-8")
         command = [
             *(sys.executable, "-m", "jupyter", "lite", "build", "--contents", str(contents)),
