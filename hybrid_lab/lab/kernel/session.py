@@ -161,7 +161,7 @@ class Session:
             raise
         except OSError as error:  # a FileError too: its next step is for who names files by paths
             message = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
-            raise RequestError("failed", message, file_names.what_to_do(error)) from error
+            raise RequestError("failed", message, file_names.what_to_do(error, saves=kind == "save")) from error
         except HybridLabError as error:
             raise RequestError("failed", str(error)) from error
 

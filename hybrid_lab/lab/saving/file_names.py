@@ -176,23 +176,27 @@ def folders_made(path: Path) -> Iterator[None]:
         raise
 
 
-def what_to_do(error: OSError) -> str:
-    """The next step after an error of the system."""
-    where = os.path.dirname(error.filename) if isinstance(error.filename, str) else ""
-    return _NEXT.get(error.errno or 0, _NEXT[0]).format(folder=where or os.curdir)
+def what_to_do(error: OSError, saves: bool = True) -> str:
+    """The next step after an error of the system. saves : whether it is one of a save, which code can do elsewhere"""
+    path = error.filename if isinstance(error.filename, str) else ""
+    step = _NEXT.get(error.errno or 0, _NEXT[0]).format(path=path, folder=os.path.dirname(path) or os.curdir)
+    elsewhere = ", or save to another folder from a cell: net.save('/another/folder/net.hlab')"
+    return step + elsewhere * (saves and error.errno not in _HERE) + "."
 
 
-_ELSEWHERE = "or save to another folder from a cell: net.save('/another/folder/net.hlab')."
 _NEXT = {
-    0: f"Try again, {_ELSEWHERE}",
-    errno.EACCES: f"Allow the kernel's user to write in {{folder}}, {_ELSEWHERE}",
-    errno.EPERM: f"The system does not let the kernel write in {{folder}}: change that, {_ELSEWHERE}",
-    errno.EROFS: f"{{folder}} is on a disk that can only be read: mount it for writing, {_ELSEWHERE}",
-    errno.ENOSPC: f"The disk is full: delete something, {_ELSEWHERE}",
-    errno.EDQUOT: f"Your share of the disk is used up: delete something, {_ELSEWHERE}",
-    errno.ENOENT: "The folder of the notebook may have been moved or deleted: run os.chdir('/an/existing/folder').",
-    errno.ENOTDIR: f"Remove or rename {{folder}}, {_ELSEWHERE}",
-    errno.EISDIR: "Choose a name that is no folder.",
-    errno.ENAMETOOLONG: "Choose a shorter name.",
+    0: "Try again",
+    errno.EACCES: "Allow the kernel's user to write in {folder}",
+    errno.EPERM: "The system does not let the kernel write in {folder}: change that",
+    errno.EROFS: "{folder} is on a disk that can only be read: mount it for writing",
+    errno.ENOSPC: "The disk is full: delete something",
+    errno.EDQUOT: "Your share of the disk is used up: delete something",
+    errno.EEXIST: "Remove or rename {path}",
+    errno.ENOENT: "The folder of the notebook may have been moved or deleted: run os.chdir('/an/existing/folder')",
+    errno.ENOTDIR: "Remove or rename {folder}",
+    errno.EISDIR: "Choose a name that is no folder",
+    errno.ENAMETOOLONG: "Choose a shorter name",
 }
 """Number of an error -> what to do."""
+_HERE = {errno.ENOENT, errno.EISDIR, errno.ENAMETOOLONG}
+"""Errors that another name or folder of the kernel mends."""

@@ -228,6 +228,19 @@ def test_a_save_that_fails_leaves_file_history_and_model(page, namespace, tmp_pa
     assert {name: files[name] for name in files} == files_in(tmp_path)
 
 
+def test_a_file_in_place_of_the_history_is_named(page, namespace, tmp_path):
+    net = namespace["net"] = make_net()
+    (tmp_path / ".hybrid_lab_history").write_text("mine")
+    saved(page)
+    spoil(net)
+    before = files_in(tmp_path)
+    error = page.error("save", model="m1", file="", overwrite=True)
+    assert error["next"].startswith(f"Remove or rename {tmp_path / '.hybrid_lab_history'}, or save to another folder")
+    assert files_in(tmp_path) == before
+    error = page.error("note", model="m1", file="net", note="mine")
+    assert error["next"] == f"Remove or rename {tmp_path / '.hybrid_lab_history'}."  # no save would help
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written(page, namespace, tmp_path):
     namespace["net"] = make_net()
