@@ -190,7 +190,7 @@ def _shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
     return found
 
 
-def _readers(block: SymbolBlock, name: str) -> list[Any]:
+def _readers(block: HybridBlock, name: str) -> list[Any]:
     """The nodes that read an input, behind nodes that keep its shape."""
     from hybrid_lab.gluon import access
 
@@ -218,7 +218,7 @@ def _guessed(block: SymbolBlock, name: str, known: Mapping[str, Any]) -> tuple[i
     return None
 
 
-def _example(block: SymbolBlock, name: str, known: Mapping[str, Any]) -> str:
+def _example(block: HybridBlock, name: str, known: Mapping[str, Any]) -> str:
     """What a shape may look like, from the operator that reads the input."""
     for node in _readers(block, name):
         weight = (
