@@ -46,6 +46,9 @@ export PIP_CONSTRAINT := $(abspath $(CONSTRAINTS))
 endif
 # ONNX Runtime reports to its maker from its import on, also in processes that do not import this package.
 export ORT_DISABLE_TELEMETRY ?= 1
+# Python keeps what it has compiled, also on machines that ask it not to: the tests start hundreds of processes, and
+# each would compile all modules that it imports, which is half of its start.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DELETE_ON_ERROR:
 .PHONY: help lab install check check-python chromium compile-tests everything test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lite lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
