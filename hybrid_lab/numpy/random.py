@@ -271,7 +271,7 @@ def gamma(
         numbers = _drawn("_random_gamma", wanted, name, ctx, alpha=shape, beta=1.0)
     else:
         alpha = broadcast_to(shape, wanted)
-        numbers = R._sample_gamma(alpha, R.ones_like(alpha), dtype=name)
+        numbers = R.sample_gamma(alpha, R.ones_like(alpha), dtype=name)
     return write(out, numbers if not is_tensor(scale) and scale == 1.0 else _times(numbers, scale))
 
 
@@ -303,7 +303,7 @@ def poisson(
     lam = _parameter(lam, "float32")
     if not is_tensor(lam):
         return _drawn("_random_poisson", wanted, name, ctx, lam=lam)
-    return R._sample_poisson(broadcast_to(lam, wanted), dtype=name)
+    return R.sample_poisson(broadcast_to(lam, wanted), dtype=name)
 
 
 def bernoulli(
