@@ -65,6 +65,17 @@ def structure_changed(block: Tree) -> None:
     block._structure_changed()
 
 
+def code_changed(block: Block) -> None:
+    """The code of the Block was replaced in place. Drop the graphs of the Block and of all Blocks above it, and try
+    again whether their calls have graphs.
+    """
+    for each in block._and_above():
+        calls: GraphCalls | None = getattr(each, "_graph_calls", None)
+        if calls is not None:
+            calls.start_over()
+    block._structure_changed()
+
+
 def parameter_types(block: Block) -> list[tuple[Any, ...]]:
     """Shape (None for a size that is not known), dtype and grad_req of each parameter registered on a Block itself."""
     return [(item._shape, item._dtype, item._grad_req) for item in tuple(block._reg_params.values())]

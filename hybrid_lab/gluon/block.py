@@ -204,6 +204,14 @@ class Block(AnyBlock):
 
         structure : False if neither children nor parameters came or went
         """
+        for block in self._and_above():
+            object.__setattr__(block, "_structure_version", block._structure_version + structure)
+            block._clear_cached_op()
+            for listener in events.changed:
+                listener(block)
+
+    def _and_above(self) -> Iterator[Block]:
+        """This Block and all Blocks above it, each once."""
         pending: list[Block] = [self]
         seen: set[int] = set()
         while pending:
@@ -211,10 +219,7 @@ class Block(AnyBlock):
             if id(block) in seen:
                 continue
             seen.add(id(block))
-            object.__setattr__(block, "_structure_version", block._structure_version + structure)
-            block._clear_cached_op()
-            for listener in events.changed:
-                listener(block)
+            yield block
             for reference in block._parents:
                 parent = reference()
                 if parent is not None and any(child is block for child in parent._children.values()):

@@ -191,7 +191,7 @@ class GraphCalls:
 
     def start_over(self) -> None:
         """Drop traces and programs, and try again whether calls have a graph."""
-        self.failures.stateful = None
+        self.failures.stateful = self.graphs.watch.refused = None
         self.clear()
 
     def clear(self) -> None:
@@ -358,6 +358,7 @@ class GraphCalls:
                 raise
             if failures.stateful is not None:
                 self.clear()
+            self.graphs.watch.begin_refused()
             return self.block._call_eagerly(args)
         return program(leaves)
 

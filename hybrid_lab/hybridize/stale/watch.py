@@ -38,12 +38,15 @@ class Watch:
 
     guard : of the values that each call compares with those at the trace; None if there are none
     code : `code_of` the Block's class at the first trace; None while there is no graph
+    refused : `code_of` the Block's class when a trace was refused, so that calls run eagerly; None if none was. It
+        stays when the graphs are dropped, for example because a call assigns an attribute
     """
 
     def __init__(self, block: Hybrid) -> None:
         self.block = block
         self.guard: ValueGuard | None = None
         self.code: tuple[CodeType, ...] | None = None
+        self.refused: tuple[CodeType, ...] | None = None
         self._values: dict[str, Any] | None = None  # `read_values` of the Block, if calls cannot compare them all
 
     def begin(self, guard: ValueGuard | None, is_guarded: bool) -> None:
@@ -51,16 +54,26 @@ class Watch:
         self.guard = guard if is_guarded else guard_of(self.block)
         if self.code is None:
             self.code = code_of(type(self.block))
-            if self.code or self.guard is not None:
-                watched.add(self)
+        if self.code or self.guard is not None:
+            watched.add(self)
         if self._values is None and self.guard is not None and self.guard.unwatched:
             from hybrid_lab.hybridize.stale.read_values import read_values
 
             self._values = read_values(self.block)
 
+    def begin_refused(self) -> None:
+        """A trace was refused, and calls run eagerly until the code changes. The values are not compared: code that
+        runs eagerly may change them in every call.
+        """
+        if self.refused is None:
+            self.refused = code_of(type(self.block))
+            if self.refused:
+                watched.add(self)
+
     def end(self) -> None:
         """The graphs were dropped."""
-        watched.discard(self)
+        if not self.refused:
+            watched.discard(self)
         self.code = self.guard = self._values = None
 
     def holds(self) -> bool:
@@ -93,9 +106,9 @@ class Watch:
 
 
 def find_changed(values: bool) -> tuple[list[Hybrid], list[tuple[Hybrid, list[str]]]]:
-    """Of all Blocks with graphs: Blocks whose code was replaced in place since the trace; and Blocks whose code now
-    reads other values, with what changed. Blocks above them, whose graphs have this code and these values in them, are
-    left out.
+    """Of all Blocks with graphs or refused traces: Blocks whose code was replaced in place since then. And of Blocks
+    with graphs: Blocks whose code now reads other values, with what changed. Blocks above them, whose graphs have this
+    code and these values in them, are left out.
 
     values : look for changed values, too
     """
@@ -109,7 +122,7 @@ def find_changed(values: bool) -> tuple[list[Hybrid], list[tuple[Hybrid, list[st
         kind = type(block)
         if kind not in codes:
             codes[kind] = code_of(kind)
-        if codes[kind] != watch.code:
+        if any(code is not None and code != codes[kind] for code in (watch.code, watch.refused)):
             recoded.append(block)
         elif values:
             # Other than `holds`, `compare` writes no function for a guard that perhaps no call uses.

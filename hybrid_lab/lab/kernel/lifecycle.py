@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from hybrid_lab.insight.states import blocks_below
 
 def drop_stale(values: bool = True) -> list[str]:
     """Drop the graphs of every live Block whose code was replaced in place since the trace, or that reads other values
-    now, and the graphs of all Blocks around it.
+    now, and the graphs of all Blocks around it. A Block whose trace was refused is traced again when its code changed.
 
     Code changes by %autoreload, by assigning a method to a class, by running the cell of a helper function again;
     values change when a cell writes a container, an object, a class attribute or a global that the code reads.
@@ -26,13 +25,16 @@ def drop_stale(values: bool = True) -> list[str]:
     """
     recoded, changed = find_changed(values)
     notes = []
-    for kind, count in Counter(map(type, recoded)).items():
-        notes.append(f"the code of {kind.__name__} changed: {_dropped(count)}")
+    for kind in dict.fromkeys(map(type, recoded)):
+        count = sum(1 for block in recoded if type(block) is kind and access.graphs(block).graphs())
+        notes.append(f"the code of {kind.__name__} changed: {_dropped(count) if count else 'it is traced again'}")
     for kind in dict.fromkeys(type(block) for block, _ in changed):
         name_lists = [names for block, names in changed if type(block) is kind]
         what = ", ".join(dict.fromkeys(name for names in name_lists for name in names))
         notes.append(f"values that {kind.__name__} reads changed ({what}): {_dropped(len(name_lists))}")
-    for block in [*recoded, *(block for block, _ in changed)]:
+    for block in recoded:
+        access.code_changed(block)
+    for block, _ in changed:
         access.structure_changed(block)
     return notes
 

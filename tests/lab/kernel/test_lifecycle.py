@@ -134,6 +134,29 @@ def test_a_helper_function_that_is_defined_again(run, notes):
     assert run("np.allclose(net(x).asnumpy(), np.maximum(net.fc(x).asnumpy(), 0) + 2)")
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        "return F.contrib.boolean_mask(self.fc(x), F.max(x, axis=1) > 0.5)",
+        "self.last = self.fc(x)\n        return self.last * 1",
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_refused_block_is_traced_again_once_its_code_is_mended(shell, run, notes, refused, nested):
+    run(IMPORTS, CLASS.replace("return self.fc(x)", refused), MAKE)
+    if nested:
+        run("outer = nn.HybridSequential(); outer.add(net); outer.hybridize(); outer(x)")
+    top = shell.user_ns["outer" if nested else "net"]
+    assert not top._graphs.graphs() and top._graph_calls.failures.refuses
+    notes()
+    run("Net.hybrid_forward = lambda self, F, x: self.fc(x) * 2")
+    assert notes() == ["the code of Net changed: it is traced again"]
+    assert run(f"np.allclose({'outer' if nested else 'net'}(x).asnumpy(), net.fc(x).asnumpy() * 2)")
+    assert top._graphs.graphs() and not top._graph_calls.failures.refuses
+    run("1")
+    assert notes() == []
+
+
 def test_the_graphs_around_a_changed_block_go_too(shell, run, notes):
     run(IMPORTS, CLASS)
     run("outer = nn.HybridSequential(); outer.add(Net()); outer.initialize(); outer.hybridize(); y = outer(x)")
