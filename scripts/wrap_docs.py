@@ -1,4 +1,4 @@
-"""Wrap the paragraphs of docs/ and CONTRIBUTING.md at 100 columns: `python scripts/wrap_docs.py`.
+"""Wrap the paragraphs of docs/, README.md and other pages at 100 columns: `python scripts/wrap_docs.py`.
 
 With --check only say which pages differ.
 
@@ -19,7 +19,7 @@ LONG = 80
 #: Written by scripts/write_coverage_doc.py, write_kernels_doc.py and write_operators_doc.py.
 GENERATED = {"coverage.md", "kernels.md", "triton-operators.md"}
 PAGES = [
-    ROOT / "CONTRIBUTING.md",
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")),
     *(
         path
         for folder in ("", "rooms", "guide", "errors")
