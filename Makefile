@@ -31,6 +31,8 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 PIP    := $(PY) -m pip --disable-pip-version-check
 STEP   := sh scripts/step.sh
+# Targets at the same time, the output of each in one piece; make 3 of macOS mixes it.
+PARALLEL = $(MAKE) -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),-O) --no-print-directory
 STAMPS := .stamps/$(subst /,_,$(VENV))
 SHARE  := $(VENV)/share/jupyter/labextensions/hybrid-lab
 
@@ -51,7 +53,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install check check-python chromium compile-tests everything test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lite lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
+.PHONY: help lab install check check-python chromium compile-tests everything test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-programs test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lite lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -76,9 +78,9 @@ help:
 	@echo 'make test-workers  training in several processes: all networks, launches and faults (half an hour)'
 	@echo 'make test-kills  100 kills of a random worker in a training that resumes each time (KILLS=n; half an hour)'
 	@echo 'make notebooks   execute every notebook, headless'
-	@echo 'make everything  make lint and make test, the parts that fit each other at the same time (.ci/run)'
+	@echo 'make everything  make lint and make test; independent parts run side by side (.ci/run)'
 	@echo 'make lint        ruff, mypy, tsc, ESLint, prettier (make lint-style | lint-types | lint-ts)'
-	@echo 'make install     environment only'
+	@echo 'make install     environment and front end, without a start'
 	@echo 'make build       the front end only'
 	@echo 'make chromium    Chromium for the browser tests, by apt as root on Debian'
 	@echo 'make wheel       wheel and sdist in dist/'
@@ -209,7 +211,7 @@ CHECKED := tests/ops tests/graph tests/ndarray tests/numpy_front tests/diagnosti
   tests/test_failures.py tests/test_imports.py tests/test_initializer.py tests/test_metric.py tests/test_optimizer.py tests/test_words.py
 
 check: install
-	@$(MAKE) -j $(JOBS) -O --no-print-directory lint-style lint-types lint-ts test-ts
+	@$(PARALLEL) lint-style lint-types lint-ts test-ts
 	@$(MAKE) --no-print-directory check-python
 
 check-python: install
@@ -219,7 +221,7 @@ check-python: install
 # come first. `compile-tests` saves every worker process of the later parts the compilation of all tests.
 BESIDE := test-wheel compile-tests test-ts
 
-# Python last, so that the log ends with pytest's closing line.
+# Python last, so that the log ends with pytest's closing line. Without -j: each part has its own processes.
 test: test-beside test-processors-short test-python
 
 # What .ci/run calls: `make lint` and `make test`.
@@ -227,7 +229,8 @@ everything: BESIDE += lint-types lint-ts lint-style
 everything: test
 
 test-beside: install $(STAMPS)/wheel $(STAMPS)/chromium
-	@$(MAKE) -j $(JOBS) -O --no-print-directory test-browser $(BESIDE)
+	@echo "Browser tests, beside them: $(BESIDE). Each prints its output when it has ended, the first after some minutes."
+	@$(PARALLEL) test-browser $(BESIDE)
 
 # Before a release: every combination of parameters, the long tests, all tests of the browser.
 test-all:
@@ -345,7 +348,7 @@ $(STAMPS)/strace: $(STAMPS)/venv
 	@if command -v strace >/dev/null; then touch $@; fi
 
 lint: install
-	@$(MAKE) -j $(JOBS) -O --no-print-directory lint-style lint-types lint-ts
+	@$(PARALLEL) lint-style lint-types lint-ts
 
 lint-style: install
 	$(BIN)/ruff check .

@@ -25,7 +25,7 @@ from .command import Commands, has_module, install_hint, version_of
 
 
 @dataclass(frozen=True)
-class Line:
+class Component:
     """One line of the report. found : text, or None if it is missing; get : how to get it; needed : for what."""
 
     name: str
@@ -44,28 +44,30 @@ def add_commands(commands: Commands) -> None:
 
 
 def run_env(arguments: Namespace) -> int:
-    """Print the report; a missing part is information, so the status is 0."""
-    items = list(report())
-    print(json.dumps([asdict(item) for item in items], indent=2) if arguments.json else render(items))
+    """Print the report; a missing component is information, so the status is 0."""
+    components = list(report())
+    print(
+        json.dumps([asdict(component) for component in components], indent=2) if arguments.json else render(components)
+    )
     return 0
 
 
-def render(items: list[Line]) -> str:
-    """A table for the terminal; below a missing part are its purpose and the command that installs it."""
-    width = max(len(item.name) for item in items)
+def render(components: list[Component]) -> str:
+    """A table for the terminal; below a missing component are its purpose and the command that installs it."""
+    width = max(len(component.name) for component in components)
     lines = []
-    for item in items:
-        lines.append(f"{item.name:{width}}  {item.found if item.found is not None else 'missing'}")
-        if item.found is None:
-            lines.append(f"{'':{width}}    for {item.needed}: {item.get}")
+    for component in components:
+        lines.append(f"{component.name:{width}}  {component.found if component.found is not None else 'missing'}")
+        if component.found is None:
+            lines.append(f"{'':{width}}    for {component.needed}: {component.get}")
     return "\n".join(lines)
 
 
-def report() -> Iterator[Line]:
-    """The whole report, item by item. A part that fails is reported as broken, and the others follow."""
-    yield Line("hybrid-lab", f"{_version.__version__} in {Path(__file__).resolve().parents[1]}")
-    yield Line("python", f"{platform.python_version()} ({sys.executable}), {platform.platform()}")
-    yield Line("processors", str(os.cpu_count()))
+def report() -> Iterator[Component]:
+    """The whole report, component by component. A component that fails is reported as broken, and the others follow."""
+    yield Component("hybrid-lab", f"{_version.__version__} in {Path(__file__).resolve().parents[1]}")
+    yield Component("python", f"{platform.python_version()} ({sys.executable}), {platform.platform()}")
+    yield Component("processors", str(os.cpu_count()))
     for probe in (_numpy, _onnx, _onnxruntime, _torch, _triton, _gpu_driver, _compiler, _gpu):
         yield _guarded(probe)
     for probe in (_compiling, _kernel_cache, _opencv, _jupyterlab, _front_end, _server, _widgets):
@@ -73,14 +75,14 @@ def report() -> Iterator[Line]:
     yield from _engines()
 
 
-def _guarded(probe: Callable[[], Line]) -> Line:
+def _guarded(probe: Callable[[], Component]) -> Component:
     try:
         return probe()
     except Exception as error:  # a broken library raises anything; this command reports it and goes on
-        return Line(probe.__name__.strip("_").replace("_", " "), f"broken: {type(error).__name__}: {error}")
+        return Component(probe.__name__.strip("_").replace("_", " "), f"broken: {type(error).__name__}: {error}")
 
 
-def _numpy() -> Line:
+def _numpy() -> Component:
     import numpy
 
     blas = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
@@ -88,37 +90,37 @@ def _numpy() -> Line:
     text = f"{numpy.__version__}, BLAS {blas.get('name', 'unknown')} {blas.get('version', '')}".rstrip()
     text += f", threads limited to {threads}" if threads else ""
     advice = _openblas.advice()
-    return Line("numpy", f"{text}; {advice}" if advice else text)
+    return Component("numpy", f"{text}; {advice}" if advice else text)
 
 
-def _onnx() -> Line:
+def _onnx() -> Component:
     version = version_of("onnx") if has_module("onnx") else None
-    return Line("onnx", version, "ONNX files and the onnxruntime engine", install_hint("cpu"))
+    return Component("onnx", version, "ONNX files and the onnxruntime engine", install_hint("cpu"))
 
 
-def _onnxruntime() -> Line:
+def _onnxruntime() -> Component:
     needed = "the fast engine on a CPU"
     if not has_module("onnxruntime"):
-        return Line("onnxruntime", None, needed, install_hint("cpu"))
+        return Component("onnxruntime", None, needed, install_hint("cpu"))
     from hybrid_lab.engines.libraries import import_library
 
     onnxruntime = import_library("onnxruntime")
     telemetry = "off" if _telemetry.is_off() else f"on, as {_telemetry.VARIABLE} says"
     providers = ", ".join(onnxruntime.get_available_providers())
-    return Line("onnxruntime", f"{onnxruntime.__version__}, {providers}, telemetry {telemetry}", needed)
+    return Component("onnxruntime", f"{onnxruntime.__version__}, {providers}, telemetry {telemetry}", needed)
 
 
-def _torch() -> Line:
+def _torch() -> Component:
     from hybrid_lab.engines.triton.run.availability import ROCM_INSTALL
 
     needed = "the Triton engine on a GPU"
     if not has_module("torch"):
-        return Line("torch", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {ROCM_INSTALL}")
+        return Component("torch", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {ROCM_INSTALL}")
     import torch
 
     builds = (("CUDA", torch.version.cuda), ("ROCm", torch.version.hip))
     build = next((f"{name} {version}" for name, version in builds if version), "CPU build")
-    return Line("torch", f"{torch.__version__}, {build}", needed)
+    return Component("torch", f"{torch.__version__}, {build}", needed)
 
 
 def _is_rocm() -> bool:
@@ -130,25 +132,25 @@ def _is_rocm() -> bool:
     return torch.version.hip is not None
 
 
-def _opencv() -> Line:
+def _opencv() -> Component:
     needed = "images: reading and writing files, mx.image, nd.image.resize"
     if not has_module("cv2"):
-        return Line("OpenCV", None, needed, install_hint("images"))
+        return Component("OpenCV", None, needed, install_hint("images"))
     import cv2
 
-    return Line("OpenCV", cv2.__version__, needed)
+    return Component("OpenCV", cv2.__version__, needed)
 
 
-def _compiling() -> Line:
+def _compiling() -> Component:
     from hybrid_lab.engines.triton.build.targets import TARGETS
 
     name, needed = "compiling", "kernels for GPUs of other machines: hybrid-lab compile, net.compile_for"
     if not has_module("triton"):
-        return Line(name, None, needed, "pip install triton (Linux only; neither a GPU nor torch is needed)")
-    return Line(name, f"for {', '.join(TARGETS)} and others, no GPU needed: hybrid-lab compile, net.compile_for")
+        return Component(name, None, needed, "pip install triton (Linux only; neither a GPU nor torch is needed)")
+    return Component(name, f"for {', '.join(TARGETS)} and others, no GPU needed: hybrid-lab compile, net.compile_for")
 
 
-def _triton() -> Line:
+def _triton() -> Component:
     from ..engines.triton.run.availability import (
         ROCM_INSTALL,
         fitting_extra,
@@ -159,17 +161,17 @@ def _triton() -> Line:
 
     needed = "the Triton engine"
     if not has_module("triton"):
-        return Line("triton", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {ROCM_INSTALL} (Linux only)")
+        return Component("triton", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {ROCM_INSTALL} (Linux only)")
     distributions = triton_distributions()
     names = ", ".join(f"{version} from {name}" for name, version in distributions.items())
     text = names or "a module that no known distribution provides"
     if len(distributions) == 1:
         text += f", for hybrid-lab[{fitting_extra(distributions, _is_rocm())}]"
     text += ", interpreter on (HYBRID_LAB_TRITON=interpret)" * interpreting()
-    return Line("triton", text if len(distributions) < 2 else f"{text}; {two_tritons(distributions)}", needed)
+    return Component("triton", text if len(distributions) < 2 else f"{text}; {two_tritons(distributions)}", needed)
 
 
-def _compiler() -> Line:
+def _compiler() -> Component:
     from hybrid_lab.engines.triton.run.availability import c_compiler
 
     name, needed = "C compiler", "Triton's launchers, which it builds at first use"
@@ -177,29 +179,29 @@ def _compiler() -> Line:
     compiler = c_compiler()
     if compiler is None:
         chosen = os.environ.get("CC")
-        return Line(name, None, needed, f"unset CC={chosen}, which is not there, or {get}" if chosen else get)
+        return Component(name, None, needed, f"unset CC={chosen}, which is not there, or {get}" if chosen else get)
     first = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=20).stdout.splitlines()
     text = f"{compiler}: {first[0] if first else 'no version'}"
     if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
         text += "; Python.h is missing, which some releases of Triton need: apt-get install python3-dev (Debian)"
-    return Line(name, text, needed)
+    return Component(name, text, needed)
 
 
-def _gpu_driver() -> Line:
+def _gpu_driver() -> Component:
     drivers = [f"{vendor} {version}" for vendor, version in _drivers()]
     nodes = [path for path in ("/dev/kfd", "/dev/nvidia0", "/dev/dxg") if Path(path).exists()]
     if nodes and not drivers:
         drivers = [f"version unknown ({', '.join(nodes)} is there)"]
-    get = "NVIDIA: the driver package of this system (Debian: apt-get install nvidia-driver); AMD: amdgpu is a part of "
+    get = "NVIDIA: the driver package of this system (Debian: apt-get install nvidia-driver); AMD: amdgpu is part of "
     get += "Linux, amdgpu-install brings the newest, and the user must be in the groups render and video"
-    return Line("GPU driver", "; ".join(drivers) or None, "the Triton engine on a GPU", get)
+    return Component("GPU driver", "; ".join(drivers) or None, "the Triton engine on a GPU", get)
 
 
-def _gpu() -> Line:
+def _gpu() -> Component:
     gpus = _gpus_by_torch() or _gpus_by_driver()
     get = "an AMD or NVIDIA GPU with its driver (in a container: docker run --gpus all, or --device=/dev/kfd "
     get += "--device=/dev/dri); HYBRID_LAB_TRITON=interpret tries the generated kernels without one"
-    return Line("GPU", "; ".join(gpus) if gpus else None, "the Triton engine", get)
+    return Component("GPU", "; ".join(gpus) if gpus else None, "the Triton engine", get)
 
 
 def _gpus_by_torch() -> list[str]:
@@ -244,28 +246,32 @@ def _drivers() -> Iterator[tuple[str, str]]:
             yield vendor, f"{module} of Linux {platform.release()}"
 
 
-def _kernel_cache() -> Line:
+def _kernel_cache() -> Component:
     from hybrid_lab.engines.store import root_folder, why_untrusted
 
     root = root_folder()
     if root is None:
-        return Line("kernel cache", "off (HYBRID_LAB_CACHE is empty)")
+        return Component("kernel cache", "off (HYBRID_LAB_CACHE is empty)")
     for path in (root, *sorted(root.glob("*") if root.is_dir() else ())):
         reason = why_untrusted(path, may_be_link=path is root)
         if reason is not None:
-            return Line("kernel cache", f"{path} is not used: {reason}")
+            return Component("kernel cache", f"{path} is not used: {reason}")
     there = next(path for path in (root, *root.parents) if path.exists())
     try:  # permissions do not reveal a read-only file system
         tempfile.TemporaryFile(dir=there).close()
     except OSError:
-        return Line("kernel cache", f"{root} cannot be written; HYBRID_LAB_CACHE names another folder")
+        return Component("kernel cache", f"{root} cannot be written; HYBRID_LAB_CACHE names another folder")
     sizes = [path.lstat().st_size for path in root.rglob("*") if path.is_file()]
-    return Line("kernel cache", f"{len(sizes)} files, {sum(sizes) / 2**20:.1f} MiB in {root}, which may be deleted")
+    return Component(
+        "kernel cache", f"{len(sizes)} files, {sum(sizes) / 2**20:.1f} MiB in {root}, which may be deleted"
+    )
 
 
-def _jupyterlab() -> Line:
+def _jupyterlab() -> Component:
     versions = _versions("jupyterlab", "notebook", "ipykernel")
-    return Line("jupyterlab", ", ".join(versions) if version_of("jupyterlab") else None, "the lab", install_hint("lab"))
+    return Component(
+        "jupyterlab", ", ".join(versions) if version_of("jupyterlab") else None, "the lab", install_hint("lab")
+    )
 
 
 def _versions(*distributions: str) -> list[str]:
@@ -273,11 +279,11 @@ def _versions(*distributions: str) -> list[str]:
     return [f"{name} {version}" for name in distributions if (version := version_of(name))]
 
 
-def _front_end() -> Line:
+def _front_end() -> Component:
     name = "lab extension"
     reinstall = "pip install --force-reinstall --no-deps hybrid-lab (in a clone: make install)"
     if not has_module("jupyter_core"):
-        return Line(name, None, "panel and marks in JupyterLab", install_hint("lab"))
+        return Component(name, None, "panel and marks in JupyterLab", install_hint("lab"))
     from jupyter_core.paths import jupyter_path
 
     for folder in jupyter_path("labextensions"):
@@ -286,29 +292,33 @@ def _front_end() -> Line:
             version = json.loads(file.read_text(encoding="utf-8")).get("version")
             same = version == _version.__version__
             note = "" if same else f"; the kernel's version is {_version.__version__}: {reinstall}"
-            return Line(name, f"{version} in {file.parent}{note}")
-    return Line(name, None, "panel and marks in JupyterLab", reinstall)
+            return Component(name, f"{version} in {file.parent}{note}")
+    return Component(name, None, "panel and marks in JupyterLab", reinstall)
 
 
-def _server() -> Line:
+def _server() -> Component:
     name = "server extension"
     if not has_module("jupyter_core"):
-        return Line(name, None, "lint while the kernel is busy", install_hint("lab"))
+        return Component(name, None, "lint while the kernel is busy", install_hint("lab"))
     from jupyter_core.paths import jupyter_config_path
 
     for folder in jupyter_config_path():
         file = Path(folder) / "jupyter_server_config.d" / "hybrid_lab.json"
         if file.is_file():
-            return Line(name, f"enabled by {file}")
-    return Line(name, None, "lint while the kernel is busy", "jupyter server extension enable hybrid_lab.lab.server")
+            return Component(name, f"enabled by {file}")
+    return Component(
+        name, None, "lint while the kernel is busy", "jupyter server extension enable hybrid_lab.lab.server"
+    )
 
 
-def _widgets() -> Line:
+def _widgets() -> Component:
     versions = _versions("anywidget", "ipywidgets")
-    return Line("widgets", ", ".join(versions) if len(versions) == 2 else None, "mx.view(net)", install_hint("lab"))
+    return Component(
+        "widgets", ", ".join(versions) if len(versions) == 2 else None, "mx.view(net)", install_hint("lab")
+    )
 
 
-def _engines() -> Iterator[Line]:
+def _engines() -> Iterator[Component]:
     """Which engines `hybridize()` can use here, as the engines themselves say, and which one is the default."""
     from hybrid_lab import engines
     from hybrid_lab.diagnostics import EngineUnavailable
@@ -317,11 +327,11 @@ def _engines() -> Iterator[Line]:
     try:
         default = engines.default()
         if default is None:
-            yield Line("default engine", "chosen for each call; mx.explain(net) shows which one, and why")
+            yield Component("default engine", "chosen for each call; mx.explain(net) shows which one, and why")
     except EngineUnavailable as error:  # a setting names a missing engine
-        yield Line("default engine", f"none: {error}")
+        yield Component("default engine", f"none: {error}")
     except Exception as error:  # as in _guarded: report it, go on
-        yield Line("default engine", f"broken: {type(error).__name__}: {error}")
+        yield Component("default engine", f"broken: {type(error).__name__}: {error}")
     for name in engines.names():
         try:
             engines.get(name)
@@ -330,4 +340,4 @@ def _engines() -> Iterator[Line]:
             state = f"not usable: {error}"
         except Exception as error:  # as in _guarded: report it, go on
             state = f"broken: {type(error).__name__}: {error}"
-        yield Line(f"engine {name}", state)
+        yield Component(f"engine {name}", state)

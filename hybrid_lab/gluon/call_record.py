@@ -60,7 +60,7 @@ class ArraySource(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class CalledItem:
+class RecordedCall:
     """A Block, or an operator in eager mode, that was called.
 
     block : of an operator None; name : of the operator, or the class of a Block that an archive does not hold
@@ -99,7 +99,7 @@ class Record:
     number : grows with each record; is_saved : it was read from an archive
     """
 
-    items: list[CalledItem]
+    items: list[RecordedCall]
     inputs: Types = ()
     outputs: tuple[ArraySource | None, ...] = ()
     gives: Types = ()
@@ -127,7 +127,7 @@ def _listener() -> Callable[..., Any] | None:
 
 
 def _listening(change: int) -> None:
-    """Let `invoke` ask for listeners while there is an open Recorder in any thread."""
+    """Let `invoke` ask for listeners while there is an open CallRecorder in any thread."""
     global _recorders
     with _lock:
         _recorders += change
@@ -143,7 +143,7 @@ class CallRecorder:
     __slots__ = ("_is_cell", "_is_open", "_most", "_of", "ids", "inputs", "items")
 
     def __init__(self, args: object, is_cell: bool = False):
-        self.items: list[CalledItem] = []
+        self.items: list[RecordedCall] = []
         self.ids: list[int] = []
         self._is_cell, self._is_open = is_cell, True
         self._most = _CALLS_OF_CELL if is_cell else ITEMS
@@ -181,7 +181,7 @@ class CallRecorder:
         known = self._of.get(id(array.buffer))
         return known[1] if known is not None and known[0]() is array.buffer else None
 
-    def _begin(self, item: CalledItem, values: object) -> CalledItem:
+    def _begin(self, item: RecordedCall, values: object) -> RecordedCall:
         arrays = [*_arrays(values)]
         item.inputs, item.takes = tuple(map(self._source, arrays)), _types(arrays)
         item.training, item.recording = bool(modes.training), bool(modes.recording)
@@ -199,7 +199,7 @@ class CallRecorder:
         for reference in listeners:
             if (listener := reference()) is not None:
                 listener(block)
-        item = self._begin(CalledItem(weakref.ref(block)), (args, keywords)) if self._has_room else None
+        item = self._begin(RecordedCall(weakref.ref(block)), (args, keywords)) if self._has_room else None
         number = len(self.items) - 1
         local.enclosing = None
         try:
@@ -217,7 +217,7 @@ class CallRecorder:
         if self._leave_cell() or not self._has_room:
             return run()
         number = len(self.items)
-        item = self._begin(CalledItem(None, op.name, op.written, scalars=_scalars(inputs)), inputs)
+        item = self._begin(RecordedCall(None, op.name, op.written, scalars=_scalars(inputs)), inputs)
         item.op = op if len(item.takes) + len(item.scalars) == len(inputs) else None
         local.enclosing = None
         try:
@@ -375,7 +375,7 @@ class Records:
         """The record of a listed call: the known items of the last call as far as both agree, then Blocks alone."""
         items = self._alike(calls)
         begun = sum(item.block is not None for item in items)
-        items += [CalledItem(weakref.ref(block), inside=last_record(block)) for block in calls[begun:ITEMS]]
+        items += [RecordedCall(weakref.ref(block), inside=last_record(block)) for block in calls[begun:ITEMS]]
         if items and any(block is calls[-1] for block in failed):
             items[-1] = replace(items[-1], gives=None, inside=last_record(calls[-1]))
         inputs = self.last.inputs if self.last is not None else ()
@@ -384,9 +384,9 @@ class Records:
             len(calls) <= ITEMS, _number(),
         )  # fmt: skip
 
-    def _alike(self, calls: list[Block]) -> list[CalledItem]:
+    def _alike(self, calls: list[Block]) -> list[RecordedCall]:
         """The items of the last record up to the last Block that these calls have in common with it."""
-        found: list[CalledItem] = []
+        found: list[RecordedCall] = []
         if self.last is None:
             return found
         left, end = iter(calls), 0

@@ -152,7 +152,7 @@ class StepBoundary:
     @property
     def is_passed_by(self) -> bool:
         """Whether the code of a cell may go on writing to arrays while this thread reads them: the cell runs in another
-        thread, and no step of its ended in time for this thread's work.
+        thread, and none of its steps ended in time for this thread's work.
         """
         return self.busy and threading.current_thread() is not threading.main_thread()
 

@@ -234,8 +234,8 @@ class GraphCalls:
             drop_for_values(self.block, ", ".join(changed[:3]))
 
     def _drop_stale(self) -> None:
-        """Drop the graphs of this Block and of those below whose code reads other values than at the trace, among them
-        values that calls do not compare.
+        """Drop the graphs of this Block and of the Blocks below it whose code reads other values than at the trace,
+        among them values that calls do not compare.
         """
         for block in tree_of(self.block):
             changed = block._graphs.watch.unnoticed() if hasattr(block, "_graphs") else []

@@ -22,7 +22,7 @@ _READERS = frozenset({"reduce", "norm", "softmax", "group_norm", "scan", "ctc"})
 
 @dataclass
 class OperatorWork:
-    """What operators do.
+    """How much operators compute and write.
 
     multiply_adds : of products, convolutions, recurrences and attention
     flop : two for each multiply-add, and about one for each element of other operators; 0 for operators that move

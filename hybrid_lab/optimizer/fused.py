@@ -111,7 +111,7 @@ def _own_rules(kind: type[Optimizer]) -> str:
     return ""
 
 
-class _FusedWeights:
+class _UpdateGroup:
     """The blocks of all weights that one run of a program updates with the same numbers.
 
     program : for the host; None for weights with float32 copies, which are updated together on devices only
@@ -149,7 +149,7 @@ class _Arrays:
         self.written = [array.buffer for weight, _, *part in self.rows for array in (weight, *part)]
         self.buffers = self.written + [grad.buffer for grad in gradients]
         self.partition: Any = None
-        self.groups: list[_FusedWeights] = []
+        self.groups: list[_UpdateGroup] = []
         self.threads = thread_count() if sum(weight.size for weight in self.weights) >= SHARED else 1
         self._blocks: dict[int, list[tuple[np.ndarray, ...]]] = {}
         self.on_device: Any = None  # the launches, and the arrays they were made for
@@ -199,11 +199,11 @@ class _Arrays:
         return self._blocks[position]
 
 
-def _group(op: Operator, dtype: np.dtype, half: np.dtype | None, numbers: tuple[str, ...]) -> _FusedWeights:
+def _group(op: Operator, dtype: np.dtype, half: np.dtype | None, numbers: tuple[str, ...]) -> _UpdateGroup:
     if half is not None or is_narrow(dtype):
-        return _FusedWeights(_cached_graph(op, dtype, numbers, half=half), None)
+        return _UpdateGroup(_cached_graph(op, dtype, numbers, half=half), None)
     program = _program(op, dtype, numbers)
-    return _FusedWeights(program.graph, program)
+    return _UpdateGroup(program.graph, program)
 
 
 class _DeviceSteps:

@@ -241,7 +241,7 @@ class _Local(threading.local):
     """trace : the trace in progress, or None
 
     enclosing : the object that a call of a Block belongs to: the trace in progress, the list of the calls of a plain
-        Block, the Recorder of a cell (`gluon/call_record.py`), or None
+        Block, the CallRecorder of a cell (`gluon/call_record.py`), or None
     """
 
     def __init__(self) -> None:

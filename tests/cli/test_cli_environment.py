@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from hybrid_lab.cli import environment, main
-from hybrid_lab.cli.environment import Line
+from hybrid_lab.cli.environment import Component
 
 
 def test_report_names_the_parts(capsys):
@@ -33,7 +33,10 @@ def test_report_names_the_parts(capsys):
 
 def test_missing_part_says_how_to_get_it():
     text = environment.render(
-        [Line("onnx", None, "ONNX files", 'pip install "hybrid-lab[cpu]"'), Line("python", "3.11")]
+        [
+            Component("onnx", None, "ONNX files", 'pip install "hybrid-lab[cpu]"'),
+            Component("python", "3.11"),
+        ]
     )
     assert (
         text

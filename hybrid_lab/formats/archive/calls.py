@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
-from hybrid_lab.gluon.call_record import ITEMS, ArraySource, CalledItem, Record, Records, last_record
+from hybrid_lab.gluon.call_record import ITEMS, ArraySource, Record, RecordedCall, Records, last_record
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.ops.framework.dtypes import DTYPES, dtype_of, name_of
 
@@ -41,7 +41,7 @@ _Types = list[tuple[tuple[schema.Size, ...], str]]
 
 @dataclass
 class ItemData:
-    """One call of a Block, or of an operator in eager mode; the fields are `call_record.CalledItem`'s.
+    """One call of a Block, or of an operator in eager mode; the fields are `call_record.RecordedCall`'s.
 
     block : id of a Block of the model; operator : name of an operator; other : class of a deleted Block or of a Block
         outside the model; exactly one of the three is set
@@ -102,7 +102,7 @@ def describe(tree: Tree) -> dict[str, Any] | None:
 
 
 class _RecordWriter:
-    """Numbers records, those inside others first."""
+    """Numbers records: inner records first."""
 
     def __init__(self, tree: Tree) -> None:
         self.records: list[dict[str, Any]] = []
@@ -127,7 +127,7 @@ class _RecordWriter:
             self.records.append({**schema.write(data), "items": [schema.write(item) for item in items]})
         return None if number < 0 else number
 
-    def _item(self, item: CalledItem, depth: int) -> ItemData:
+    def _item(self, item: RecordedCall, depth: int) -> ItemData:
         data = ItemData(
             attributes={str(key)[:_TEXT]: str(value)[:_TEXT] for key, value in item.attributes.items()},
             inputs=_pairs(item.inputs),
@@ -221,12 +221,12 @@ class _Gone:
     """The target of a reference to a deleted Block."""
 
 
-def _item_of(data: ItemData, records: list[Record], blocks: Mapping[int, Block]) -> CalledItem:
+def _item_of(data: ItemData, records: list[Record], blocks: Mapping[int, Block]) -> RecordedCall:
     block: Any = None
     if data.operator is None:
         known = None if data.block is None else blocks.get(data.block)
         block = weakref.ref(_Gone() if known is None else known)
-    return CalledItem(
+    return RecordedCall(
         block,
         data.operator or data.other or "",
         data.attributes,

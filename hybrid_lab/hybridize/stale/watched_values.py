@@ -192,7 +192,7 @@ class _Walk:
                 continue
             value = vars(owner)[name]
             if _is_value(value):
-                # Of the Block, whose own attribute of this name may come to hide that of the class.
+                # Compared on the Block: an attribute of the instance may later hide the class attribute.
                 self._attribute(block, name, value, f"{owner.__name__}.{name}")
                 self.guard.of_classes.append((owner, name, value))
             elif of_user(type(value).__module__):  # a descriptor, whose methods run

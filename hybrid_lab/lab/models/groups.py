@@ -13,7 +13,7 @@ from typing import Any
 
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.call_record import ArraySource, CalledItem, Record, Records, cell, last_record
+from hybrid_lab.gluon.call_record import ArraySource, Record, RecordedCall, Records, cell, last_record
 from hybrid_lab.gluon.loss import Loss
 from hybrid_lab.hybridize.stale.code import of_user
 from hybrid_lab.lab.models import revisions
@@ -153,7 +153,7 @@ def _reduced(record: Record, members: set[int]) -> Record:
     repeated calls, such as the steps of a loop, count as one.
     """
     sources: list[list[tuple[ArraySource, ...]]] = []  # per item of the record and output: the sources of its numbers
-    items: list[CalledItem] = []
+    items: list[RecordedCall] = []
     known: dict[object, int] = {}
     for item in record.items:
         given: list[tuple[ArraySource, ...]] = []

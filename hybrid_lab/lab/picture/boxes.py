@@ -32,7 +32,7 @@ class PlacedNode:
     reads: list[tuple[PlacedNode, int]] = field(default_factory=list)
 
 
-def add_item(
+def add_node(
     box: Box, order: float, identity: str, kind: NodeKind, label: str, outputs: list[Tensor], block: str
 ) -> PlacedNode:
     """Put a node of the picture into a box. block : the path of the Block that it belongs to"""

@@ -17,7 +17,7 @@ from hybrid_lab.lab.messages.common import Location as LocationData
 from hybrid_lab.lab.messages.common import Tensor
 from hybrid_lab.lab.messages.graphs import Badge, BadgeKind, GraphBox, GraphNode, NodeKind
 from hybrid_lab.lab.models.tree import tensor
-from hybrid_lab.lab.picture.boxes import Box, PlacedNode, add_item, common_box, short, write
+from hybrid_lab.lab.picture.boxes import Box, PlacedNode, add_node, common_box, short, write
 from hybrid_lab.lab.picture.units import Unit, Units
 from hybrid_lab.lab.places import located
 
@@ -324,7 +324,7 @@ class Picture:
 
     def _add(self, kind: NodeKind, label: str, box: Box, order: float, outputs: list[Tensor]) -> PlacedNode:
         self._serial += 1
-        return add_item(box, order, f"n{self._serial - 1}", kind, label, outputs, self.path)
+        return add_node(box, order, f"n{self._serial - 1}", kind, label, outputs, self.path)
 
     def _tensor(self, value: Value) -> Tensor:
         key = value.shape, value.dtype

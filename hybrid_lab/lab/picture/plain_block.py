@@ -16,14 +16,14 @@ from hybrid_lab.diagnostics.formatting import count, visible
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.call_record import ArraySource, CalledItem, Record, Types, last_record
+from hybrid_lab.gluon.call_record import ArraySource, Record, RecordedCall, Types, last_record
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.insight.states import blocks_below, class_name
 from hybrid_lab.lab.messages.common import Location as LocationData
 from hybrid_lab.lab.messages.graphs import GraphBox, GraphNode, GraphProgram, Half, NodeKind
 from hybrid_lab.lab.models.groups import BlockGroup
 from hybrid_lab.lab.models.tree import tensor
-from hybrid_lab.lab.picture.boxes import Box, PlacedNode, add_item, write
+from hybrid_lab.lab.picture.boxes import Box, PlacedNode, add_node, write
 from hybrid_lab.lab.picture.hybrid_block import chosen, hybrid_programs
 from hybrid_lab.lab.picture.nodes import DrawnGraph, Picture
 from hybrid_lab.lab.picture.programs import SelectorEntry, Shown, entry, parameter_paths, updates
@@ -124,7 +124,7 @@ class Whole:
         self.locations: list[LocationData] = []
         self._places: dict[Location, int] = {}
         self.parts: list[BlockPicture] = []
-        self.eager: list[tuple[GraphNode, CalledItem]] = []
+        self.eager: list[tuple[GraphNode, RecordedCall]] = []
         self.failed: Location | None = None
         record = last_record(block)
         self.is_called = record is not None
@@ -185,7 +185,7 @@ class Whole:
         return [find(source) for source in record.outputs]
 
     def _operator(
-        self, item: CalledItem, path: str, box: Box, sources: Sequence[_Value | None], repeats: int
+        self, item: RecordedCall, path: str, box: Box, sources: Sequence[_Value | None], repeats: int
     ) -> list[_Value | None]:
         node = self._add("operator", item.name, box, item.gives or ())
         row = node.row
@@ -201,7 +201,7 @@ class Whole:
 
     def _block(
         self,
-        item: CalledItem,
+        item: RecordedCall,
         caller: Block,
         path: str,
         around: Box,
@@ -255,7 +255,7 @@ class Whole:
         block: Block,
         path: str,
         box: Box,
-        item: CalledItem | None,
+        item: RecordedCall | None,
         sources: Sequence[_Value | None],
         alone: bool = True,
     ) -> Sequence[_Value | None] | str:
@@ -313,7 +313,7 @@ class Whole:
         path: str | None,
         around: str,
         box: Box,
-        item: CalledItem | None,
+        item: RecordedCall | None,
         sources: Sequence[_Value | None],
     ) -> list[_Value | None] | str:
         """Draw the Block's graph into its box; or say why there is none. around : path of the caller"""
@@ -344,7 +344,7 @@ class Whole:
                 node.reads = self._joined[number]
         return _splice(picture, box, sources)
 
-    def _choose(self, found: list[SelectorEntry], block: HybridBlock, item: CalledItem | None) -> SelectorEntry:
+    def _choose(self, found: list[SelectorEntry], block: HybridBlock, item: RecordedCall | None) -> SelectorEntry:
         """The program of the Block that ran in the call, or the graph of its code."""
         if self._graphs == "traced":
             return next((choice for choice in found if choice.entry["half"] == "traced"), found[0])
@@ -362,7 +362,7 @@ class Whole:
     def _add(self, kind: NodeKind, label: str, box: Box, types: Types | Sequence[tuple[object, object]]) -> PlacedNode:
         self._order += 1
         outputs = [tensor(shape, dtype) for shape, dtype in types]  # type: ignore[arg-type]
-        return add_item(box, self._order, "", kind, label, outputs, self.path)
+        return add_node(box, self._order, "", kind, label, outputs, self.path)
 
     def _node(
         self,
@@ -370,7 +370,7 @@ class Whole:
         path: str,
         box: Box,
         sources: Sequence[_Value | None],
-        item: CalledItem | None,
+        item: RecordedCall | None,
         facts: dict[str, str],
     ) -> list[_Value | None]:
         """A Block without a graph."""
@@ -391,7 +391,7 @@ class Whole:
             self.locations.append(located(location))
         return self._places[location]
 
-    def _line(self, box: Box, label: str, kind: str, item: CalledItem) -> None:
+    def _line(self, box: Box, label: str, kind: str, item: RecordedCall) -> None:
         gives = "failed" if item.gives is None else _types(item.gives)
         name = f"{label}: {kind}" if kind else visible(label)
         arrow = f"  {_types(item.takes)} -> {gives}" if item.takes or item.gives else ""
@@ -426,7 +426,7 @@ class Whole:
         return words + (f"; failed: {record.error}" if record.error else "")
 
 
-def _same(item: CalledItem) -> object:
+def _same(item: RecordedCall) -> object:
     """What calls of one Block have in common, and of one operator in one line."""
     if item.block is None:
         return item.name, item.location

@@ -127,9 +127,9 @@ class _LoweringRecorder:
 
         def call(*inputs: Any, **attributes: Any) -> _LoweredValue:
             values = [item.value if isinstance(item, _LoweredValue) else item for item in inputs]
-            step = _LoweredValue(self, function(*values, **attributes), record.bind(**attributes), inputs)
-            self.steps.append(step)
-            return step
+            value = _LoweredValue(self, function(*values, **attributes), record.bind(**attributes), inputs)
+            self.steps.append(value)
+            return value
 
         return call
 

@@ -19,9 +19,9 @@ from hybrid_lab.lab.picture.overlays.engines import engine_overlay
 from hybrid_lab.lab.picture.overlays.gradients import gradients_overlay
 from hybrid_lab.lab.picture.overlays.measured import time_overlay, values_overlay
 from hybrid_lab.lab.picture.overlays.memory import memory_overlay
-from hybrid_lab.lab.picture.overlays.plain_block import whole_overlay
 from hybrid_lab.lab.picture.overlays.reply import overlay_reply
 from hybrid_lab.lab.picture.overlays.source import Data, OverlaySource
+from hybrid_lab.lab.picture.overlays.whole import whole_overlay
 from hybrid_lab.lab.picture.plain_block import Whole
 from hybrid_lab.system.memory import without_collecting
 

@@ -29,7 +29,9 @@ class Cell:
 
 @dataclass
 class Overlay:
-    """cells : by id of the picture; total : what shares are parts of, None for the largest value of an operator"""
+    """cells : by id of the picture
+    total : the value that is 100 % in shares; None for the largest value of an operator
+    """
 
     unit: str
     measured_on: MeasuredOn = ""
