@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hybrid_lab.diagnostics.formatting import count
 
 from . import model_files
-from .command import Commands, archive_file
+from .command import CommandError, Commands, archive_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,6 +69,11 @@ def run_inspect(arguments: Namespace) -> int:
         text = [json.dumps(found, indent=2)] if arguments.json else model_files.lines(found, arguments.tensors)
         print("\n".join(text) if arguments.json else "\n".join(map(printable, text)))
         return 0
+    if arguments.tensors and arguments.json:
+        raise CommandError(
+            "--tensors: the JSON of an archive is its manifest and its tree, which have no list of tensors; leave out "
+            "--json or --tensors"
+        )
     archive = Container.open(archive_file(arguments.archive))
     if arguments.json:
         print(json.dumps({"manifest": archive.manifest, "tree": archive.read_json(layout.TREE)}, indent=2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import convert_model
 from .command import CommandError, Commands, block_in
@@ -49,7 +49,6 @@ def add_commands(commands: Commands) -> None:
     convert.add_argument(
         "--style",
         choices=list(convert_model.STYLES),
-        default="torch",
         help="of a .py: a PyTorch module, which is the default, or a HybridBlock of gluon.nn",
     )
     convert.add_argument("--force", action="store_true", help="overwrite the target")
@@ -98,6 +97,22 @@ def _no_conversion(arguments: Namespace, source: str, target: str) -> str:
     return f"{step}; convert to .hlab first, and the .hlab file to {target}" if by_way else step
 
 
+def _check_options(arguments: Namespace, source: str, target: str) -> None:
+    """Raises CommandError if an option was given that the conversion between these endings does not read."""
+    for name, option in OPTIONS.items():
+        value = getattr(arguments, name)
+        given = value is not False and value not in (None, "", [])
+        if given and (source, target) not in option.conversions:
+            raise CommandError(
+                f"--{name}: a conversion from {source} to {target} does not take it; it is {option.purpose}. "
+                f"{option.next_step or f'Leave --{name} out'}"
+            )
+    if arguments.params and arguments.epoch is not None:
+        raise CommandError(
+            f"--epoch {arguments.epoch}: --params names the .params file already. Leave one of the two options out"
+        )
+
+
 def run_convert(arguments: Namespace) -> int:
     """Find the conversion of the two endings, and do it."""
     kinds = ending_of_source(arguments.source), ending_of_target(arguments.target)
@@ -106,8 +121,8 @@ def run_convert(arguments: Namespace) -> int:
         raise CommandError(_no_conversion(arguments, *kinds))
     if arguments.epoch is not None and arguments.epoch < 0:
         raise CommandError(f"--epoch {arguments.epoch}: an epoch is 0 or more")
-    if arguments.shape and kinds not in TAKES_SHAPES:
-        raise CommandError(f"--shape: a conversion from {kinds[0]} to {kinds[1]} takes no shapes; leave it out")
+    _check_options(arguments, *kinds)
+    arguments.style = arguments.style or "torch"
     if not arguments.source.is_file():
         raise CommandError(f"{arguments.source}: no such file")
     written = [arguments.target]
@@ -227,7 +242,42 @@ CONVERSIONS: dict[tuple[str, str], Callable[[Namespace], list[str]]] = {
     },
 }
 
-TAKES_SHAPES = {
-    (source, target) for source in ("-symbol.json", ".hlab") for target in (".onnx", ".py", ".hlab") if source != target
+
+class _Option(NamedTuple):
+    """An option of `convert`. conversions : those that read it; next_step : what to do in place of leaving it out."""
+
+    conversions: set[tuple[str, str]]
+    purpose: str
+    next_step: str = ""
+
+
+_NETWORKS_OF_SYMBOLS = {("-symbol.json", target) for target in (".onnx", ".py", ".hlab")}
+_FROM_SYMBOLS = {kinds for kinds in CONVERSIONS if kinds[0] == "-symbol.json"}
+_TO_ONNX = {("-symbol.json", ".onnx"), (".hlab", ".onnx")}
+_TO_SOURCE = {("-symbol.json", ".py"), (".hlab", ".py")}
+
+OPTIONS = {
+    "params": _Option(_FROM_SYMBOLS, "for a -symbol.json, whose parameters are in a file of their own"),
+    "inputs": _Option(_NETWORKS_OF_SYMBOLS, "for the network of a -symbol.json"),
+    "shape": _Option(
+        _NETWORKS_OF_SYMBOLS | _TO_ONNX | _TO_SOURCE,
+        "for a network from a -symbol.json, or from a .hlab to be exported",
+    ),
+    "dtype": _Option(
+        _NETWORKS_OF_SYMBOLS,
+        "for the network of a -symbol.json",
+        "Leave --dtype out, or cast the model in Python, net.cast(dtype), and save it before you convert it",
+    ),
+    "block": _Option(
+        {(".hlab", target) for target in ("-symbol.json", ".onnx", ".py")},
+        "for the graph of one block in a .hlab",
+        "Leave --block out; the whole model is converted",
+    ),
+    "epoch": _Option(
+        {*_FROM_SYMBOLS, (".hlab", "-symbol.json")}, "the number in the name of the .params file of a -symbol.json"
+    ),
+    "opset": _Option(_TO_ONNX, "for an .onnx file to be written"),
+    "flat": _Option(_TO_ONNX, "for an .onnx file to be written"),
+    "style": _Option(_TO_SOURCE, "for a .py to be written"),
 }
-"""Conversions that --shape is for."""
+"""Each option by its name, without those that all conversions take."""

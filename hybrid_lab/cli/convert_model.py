@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.diagnostics.formatting import first_line
 
 from .command import CommandError, has_module, install_hint
 
@@ -15,12 +17,18 @@ if TYPE_CHECKING:
     from hybrid_lab.symbol import Symbol
 
 CLOSE = 1e-4
-"""The largest difference, relative to the largest output, that a conversion may have; of float16 and bfloat16 2 %."""
+"""The largest difference, relative to the largest output, that a conversion may have."""
+CLOSE_IN_16_BITS = 0.02
+"""The same for a network with outputs in float16 or bfloat16."""
 
 
 def add_arguments(convert: Any) -> None:  # noqa: ANN401 - an ArgumentParser or a group of one
     """The options that describe the inputs of a model."""
-    convert.add_argument("--params", type=Path, help="the .params of a -symbol.json; default: the last epoch beside it")
+    convert.add_argument(
+        "--params",
+        type=Path,
+        help="the .params of a -symbol.json; default: in its folder the last epoch, PREFIX.params or the only .params",
+    )
     convert.add_argument("--inputs", help="names of the model's inputs, a,b; default: the variables without parameters")
     convert.add_argument(
         "--shape",
@@ -57,9 +65,8 @@ def symbol_to_onnx(arguments: Namespace) -> list[str]:
             for (name, shape), array in zip(shapes.items(), inputs, strict=True)
         }
         tried.append(_inputs(block, others, arguments.dtype, again=True))
-    for each in tried:
-        line = _compared(arguments.target, "ONNX Runtime", _run(block, each), _in_onnxruntime, report.path, each)
-    return [*lines, line]
+    runs = [(each, _run(block, each)) for each in tried]
+    return [*lines, _compared(arguments.target, "ONNX Runtime", _in_onnxruntime, report.path, runs)]
 
 
 STYLES = {"torch": "a PyTorch module", "gluon": "a Gluon Block"}
@@ -74,7 +81,7 @@ def symbol_to_source(arguments: Namespace) -> list[str]:
     files = write_source(block, arguments.target, inputs, title=title_of(arguments), style=arguments.style)
     lines += [f"{file} written" for file in files]
     where, run = ("torch", _in_torch) if arguments.style == "torch" else ("a fresh Block", _in_gluon)
-    return [*lines, _compared(arguments.target, where, _run(block, inputs), run, files[0], inputs)]
+    return [*lines, _compared(arguments.target, where, run, files[0], [(inputs, _run(block, inputs))])]
 
 
 def title_of(arguments: Namespace) -> str:
@@ -126,9 +133,10 @@ def _model(arguments: Namespace, needs_shapes: bool) -> tuple[SymbolBlock, dict[
     block = SymbolBlock.imports(symbol_file, inputs, str(params), ignore_extra=True)
     shapes = {name: asked.get(name) or _guessed(block, name, known) for name in inputs}
     missing = [name for name, shape in shapes.items() if shape is None]
-    if missing and (needs_shapes or asked):
+    if missing and (needs_shapes or asked or arguments.dtype):
         raise CommandError(
-            f"the shape of {' and '.join(missing)} does not follow from the parameters; "
+            ("" if needs_shapes or asked else f"--dtype {arguments.dtype} needs the shapes of the inputs: ")
+            + f"the shape of {' and '.join(missing)} does not follow from the parameters; "
             + "give it: "
             + " ".join(f"--shape {name}={_example(block, name, known)}" for name in missing)
             + (
@@ -149,7 +157,7 @@ def _unread(
 ) -> list[str]:
     """The names of the arrays in a .params file that the network does not read.
 
-    Raises CommandError if the file is of another network: no array has the name of a parameter, or parameters lack.
+    Raises CommandError if a parameter of the network has no array.
     """
     from hybrid_lab.gluon.symbol_block import data_inputs
 
@@ -418,21 +426,46 @@ def _in_gluon(path: str, inputs: Sequence[Any]) -> list[Any]:
     return _run(net, inputs)
 
 
-def _compared(target: Path, name: str, wanted: Sequence[Any], run: Any, path: str, inputs: Sequence[Any]) -> str:  # noqa: ANN401
-    """A line with the largest difference. Raises CommandError, status 1, if it is larger than CLOSE."""
-    import numpy as np
+def _compared(
+    target: Path,
+    name: str,
+    run: Callable[[str, Sequence[Any]], list[Any]],
+    path: str,
+    runs: Sequence[tuple[Sequence[Any], Sequence[Any]]],
+) -> str:
+    """A line with the largest difference of all runs.
 
+    runs : (inputs, outputs of this package's own run) of each. Raises CommandError, status 1, as `_difference` does.
+    """
     needed = {"ONNX Runtime": ["onnxruntime"], "torch": ["torch", "safetensors"]}.get(name, [])
     missing = [package for package in needed if not has_module(package)]
     if missing:
         extra = {"ONNX Runtime": "onnx", "torch": "torch"}[name]
         return f"not compared: {missing[0]} is not installed; {install_hint(extra)}"
+    largest = max(_difference(target, name, run, path, inputs, wanted) for inputs, wanted in runs)
+    return f"compared in {name} with random inputs: the largest difference is {largest:.1e} of the largest output"
+
+
+def _difference(
+    target: Path,
+    name: str,
+    run: Callable[[str, Sequence[Any]], list[Any]],
+    path: str,
+    inputs: Sequence[Any],
+    wanted: Sequence[Any],
+) -> float:
+    """The largest difference from the outputs of this package's own run, relative to the largest output.
+
+    Raises CommandError, status 1, if it is larger than CLOSE (CLOSE_IN_16_BITS), or if the outputs have other shapes.
+    """
+    import numpy as np
+
     double = any(array.dtype == np.float64 for array in wanted)
     try:
         found = run(path, inputs)
     except Exception as error:  # any error of the other package
         raise CommandError(
-            f"{target} was written, but {name} cannot run it: {str(error).strip().splitlines()[0]:.300}"
+            f"{target} was written, but {name} cannot run it: {first_line(error):.300}"
             + ("; --dtype float32 writes the network in float32, which it runs" if double else ""),
             status=1,
         ) from error
@@ -449,10 +482,10 @@ def _compared(target: Path, name: str, wanted: Sequence[Any], run: Any, path: st
             difference = np.where(equal, 0.0, np.abs(one - other) / scale)
         largest = float(np.maximum(largest, np.max(difference, initial=0.0)))  # NaN if one of both is NaN
     narrow = any(array.dtype.itemsize == 2 for array in wanted)
-    if not largest <= (0.02 if narrow else CLOSE):
+    if not largest <= (CLOSE_IN_16_BITS if narrow else CLOSE):
         raise CommandError(
             f"{target}: {name} differs from this package's own run by up to {largest:.2g} of the largest output; do "
             "not use the file, and please report the model",
             status=1,
         )
-    return f"compared in {name} with random inputs: the largest difference is {largest:.1e} of the largest output"
+    return largest

@@ -68,6 +68,10 @@ def run_lint(arguments: Namespace) -> int:
     from hybrid_lab.formats.atomic import atomic_write
     from hybrid_lab.lint.source import encoding_of, read_file
 
+    if arguments.fix and "-" in arguments.paths:
+        raise CommandError("--fix: standard input cannot be repaired; name the file in place of -, or leave --fix out")
+    if arguments.rewrites and arguments.format == "sarif":
+        raise CommandError("--rewrites: a SARIF log has no place for them; use --format text, or json, which has them")
     findings: list[lint.Finding] = []
     paths = [path for path in arguments.paths if path != "-"]
     unreadable = False

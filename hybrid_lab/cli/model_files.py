@@ -44,7 +44,7 @@ def _symbol(path: Path) -> dict[str, Any]:
 
     net = load(str(path))
     labels = without_unknown_labels(net, ())[1]
-    attributes = json.loads(path.read_text(encoding="utf-8-sig")).get("attrs")
+    attributes = json.loads(path.read_bytes()).get("attrs")
     version = attributes.get("mxnet_version") if isinstance(attributes, dict) else None
     version = version[1] if isinstance(version, list) and len(version) == 2 else None
     inputs = [name for name in data_inputs(net) if name not in labels]

@@ -207,7 +207,7 @@ class Group:
             watch.changed.wait(_NAMING)
             if watch.lost or watch.ended:
                 return self._lost()
-        self._failure = f"a connection between the workers broke ({str(error).splitlines()[0][:200]})"
+        self._failure = f"a connection between the workers broke ({first_line(error)[:200]})"
         return WorkerLostError(f"{self._failure}. Start the workers again, and continue from the newest checkpoint")
 
     def _late(self) -> WorkerTimeoutError:
@@ -347,7 +347,7 @@ def _connect(identity: WorkerIdentity, backend: str) -> Watch | None:
     except (RuntimeError, OSError, ValueError) as error:
         raise WorkersError(
             f"rank {identity.rank} of {identity.size} did not find the others at {identity.address}:{identity.port} "
-            f"within {START_TIMEOUT:g} s ({str(error).splitlines()[0][:200]}). Each worker must be able to reach "
+            f"within {START_TIMEOUT:g} s ({first_line(error)[:200]}). Each worker must be able to reach "
             "that address"
         ) from None
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from hybrid_lab import ops
 from hybrid_lab.diagnostics.errors import HybridLabError, Unmappable
+from hybrid_lab.diagnostics.formatting import first_line
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.formats import strict_json
 from hybrid_lab.formats.mxnet import symbol_json
@@ -213,7 +214,7 @@ def restored(file: OnnxFile, inputs: Sequence[str], outputs: Sequence[str]) -> R
     try:
         return _restored(file, text, inputs, outputs)
     except (HybridLabError, NeedsNumber, *_BROKEN) as error:
-        reason = str(error).partition("\n")[0][:200] or type(error).__name__
+        reason = first_line(error)[:200]
     logger.info(f"the graph in the metadata of the ONNX file is not that of its nodes, which are imported ({reason})")
     return None
 

@@ -55,6 +55,11 @@ def test_inspect_as_json(model, capsys):
     assert parsed["tree"]["blocks"][0]["class"] == "Top"
 
 
+def test_a_list_of_tensors_is_no_part_of_the_json(model, capsys):
+    assert main(["inspect", "model.hlab", "--json", "--tensors"]) == 2
+    assert "leave out --json or --tensors" in capsys.readouterr().err
+
+
 def test_verify_finds_one_flipped_byte(model, tmp_path, capsys):
     assert main(["verify", "model.hlab"]) == 0
     data = bytearray((tmp_path / "model.hlab").read_bytes())
@@ -128,7 +133,7 @@ def test_existing_target_is_kept(model, tmp_path, capsys):
         (["inspect", "gone.hlab"], "gone.hlab"),
         (["inspect", "text.hlab"], "damaged archive"),
         (["convert", "model.h5", "model.hlab"], "the known endings are"),
-        (["convert", "weights.params", "model.hlab"], "no conversion from .params to .hlab"),
+        (["convert", "weights.params", "model.hlab"], "has weights alone, without a network"),
     ],
 )
 def test_bad_requests_are_one_plain_message(tmp_path, monkeypatch, capsys, command, message):

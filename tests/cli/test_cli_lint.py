@@ -79,6 +79,18 @@ def test_fix_repairs_the_file_and_reports_the_rest(here, capsys):
     assert capsys.readouterr().out == "nothing found\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-", "--fix"], "--fix: standard input cannot be repaired"),
+        (["net.py", "--format=sarif", "--rewrites"], "--rewrites: a SARIF log has no place"),
+    ],
+)
+def test_an_option_without_effect_is_refused(here, capsys, options, message):
+    assert main(["lint", *options]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_file_that_is_no_text_is_one_plain_line(here, capsys):
     (here / "binary.py").write_bytes(b"\xff\xfe\x00")
     assert main(["lint", "binary.py"]) == 2

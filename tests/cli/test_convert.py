@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import re
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 from hybrid_lab import gluon, nd
-from hybrid_lab.cli import main
+from hybrid_lab.cli import main, parser
+from hybrid_lab.cli.convert import CONVERSIONS, OPTIONS
 from hybrid_lab.formats.mxnet import read_params
 from hybrid_lab.formats.safetensors import read_safetensors
 
@@ -193,7 +195,7 @@ def test_the_shape_of_an_archive_is_used(capsys):
     assert main(["convert", "model.hlab", "x.onnx", "--shape", "image=5,1,28,28"]) == 2
     assert "the inputs of model.hlab are data" in capsys.readouterr().err
     assert main(["convert", "model.hlab", "x.params", "--shape", "data=5,1,28,28"]) == 2
-    assert "takes no shapes" in capsys.readouterr().err
+    assert "--shape: a conversion from .hlab to .params does not take it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [{}, {"multi_output": True}, {"preserve_shape": True}], ids=str)
@@ -346,16 +348,31 @@ def test_a_difference_is_found_whatever_its_size(found, wanted):
 
     pytest.importorskip("onnxruntime")
     arrays = [[np.array(each, np.float32)] for each in (found, wanted)]
+    runs = [([], arrays[1])]
     with pytest.raises(CommandError, match="do not use the file"):
-        _compared(Path("model.onnx"), "ONNX Runtime", arrays[1], lambda *_: arrays[0], "model.onnx", [])
+        _compared(Path("model.onnx"), "ONNX Runtime", lambda *_: arrays[0], "model.onnx", runs)
     with pytest.raises(CommandError, match="gives 2 outputs, this package 1"):
-        _compared(Path("model.onnx"), "ONNX Runtime", arrays[1], lambda *_: arrays[0] * 2, "model.onnx", [])
+        _compared(Path("model.onnx"), "ONNX Runtime", lambda *_: arrays[0] * 2, "model.onnx", runs)
     with pytest.raises(CommandError, match="cannot run it: no kernel"):
-        _compared(Path("model.onnx"), "ONNX Runtime", arrays[1], _fails, "model.onnx", [])
+        _compared(Path("model.onnx"), "ONNX Runtime", _raising(RuntimeError("no kernel\nfor this")), "model.onnx", runs)
+    with pytest.raises(CommandError, match="cannot run it: NotImplementedError$"):
+        _compared(Path("model.onnx"), "ONNX Runtime", _raising(NotImplementedError()), "model.onnx", runs)
 
 
-def _fails(*arguments):
-    raise RuntimeError("no kernel\nfor this")
+def _raising(error):
+    def run(*arguments):
+        raise error
+
+    return run
+
+
+def test_the_largest_difference_of_all_runs_is_told():
+    from hybrid_lab.cli.convert_model import _compared
+
+    wanted = [np.array([1], np.float32)]
+    runs = [([nd.array([1 + 5e-5])], wanted), ([nd.array([1])], wanted)]
+    line = _compared(Path("m.py"), "a fresh Block", lambda _, inputs: [inputs[0].asnumpy()], "m.py", runs)
+    assert line.endswith("the largest difference is 5.0e-05 of the largest output")
 
 
 def test_source_of_many_outputs_and_of_two_dtypes(tmp_path):
@@ -408,3 +425,68 @@ def test_inspect_of_a_symbol_without_a_version(attributes, capsys):
     Path("m-symbol.json").write_text(json.dumps(document))
     main(["inspect", "m-symbol.json"])
     assert "Traceback" not in capsys.readouterr().err
+
+
+class _Recorder(argparse.Namespace):
+    """Arguments that note which of them were read."""
+
+    def __getattribute__(self, name):
+        if not name.startswith("_"):
+            super().__getattribute__("__dict__").setdefault("_read", set()).add(name)
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("kinds", CONVERSIONS, ids=" to ".join)
+def test_the_options_of_a_conversion_are_those_that_it_reads(kinds):
+    pytest.importorskip("onnxruntime")
+    source = str(FOLDER / "lenet-symbol.json")
+    if kinds[0] == "-symbol.json":
+        path = source
+    else:
+        path = f"source{kinds[0]}"
+        assert main(["convert", source, path, *(LENET if kinds[0] in (".hlab", ".onnx") else [])]) == 0
+    given = LENET if kinds in OPTIONS["shape"].conversions else []
+    arguments = parser().parse_args(["convert", path, f"made{kinds[1]}", *given])
+    arguments.style = "torch"
+    recorder = _Recorder(**vars(arguments))
+    CONVERSIONS[kinds](recorder)
+    taken = {name for name, option in OPTIONS.items() if kinds in option.conversions}
+    assert recorder._read - {"source", "target"} == taken
+
+
+def test_an_option_that_a_conversion_does_not_take_is_refused(folder, capsys):
+    net = gluon.nn.Dense(2, in_units=3)
+    net.initialize()
+    net.hybridize()
+    net(nd.ones((1, 3)))
+    net.save("n.hlab")
+    values = {"shape": "data=1,3", "epoch": "0", "opset": "17", "style": "torch"}
+    assert main(["convert", "n.hlab", "w.params"]) == 0
+    for name, option in OPTIONS.items():
+        given = [f"--{name}"] if name == "flat" else [f"--{name}", values.get(name, "nosuch")]
+        for source, target in [("n.hlab", "m.params"), ("n.hlab", "m.onnx"), ("w.params", "m.safetensors")]:
+            if (Path(source).suffix, Path(target).suffix) not in option.conversions:
+                assert main(["convert", source, target, *given]) == 2, (name, target)
+                error = capsys.readouterr().err
+                assert f"--{name}: a conversion from " in error and "Leave --" in error
+    assert sorted(path.name for path in folder.iterdir()) == ["n.hlab", "w.params"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--params", str(FOLDER / "lenet-0003.params"), "--epoch", "3"], "--params names the .params file already"),
+        (["--dtype", "float16"], "--dtype float16 needs the shapes of the inputs: .*--shape data=1,1,HEIGHT,WIDTH"),
+    ],
+)
+def test_an_option_that_another_one_decides_is_refused(options, message, folder, capsys):
+    assert main(["convert", str(FOLDER / "lenet-symbol.json"), "m.hlab", *options]) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert not list(folder.iterdir())
+
+
+def test_inspect_of_a_symbol_in_utf16(capsys):
+    text = (FOLDER / "mlp-symbol.json").read_text()
+    Path("m-symbol.json").write_bytes(text.encode("utf-16"))
+    assert main(["inspect", "m-symbol.json"]) == 0
+    assert "inputs: data" in capsys.readouterr().out

@@ -114,6 +114,9 @@ CASES = {
     "external data at a negative place": (_external("near", offset="-4"), "are needed"),
     "external data at no number": (_external("near", offset="x"), "must be numbers"),
     "external data of another length": (_external("near", length="8"), "are needed"),
+    "a text that is not UTF-8": (
+        model([node("Pad", ["x"], ["y"], mode=b"const\xffant")]), "'mode' is not UTF-8 text",
+    ),
     "external data of a device": (_external("/dev/zero"), "own folder"),
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.formatting import first_line
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.passes.infer import infer
@@ -156,7 +157,7 @@ def check(saved: SavedGraph, values: Mapping[str, np.ndarray], tensors: Mapping[
             return problem
         found = run(saved.graph, arrays, saved.observation.training)
     except (HybridLabError, ValueError, TypeError, IndexError, ArithmeticError, MemoryError) as error:
-        return f"its example cannot be run: {str(error).splitlines()[0][:200] if str(error) else type(error).__name__}"
+        return f"its example cannot be run: {first_line(error)[:200]}"
     if len(found) != len(expected):
         return f"its example has {len(expected)} outputs, the graph {len(found)}"
     for index, (ours, theirs) in enumerate(zip(found, expected, strict=True)):

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError, SettingError
-from hybrid_lab.diagnostics.formatting import check_choice
+from hybrid_lab.diagnostics.formatting import check_choice, first_line
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -305,7 +305,8 @@ class _Loading:
         try:
             live = live_graph(block, saved.in_spec, saved.observation, saved.types, saved.named)
         except Exception as error:  # noqa: BLE001 - the user's code may raise anything when it is called on Symbols
-            return f"tracing the code raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            name, text = type(error).__name__, first_line(error)
+            return f"tracing the code raised {name}" + (f": {text}" if text != name else "")
         if live is None:
             missing = "classes of the named tuples" if saved.named else "shapes"
             self.match.notes.append(

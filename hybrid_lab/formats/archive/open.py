@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
+from hybrid_lab.diagnostics.formatting import first_line
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access, budget
 from hybrid_lab.gluon.block import Block
@@ -319,7 +320,7 @@ class _Builder:
             try:
                 engines.get(engine)
             except HybridLabError as error:
-                logger.warning(f"{block.name}: {str(error).splitlines()[0]}; another engine is used")
+                logger.warning(f"{block.name}: {first_line(error)}; another engine is used")
                 flags["engine"] = None
         access.set_flags(block, flags)
 

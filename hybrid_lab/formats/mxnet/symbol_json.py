@@ -62,16 +62,19 @@ def loads(
 
     Variables used as auxiliary state have the role "aux", all others "data". Raises ArchiveError.
     """
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else _in_utf8(text)
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else _in_utf8(text, path, member)
     document = strict_json.parse(data, path=path, member=member)
     graph = read_graph(document, constants, path=path, member=member)
     return input_checks.restored(graph, document, path)
 
 
-def _in_utf8(text: bytes) -> bytes:
-    """A text without its byte order mark: editors and shells of Windows write one, and UTF-16."""
+def _in_utf8(text: bytes, path: str | PathLike[str] | None, member: str | None) -> bytes:
+    """A text without its byte order mark: editors and shells of Windows write one, and UTF-16. Raises ArchiveError."""
     if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return text.decode("utf-16", "replace").encode("utf-8")
+        try:
+            return text.decode("utf-16").encode("utf-8")
+        except UnicodeError as error:
+            raise ArchiveError(f"not UTF-16 text: {str(error)[-80:]}", path=path, member=member) from None
     return text.removeprefix(codecs.BOM_UTF8)
 
 

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import MissingGraphError
+from hybrid_lab.diagnostics.formatting import first_line
 from hybrid_lab.gluon import access
 from hybrid_lab.hybridize.failures import failure_of
 from hybrid_lab.hybridize.known_calls import MAX_CALLS, KnownCall, dtypes_of
@@ -86,7 +87,7 @@ def _why_untraced(block: Hybrid, call: KnownCall) -> str | None:
     refusal = access.calls(block).failures.refusal_of(call)
     if refusal is not None:
         where = f" ({refusal.location.describe()})" if refusal.location is not None else ""
-        return f"{block.name}, whose calls run eagerly: {str(refusal).splitlines()[0]}{where}"
+        return f"{block.name}, whose calls run eagerly: {first_line(refusal)}{where}"
     try:
         trace(block, call)
     except Exception as error:  # noqa: BLE001 - the user's code may raise anything when it is called on Symbols

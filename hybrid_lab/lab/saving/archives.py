@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import cast
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.formatting import first_line
 from hybrid_lab.formats.archive import Container, graphs, inspect, layout, tree
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.connection import FolderReply
@@ -77,7 +78,7 @@ def facts(path: Path, name: str = "") -> Archive:
         contents = inspect(path)
         row |= {"class": contents["class"], "blocks": contents["blocks"], "graphs": contents["graphs"]}
     except (HybridLabError, OSError) as error:
-        row["problem"] = str(error).splitlines()[0]
+        row["problem"] = first_line(error)
     except Exception as error:  # a damaged file may fail in any parser; the others are listed all the same
         row["problem"] = f"{type(error).__name__}: {error}"
     return row

@@ -263,7 +263,7 @@ def _names(tree: ast.AST) -> dict[str, str]:
 class _Uses(ast.NodeVisitor):
     """MXNet's dotted names in the code, each in its full length, and the imported names, in the order of the text.
 
-    names : of imports -> their meaning; a name that the code gives another value is none from there on
+    names : of imports -> their meaning; a name no longer counts after the code assigns it another value
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:

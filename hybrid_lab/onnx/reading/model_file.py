@@ -219,8 +219,8 @@ class OnnxFile:
         except ValueError:
             raise OnnxError(f"the attribute {item.name[:80]!r} has no type") from None
         if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
-            return tuple(map(_plain, value))
-        return _plain(value)
+            return tuple(_plain(each, item.name) for each in value)
+        return _plain(value, item.name)
 
 
 def _parsed(onnx: ModuleType, path: str) -> ModelProto:
@@ -245,12 +245,15 @@ def _parsed(onnx: ModuleType, path: str) -> ModelProto:
     return model
 
 
-def _plain(value: Any) -> Any:
-    """A value of an attribute. Attributes are float32: of all decimals that round to the value, the shortest is meant,
-    0.9 and not 0.8999999761581421.
+def _plain(value: Any, name: str) -> Any:  # noqa: ANN401
+    """A value of the attribute `name`. Attributes are float32: of all decimals that round to the value, the shortest
+    is meant, 0.9 and not 0.8999999761581421. Raises OnnxError for a text that is not UTF-8.
     """
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        try:
+            return value.decode("utf-8")
+        except UnicodeError as error:
+            raise OnnxError(f"the attribute {name[:80]!r} is not UTF-8 text: {str(error)[-80:]}") from None
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
 

@@ -110,7 +110,7 @@ class Own(Exception):
 
 ERRORS = [
     RuntimeError("no"), AssertionError("no"), NameError("no"), NotImplementedError("no"), OSError("no"), Own("no"),
-    ValueError("no"), KeyError("no"), ZeroDivisionError("no"), StopIteration("no"),
+    ValueError("no"), KeyError("no"), ZeroDivisionError("no"), StopIteration("no"), NotImplementedError(),
 ]  # fmt: skip
 
 

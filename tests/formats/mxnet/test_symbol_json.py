@@ -8,7 +8,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import sym
-from hybrid_lab.diagnostics import Unmappable
+from hybrid_lab.diagnostics import ArchiveError, Unmappable
 from hybrid_lab.formats.mxnet import fused, load_params, load_symbol, symbol_json
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, constant_node, input_node
@@ -194,3 +194,13 @@ def test_a_fused_convolution_ends_with_what_cuts_off_at_zero(name, attributes, c
     else:
         with pytest.raises(ValueError, match=name):
             fused.read(written, graph)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_damaged_utf16_is_refused_and_changes_no_name(encoding):
+    text = "\ufeff" + sym.var("data").tojson()
+    assert symbol_json.loads(text.encode(encoding)).inputs[0].node.name == "data"
+    lone = text.replace("data", "d\ud800ta").encode(encoding, "surrogatepass")
+    for damaged in (lone, text.encode(encoding) + b"\n"):
+        with pytest.raises(ArchiveError, match="not UTF-16 text"):
+            symbol_json.loads(damaged)

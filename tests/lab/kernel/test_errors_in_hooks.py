@@ -40,10 +40,16 @@ def test_code_that_fails_on_symbols_has_no_graph_yet(page, namespace):
     assert "no graph yet (ZeroDivisionError without data)" in missing
 
 
-def test_an_archive_that_fails_anywhere_is_listed_with_the_reason(monkeypatch, namespace, tmp_path):
+@pytest.mark.parametrize(
+    ("error", "problem"), [(ArithmeticError("a fault"), "ArithmeticError: a fault"), (OSError(), "OSError")]
+)
+def test_an_archive_that_fails_anywhere_is_listed_with_the_reason(monkeypatch, namespace, tmp_path, error, problem):
+    def failing(path):
+        raise error
+
     (tmp_path / "net.hlab").write_bytes(b"")
-    monkeypatch.setattr(archives, "inspect", fault)
-    assert [row["problem"] for row in archives.listing()] == ["ArithmeticError: a fault"]
+    monkeypatch.setattr(archives, "inspect", failing)
+    assert [row["problem"] for row in archives.listing()] == [problem]
 
 
 def test_a_fault_of_a_hook_does_not_fail_the_cell(monkeypatch, shell, caplog):
