@@ -24,6 +24,7 @@ export default defineConfig(
       '@typescript-eslint/consistent-type-exports': 'error',
       '@typescript-eslint/consistent-type-imports': 'error',
       '@typescript-eslint/method-signature-style': 'error',
+      // A `default` stands for all members of a union that no `case` names.
       '@typescript-eslint/switch-exhaustiveness-check': [
         'error',
         { considerDefaultExhaustiveForUnions: true }
@@ -32,6 +33,7 @@ export default defineConfig(
       '@typescript-eslint/require-await': 'off',
       // `as string` names the type that an index has there.
       '@typescript-eslint/non-nullable-type-assertion-style': 'off',
+      // `() => this.draw()` is a callback; that it returns nothing is in the callback's type.
       '@typescript-eslint/no-confusing-void-expression': ['error', { ignoreArrowShorthand: true }],
       // A second parameter `_` and `const { children: _, ...row }` say what is left out.
       '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_' }],
@@ -39,6 +41,7 @@ export default defineConfig(
       '@typescript-eslint/no-misused-spread': ['error', { allow: [{ from: 'lib', name: 'string' }] }],
       // `''` is "no name" in the protocol, and `||` takes the next one.
       '@typescript-eslint/prefer-nullish-coalescing': ['error', { ignorePrimitives: { string: true } }],
+      // A number has one text: `${width}px`.
       '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true }]
     }
   },

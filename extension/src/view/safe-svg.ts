@@ -22,7 +22,7 @@ const FUNCTIONS = [
 ];
 
 /** Characters of escapes, comments and rules in CSS, which names, numbers, colours and functions do not need. */
-// eslint-disable-next-line no-control-regex
+// eslint-disable-next-line no-control-regex -- control characters are among what is forbidden
 const FORBIDDEN = /[\\@;:{}<>\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\/\*|\*\/|!important/i;
 
 /** Whether an attribute's value refers to nothing outside of the picture. */
