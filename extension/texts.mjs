@@ -1,7 +1,8 @@
 // The texts of the front end: which there are, and which strings that people read are not among them.
 //
 //     node extension/texts.mjs          every text, one JSON string a line ("one" or ["one", "many"])
-//     node extension/texts.mjs --check  strings in the code that look like texts and are not inside __( ) or _n( )
+//     node extension/texts.mjs --check  strings in the code that look like texts and are not inside __( ) or _n( ),
+//                                       and words in the style sheets' `content`
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
@@ -9,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 
 const here = join(dirname(fileURLToPath(import.meta.url)), 'src');
+const styles = join(here, '../style');
 /** Types, names of Python, SVG and what is only written to the log. */
 const WITHOUT =
   /^text\.ts$|^index\.ts$|\/(messages|version|python-code|check|camera|icon|layer|safe-svg)\.ts$|\.d\.ts$/;
@@ -155,6 +157,13 @@ for (const file of files(here)) {
   visit(source);
 }
 if (process.argv.includes('--check')) {
+  for (const name of readdirSync(styles).filter(each => each.endsWith('.css'))) {
+    for (const [rule] of readFileSync(join(styles, name), 'utf8').matchAll(/\bcontent:[^;]*/g)) {
+      if ((rule.match(/'[^']*'|"[^"]*"/g) ?? []).some(text => /[a-z]{2}/i.test(text))) {
+        missed.push(`${name}: ${rule}`);
+      }
+    }
+  }
   missed.forEach(line => console.error(`${line} is no text of the catalogs: __(...) of src/text.ts`));
   process.exitCode = missed.length > 0 ? 1 : 0;
 } else {

@@ -32,7 +32,7 @@ function untranslated(root: Element, names: ReadonlySet<string>): string[] {
     if (element.closest('svg g, .hl-graph-text span, .hl-markdown, .hl-finding-text, option[value="0"]')) {
       continue; // operators, which have the names of the model, and the program's name
     }
-    for (const name of ['aria-label', 'title', 'placeholder']) {
+    for (const name of ['aria-label', 'title', 'placeholder', 'data-empty']) {
       look(element.getAttribute(name), `${element.tagName} ${name}`);
     }
     for (const child of element.childNodes) {

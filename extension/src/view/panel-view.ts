@@ -155,7 +155,14 @@ export class PanelView {
       this.curves.element,
       this.kept.element
     );
-    const results = h('div', { class: 'hl-results-tab' }, this.actions.outcome);
+    const results = h(
+      'div',
+      {
+        class: 'hl-results-tab',
+        'data-empty': __('The results of saving, comparing and reloading appear here.')
+      },
+      this.actions.outcome
+    );
     this.view = new ModelView({
       layout: options.layout,
       panes: options.panes,
