@@ -1,6 +1,6 @@
 // The graph's pane and the model's view around it: keys, pointer, programs, search, messages, static copies.
 
-import { buttonOf, mount, press, settle } from './page';
+import { buttonOf, click, mount, press, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { staticSvg, svgText } from '../src/graph/export';
@@ -10,7 +10,9 @@ import type { Layout } from '../src/graph/worker';
 import { nodesOfLines } from '../src/graph/graph-text';
 import { measuredOf } from '../src/graph/measured';
 import type { GraphReply, Location, OverlayItem } from '../src/protocol/messages';
+import { DrawnGraph } from '../src/view/drawn-graph';
 import { ModelView } from '../src/view/model-view';
+import { Overlays } from '../src/view/overlays';
 import { safeSvg } from '../src/view/safe-svg';
 import { deep, pictureOf } from './layouts';
 import { TableKernel, graph, kernelBox, model, network, node, noLayout, noPanes } from './records';
@@ -412,4 +414,65 @@ test('while nobody has chosen a Block, the root is selected as soon as it has a 
   view.select('features');
   view.showTree({ model: model({ revision: 3 }), root: network() });
   assert.equal(selected(), 'features');
+});
+
+test('the parameter and the line of a NaN are shown even if another row is selected at once', async () => {
+  const location = { line: 12, col: 0, end_line: 12, end_col: 9, file: '', label: '', cell: 1, cell_id: 'c' };
+  const nan = {
+    ...{
+      source: 'parameters' as const,
+      path: 'output',
+      operator: '',
+      part: 'forward',
+      name: 'output.weight'
+    },
+    ...{ step: null, count: 1, text: '', location }
+  };
+  const lines: (Location | null)[] = [];
+  const view = new ModelView({ layout: noLayout, panes: noPanes, onCode: place => lines.push(place) });
+  mount(view.element);
+  const kernel = new TableKernel({
+    answers: () => ({ model: 'm1', nan, change: null, measurable: false }),
+    graph: () => graph()
+  });
+  view.connect(kernel);
+  view.showTree({ model: model(), root: network() }, graph());
+  await settle(5);
+  const answer = [...view.banner.element.querySelectorAll('button')].find(each =>
+    each.textContent?.includes('NaN')
+  );
+  click(answer);
+  view.select('features');
+  await settle(5);
+  assert.deepEqual(lines, [location]);
+});
+
+test('a graph that is replaced while the selection rests is not drawn, and who waits for it goes on', async () => {
+  const kernel = new TableKernel({ graph: body => graph({ path: body.path }) });
+  const pane = new GraphPane(noLayout, {
+    onNode: () => undefined,
+    onBox: () => undefined,
+    onProgram: () => undefined
+  });
+  const drawn = new DrawnGraph(
+    pane,
+    new Overlays(pane, () => undefined),
+    () => true,
+    () => undefined
+  );
+  drawn.setModel(model());
+  drawn.drawAtRest(() => drawn.drawBlock('features'));
+  const first = drawn.drawing;
+  drawn.drawAtRest(() => drawn.drawBlock('output'));
+  await first;
+  assert.deepEqual(kernel.asked, []);
+  drawn.connect(kernel);
+  await drawn.drawing;
+  const paths = (): unknown[] => kernel.asked.map(({ body }) => (body as { path: string }).path);
+  assert.deepEqual([drawn.path, drawn.shown?.path, paths()], ['output', 'output', ['', 'output']]);
+  drawn.want('', 'traced');
+  await drawn.drawBlock('output', '');
+  assert.equal(paths().length, 2); // it is drawn already
+  await drawn.redraw('output', '');
+  assert.equal(paths().length, 3);
 });

@@ -8,16 +8,10 @@ import type { GraphMark } from './diff-view';
 import { markedNodes } from './diff-view';
 import type { Overlays } from './overlays';
 
-export class DrawnGraph {
-  /** The Block whose graph is wanted. */
-  path = '';
-  /** Id of the wanted program; "" is the best one. */
-  program = '';
-  /** What is drawn. */
-  shown: GraphReply | null = null;
-  /** Resolves when the wanted graph is drawn. */
-  drawing: Promise<void> = Promise.resolve();
+/** Milliseconds the selection must rest before its graph is asked for (arrow keys run through the tree). */
+const REST = 120;
 
+export class DrawnGraph {
   /** `hasBlock`: whether the model has a Block of a path; `onShow`: called before a graph is drawn. */
   constructor(
     private readonly pane: GraphPane,
@@ -26,28 +20,68 @@ export class DrawnGraph {
     private readonly onShow: (graph: GraphReply) => void
   ) {}
 
+  /** Path of the Block whose graph is wanted. */
+  get path(): string {
+    return this.wantedPath;
+  }
+
+  /** Id of the wanted program; "" is the best one. */
+  get program(): string {
+    return this.wantedProgram;
+  }
+
+  /** The graph that was drawn last. */
+  get shown(): GraphReply | null {
+    return this.drawnGraph;
+  }
+
+  /** Resolves when the last `drawBlock`, `redraw` or `drawAtRest` is done, or a newer `drawAtRest` replaces it. */
+  get drawing(): Promise<void> {
+    return this.pending;
+  }
+
   connect(requester: Requester | null): void {
     this.requester = requester;
     this.drawnKey = '';
     void this.draw();
   }
 
-  /** The graphs of this model are drawn from now on. */
+  /** Draw the graphs of this model from now on; of another model than before, the best program. */
   setModel(model: TreeReply['model']): void {
+    if (model.id !== this.model?.id) {
+      this.wantedProgram = '';
+      this.drawnKey = '';
+    }
     this.model = model;
   }
 
-  /** Want a graph of another Block or program: what was drawn is drawn again, even if it is the same. */
-  want(path: string, program: string): void {
-    this.path = path;
-    this.program = program;
-    this.drawnKey = '';
+  /** Choose the Block, and the program, of the next graph. Nothing is drawn before `draw` or `present`. */
+  want(path: string, program = this.program): void {
+    this.wantedPath = path;
+    this.wantedProgram = program;
   }
 
-  /** Draw the graph of a Block by itself. */
-  drawBlock(path: string): void {
-    this.path = path;
-    this.drawing = this.draw();
+  /** Choose the graph of a Block, and draw it unless it is drawn already. */
+  drawBlock(path: string, program = this.program): Promise<void> {
+    this.want(path, program);
+    this.pending = this.draw();
+    return this.pending;
+  }
+
+  /** Choose the graph of a Block, and draw it even if it is drawn already. */
+  redraw(path: string, program: string): Promise<void> {
+    this.drawnKey = '';
+    return this.drawBlock(path, program);
+  }
+
+  /** Call `show`, which draws a graph, as soon as no other call has come for a moment. */
+  drawAtRest(show: () => Promise<void>): void {
+    clearTimeout(this.resting);
+    this.endRest();
+    this.pending = new Promise(resolve => {
+      this.endRest = resolve;
+      this.resting = setTimeout(() => void show().finally(resolve), REST);
+    });
   }
 
   /** Mark operators that differ from another graph, as soon as the traced graph of this Block is shown. */
@@ -81,7 +115,7 @@ export class DrawnGraph {
 
   /** Draw a graph that is at hand. */
   async present(graph: GraphReply): Promise<void> {
-    this.shown = graph;
+    this.drawnGraph = graph;
     this.onShow(graph);
     if (this.model) {
       this.drawnKey = this.keyOf(graph.path);
@@ -92,7 +126,7 @@ export class DrawnGraph {
     if (marked && graph.path === this.path && graph.program.startsWith('traced')) {
       const nodes = markedNodes(graph, marked.marks);
       if (nodes.length === 0 && graph.path !== marked.block) {
-        this.path = marked.block; // it was not called, so that the whole does not show it
+        this.wantedPath = marked.block; // it was not called, so that the whole does not show it
         void drawn.then(() => this.draw());
       } else {
         this.marked = null;
@@ -132,6 +166,13 @@ export class DrawnGraph {
     return `${this.model?.id}|${this.model?.revision}|${path}|${this.program}`;
   }
 
+  private wantedPath = '';
+  private wantedProgram = '';
+  private drawnGraph: GraphReply | null = null;
+  private pending: Promise<void> = Promise.resolve();
+  private resting: ReturnType<typeof setTimeout> | undefined;
+  /** Resolves the promise of the last `drawAtRest`. */
+  private endRest: () => void = () => undefined;
   private requester: Requester | null = null;
   private model: TreeReply['model'] | null = null;
   /** Model, revision, Block and program of the graph that is drawn or asked for; "" if it is to be drawn again. */

@@ -47,9 +47,6 @@ export interface Looked {
 /** Names of opened boxes that are remembered. */
 const OPEN = 100;
 
-/** Milliseconds the selection must rest before its graph is asked for (arrow keys run through the tree). */
-const REST = 120;
-
 export class ModelView {
   /** The panes with the drawer over them, and below them its line of tabs. */
   readonly element: HTMLElement;
@@ -75,7 +72,7 @@ export class ModelView {
       {
         onSelect: node => this.onSelect(node),
         onOpen: node => {
-          this.drawn.drawBlock(node.path);
+          void this.drawn.drawBlock(node.path);
           this.drawer.open('details');
         }
       },
@@ -120,8 +117,7 @@ export class ModelView {
       },
       onProgram: program => {
         this.isChosen = true;
-        this.drawn.want(this.drawn.path, program);
-        void this.drawn.draw();
+        void this.drawn.redraw(this.drawn.path, program);
       },
       onLocation: options.onLocation,
       ...(!options.isFile && {
@@ -240,7 +236,7 @@ export class ModelView {
     this.stage.showNothing(...children);
   }
 
-  /** A sentence about what is wrong, over the view until it is true no more; '' ends it. */
+  /** Show a sentence about a fault until `complain('')` removes it. */
   complain(text: string): void {
     this.stage.complain(text);
   }
@@ -330,16 +326,14 @@ export class ModelView {
     if (isNew) {
       this.comparison?.close();
       this.isChosen = false;
-      this.drawn.want(this.drawn.path, '');
       this.graph.deselect();
     }
     const { recalled } = this;
     if (isNew && recalled?.model === model.name && this.tree.select(recalled.block)) {
       this.recalled = null;
       this.isChosen = true;
-      this.drawn.program = recalled.program;
-      this.drawn.path =
-        recalled.graph !== undefined && this.tree.node(recalled.graph) ? recalled.graph : recalled.block;
+      const { block, graph: drawnPath = block, program } = recalled;
+      this.drawn.want(this.tree.node(drawnPath) ? drawnPath : block, program);
       this.graph.recall(recalled);
     }
     let moved = isNew;
@@ -353,7 +347,7 @@ export class ModelView {
         moved = true;
         this.tree.select(start.path);
       }
-      this.drawn.path = start.path;
+      this.drawn.want(start.path);
     }
     const selected = this.selectedNode();
     if (selected && (moved || !this.showsNode)) {
@@ -362,7 +356,7 @@ export class ModelView {
       this.details.showBlock(selected, model.name);
     }
     if (!this.tree.node(this.drawn.path)) {
-      this.drawn.path = selected?.path ?? '';
+      this.drawn.want(selected?.path ?? '');
     }
     if (graph?.path === this.drawn.path) {
       void this.drawn.present(graph);
@@ -414,8 +408,6 @@ export class ModelView {
     this.comparison?.close();
     this.drawn.mark(block, marks);
     this.isChosen = true;
-    // A plain Block on top has a picture of all graphs, which is where a difference of one of them is seen best.
-    this.drawn.want(this.current && !this.current.root.hybrid ? '' : block, 'traced');
     if (this.tree.select(block)) {
       const node = this.selectedNode();
       if (node) {
@@ -423,7 +415,8 @@ export class ModelView {
         this.details.showBlock(node, this.name);
       }
     }
-    void this.drawn.draw();
+    // A plain Block on top has a picture of all graphs, which is where a difference of one of them is seen best.
+    void this.drawn.redraw(this.current && !this.current.root.hybrid ? '' : block, 'traced');
   }
 
   /** Mark what a piece of code computes in the graph; returns how many operators that are. */
@@ -482,9 +475,7 @@ export class ModelView {
       (this.drawn.shown?.path !== slowest.path || this.drawn.shown.program !== slowest.program)
     ) {
       this.isChosen = true;
-      this.drawn.program = slowest.program;
-      this.drawn.drawBlock(slowest.path);
-      await this.drawn.drawing;
+      await this.drawn.drawBlock(slowest.path, slowest.program);
     }
     const reply = await this.overlays.choose('time');
     const id = slowest?.node ?? reply?.marked[0];
@@ -511,10 +502,7 @@ export class ModelView {
     this.details.showBlock(node, this.name);
     this.refreshSaved();
     this.options.onSelect?.(node.path);
-    clearTimeout(this.resting);
-    this.drawn.drawing = new Promise(resolve => {
-      this.resting = setTimeout(() => void this.showInGraph(node).then(resolve), REST);
-    });
+    this.drawn.drawAtRest(() => this.showInGraph(node));
   }
 
   /** Show the box of a Block in the graph that is drawn; where it has none there, draw the Block's own graph. */
@@ -530,11 +518,8 @@ export class ModelView {
       this.details.showBlock(node, this.name);
       return;
     }
-    if (this.drawn.program !== 'traced') {
-      this.drawn.program = ''; // another Block has other programs
-    }
-    this.drawn.path = node.path;
-    await this.drawn.draw();
+    // Another Block has other programs.
+    await this.drawn.drawBlock(node.path, this.drawn.program === 'traced' ? 'traced' : '');
   }
 
   /** The numbers of a parameter of an operator, by its path in the model. */
@@ -631,5 +616,4 @@ export class ModelView {
   private showsNode = false;
   /** Id of the node or box of the graph whose details were shown last. */
   private detailed = '';
-  private resting: ReturnType<typeof setTimeout> | undefined;
 }
