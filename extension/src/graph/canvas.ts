@@ -332,8 +332,9 @@ export class Canvas {
   start(): void {
     const { picture } = this;
     if (picture) {
+      const [first] = picture.items.values();
       const rect = picture.items.get(this.first ?? '') ??
-        [...picture.items.values()][0] ?? { x: 0, y: 0, width: picture.width, height: 0 };
+        first ?? { x: 0, y: 0, width: picture.width, height: 0 };
       this.moved = false;
       this.look(this.beside(picture, room => started(picture, rect, room, this.chosen)));
       this.uncover();

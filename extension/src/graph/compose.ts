@@ -329,7 +329,7 @@ function place(root: Plan): Picture {
       const isOpen = plan.inner.has(i);
       const card = plan.cards[i];
       if (card === undefined) {
-        return;
+        throw new RangeError(item.id);
       }
       const drawn: DrawnItem = {
         id: item.id,

@@ -1,4 +1,4 @@
-// The drawer's tab of findings: those of the model, and below them others in the cells of the notebook.
+// The drawer's tab of findings: findings of the model, and below them others in the cells of the notebook.
 
 import { h } from './dom';
 import type { ListedBlock, ListedFinding } from './findings-list';

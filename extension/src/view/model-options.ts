@@ -1,4 +1,4 @@
-// What the host of a ModelView gives to it: panel, tab, widget or model file.
+// The options that a host (panel, tab, widget, model file) gives a ModelView.
 
 import type { Layout } from '../graph/worker';
 import type { Location } from '../protocol/messages';

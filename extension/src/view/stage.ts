@@ -9,7 +9,7 @@ import { Notices } from './notices';
 import type { Panes } from './panes';
 import { WorkRows } from './work-rows';
 
-/** Pixels of the graph's room below which what is said over it is one line. */
+/** If the graph's room is smaller than this, texts over the graph take one line. */
 const SMALL = { width: 480, height: 480 } as const;
 
 /** Pixels of the graph's height from which its map and its buttons stand above the drawer. */
@@ -73,7 +73,7 @@ export class Stage {
     replace(this.nothing, ...children);
   }
 
-  /** A sentence about what is wrong, over the view until it is true no more; '' ends it. */
+  /** Show a sentence about a fault until `complain('')` removes it. */
   complain(text: string): void {
     if (this.complaint.textContent !== text) {
       this.complaint.textContent = text;
