@@ -10,12 +10,15 @@ outside would end the process's use of the device instead of raising an error. S
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from numpy.lib.array_utils import normalize_axis_index
 
 from hybrid_lab.engines.memory import numpy_dtype, shared, torch_dtype
 from hybrid_lab.ops.elementwise import special
@@ -32,6 +35,27 @@ class _Flags(NamedTuple):
 
     c_contiguous: bool
     writeable: bool = True
+
+
+#: What torch's errors of a device or of memory say; they are no errors of arguments.
+_OF_DEVICE = re.compile(r"\bcu[a-z]* ?error|\bhip error|out of memory|allocate memory", re.IGNORECASE)
+
+
+@contextlib.contextmanager
+def numpy_errors() -> Iterator[None]:
+    """Raise torch's errors of arguments as NumPy's: AxisError for an axis outside, ValueError for shapes."""
+    try:
+        yield
+    except IndexError as error:
+        if type(error) is not IndexError or not str(error).startswith("Dimension "):
+            raise
+        raise np.exceptions.AxisError(str(error)) from error
+    except RuntimeError as error:
+        if type(error) is not RuntimeError or _OF_DEVICE.search(str(error)):
+            raise
+        if "not implemented for" in str(error):
+            raise TypeError(f"torch has no form for a DeviceArray of this dtype: {error}") from error
+        raise ValueError(str(error)) from error
 
 
 class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
@@ -126,11 +150,13 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     # -- elements --------------------------------------------------------------------------------------------------
 
+    @numpy_errors()
     def __getitem__(self, key: Operand) -> DeviceArray:
         key, flipped = self.key(key)
         found = self.tensor.flip(flipped) if flipped else self.tensor
         return DeviceArray(found[key])
 
+    @numpy_errors()
     def __setitem__(self, key: Operand, value: Operand) -> None:
         key, flipped = self.key(key)
         if flipped:
@@ -150,6 +176,8 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
                     raise TypeError("of a DeviceArray only whole axes are read backwards")
                 flipped.append(axis)
                 item = slice(None)
+            elif isinstance(item, (DeviceArray, np.ndarray)) and item.dtype.kind not in "iub":
+                raise IndexError("arrays used as indices must be of integer (or boolean) type")
             elif isinstance(item, DeviceArray):
                 item = item.tensor if item.tensor.dtype == torch.bool else within(item.tensor, self.shape, axis)
             elif isinstance(item, list) or (isinstance(item, np.ndarray) and item.ndim):
@@ -187,14 +215,19 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
     def fill(self, value: Operand) -> None:
         self.tensor.fill_(value)
 
+    @numpy_errors()
     def reshape(self, *shape: Any) -> DeviceArray:
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
-        return DeviceArray(self.tensor.reshape(tuple(map(int, sizes))))
+        return DeviceArray(self.tensor.reshape(tuple(max(int(size), -1) for size in sizes)))
 
+    @numpy_errors()
     def transpose(self, *axes: Any) -> DeviceArray:
+        if not axes or axes == (None,):
+            return self.T
         order = axes[0] if len(axes) == 1 and isinstance(axes[0], Sequence) else axes
-        return DeviceArray(self.tensor.permute(*order)) if order else self.T
+        return DeviceArray(self.tensor.permute(tuple(order)))
 
+    @numpy_errors()
     def swapaxes(self, first: int, second: int) -> DeviceArray:
         return DeviceArray(self.tensor.transpose(first, second))
 
@@ -224,6 +257,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     # -- NumPy's protocols -----------------------------------------------------------------------------------------
 
+    @numpy_errors()
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, out: Operand = None, **keywords: Any
     ) -> Operand:
@@ -241,7 +275,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
             if over_axes is None:
                 raise TypeError(f"np.{ufunc.__name__}.{method} has no function of torch for a DeviceArray")
             made = checked_call(f"np.{ufunc.__name__}.{method}", over_axes, inputs, {"axis": 0} | keywords)
-            return made if out is None else DeviceArray(write(out[0], made.tensor))
+            return made if out is None else written(out[0], made.tensor)
         where, casting = keywords.pop("where", True), keywords.pop("casting", "same_kind")
         if ufunc in _OPAQUE:
             if out is not None or where is not True or keywords:
@@ -283,9 +317,12 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def checked_call(name: str, function: Callable[..., Operand], arguments: Operand, keywords: dict[str, Any]) -> Operand:
-    """The function's result. Raises TypeError, with NumPy's name, for arguments that the function does not have."""
+    """The function's result. Raises TypeError, with NumPy's name, for arguments that the function does not have, and
+    for arguments of a wrong shape or axis what NumPy raises.
+    """
     try:
-        return function(*arguments, **keywords)
+        with numpy_errors():
+            return function(*arguments, **keywords)
     except TypeError:
         try:
             inspect.signature(function).bind(*arguments, **keywords)
@@ -356,6 +393,13 @@ def write(target: Operand, result: torch.Tensor, where: Operand = True, casting:
     return target.tensor
 
 
+def written(out: Operand, made: torch.Tensor) -> DeviceArray:
+    """A result in the memory of `out`. Raises ValueError if `out` has another shape."""
+    if out.shape != tuple(made.shape):
+        raise ValueError(f"out has the shape {out.shape}, the result {tuple(made.shape)}")
+    return DeviceArray(write(out, made))
+
+
 def add_by_index(total: torch.Tensor, key: tuple[torch.Tensor, ...], values: torch.Tensor) -> None:
     """total[key] += values; a place may come several times. On a device torch sorts the places, so that the additions
     have the same order in every run.
@@ -383,22 +427,41 @@ def _at(ufunc: np.ufunc, device: torch.device, target: Operand, key: Operand, *v
 
 
 def _running_or(array: Operand, axis: int = 0) -> DeviceArray:
-    return DeviceArray(array.tensor.to(torch.int64).cummax(axis)[0] != 0)
+    return DeviceArray(array.tensor.to(torch.int64).cummax(normalize_axis_index(axis, array.ndim))[0] != 0)
 
 
 def _running_maximum(array: Operand, axis: int = 0) -> DeviceArray:
-    return DeviceArray(array.tensor.cummax(axis)[0])
+    return DeviceArray(array.tensor.cummax(normalize_axis_index(axis, array.ndim))[0])
 
 
 def _sums_of_segments(values: DeviceArray, starts: Operand, axis: int = 0) -> DeviceArray:
     """Of segments behind one another along the first axis, in the order of their elements."""
     if axis:
         raise TypeError("np.add.reduceat for a DeviceArray takes the first axis only")
-    places = within(as_tensor(starts, values.tensor.device), values.shape, 0)
-    offsets = torch.cat([places, places.new_tensor([len(values)])])
+    places = as_tensor(starts, values.tensor.device)
+    if places.ndim != 1:
+        raise ValueError("np.add.reduceat takes starts along one axis")
+    if places.is_floating_point():
+        raise TypeError("np.add.reduceat takes whole numbers as starts")
+    places, count = places.long(), len(values)
+    low, high = torch.stack(torch.aminmax(places)).tolist() if len(places) else (0, 0)
+    if low < 0 or (len(places) and high >= count):
+        raise IndexError(f"index {low if low < 0 else high} out-of-bounds in add.reduceat [0, {count})")
+    ends = torch.cat([places[1:], places.new_tensor([count])])[: len(places)]
     tensor = values.tensor.contiguous()
-    wide = tensor if tensor.is_floating_point() else tensor.double()
-    return DeviceArray(torch.segment_reduce(wide, "sum", offsets=offsets, axis=0).to(tensor.dtype))
+    if not tensor.is_floating_point():  # differences of running sums wrap around as sums do
+        running = torch.cat([tensor.new_zeros((1, *tensor.shape[1:]), dtype=torch.int64), tensor.long().cumsum(0)])
+        return DeviceArray(running[torch.maximum(ends, places + 1)] - running[places])
+    if bool((ends <= places).any()):  # such a start has its own element only
+        lengths = (ends - places).clamp(min=1)
+        before = lengths.cumsum(0) - lengths
+        line = torch.arange(int(lengths.sum()), device=tensor.device)
+        tensor = tensor[line + torch.repeat_interleave(places - before, lengths)]
+        places, count = before, len(tensor)
+    if not tensor.numel() or not len(places):
+        return DeviceArray(tensor.new_zeros((len(places), *tensor.shape[1:])))
+    offsets = torch.cat([places, places.new_tensor([count])])
+    return DeviceArray(torch.segment_reduce(tensor, "sum", offsets=offsets, axis=0))
 
 
 def _sign(x: torch.Tensor) -> torch.Tensor:

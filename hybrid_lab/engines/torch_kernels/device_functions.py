@@ -7,12 +7,14 @@ is named in `_implements`, with the values that it may have. Any other argument 
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from hybrid_lab.engines.memory import numpy_dtype, torch_dtype
 from hybrid_lab.engines.torch_kernels.device_array import (
@@ -29,6 +31,7 @@ from hybrid_lab.engines.torch_kernels.device_array import (
     kind_of,
     within,
     write,
+    written,
 )
 from hybrid_lab.ops.kernels import philox
 from hybrid_lab.ops.random import distributions
@@ -59,6 +62,10 @@ def _without(allowed: dict[str, tuple[Any, ...]], implementation: Callable[..., 
                 raise TypeError(f"{name}={value!r} has no function of torch for a DeviceArray")
         return implementation(*arguments, **keywords)
 
+    # The signature that `checked_call` binds to has the allowed keywords, too.
+    known = inspect.signature(implementation)
+    further = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=allowed[name][0]) for name in allowed]
+    setattr(call, "__signature__", known.replace(parameters=[*known.parameters.values(), *further]))  # noqa: B010
     return call
 
 
@@ -81,7 +88,18 @@ _LinAlgError: type[Exception] = getattr(torch.linalg, "LinAlgError")  # noqa: B0
 
 def _into(out: Operand, made: torch.Tensor) -> DeviceArray:
     """A result as an array; if the caller gave `out`, in its memory."""
-    return DeviceArray(made if out is None else write(out, made))
+    return DeviceArray(made) if out is None else written(out, made)
+
+
+def _line_of(tensor: torch.Tensor, axis: int | None) -> tuple[torch.Tensor, int]:
+    """The tensor and the axis in it, from the front; for axis None and for a number, one line of all elements.
+
+    Raises AxisError for an axis outside.
+    """
+    if axis is None:
+        return tensor.reshape(-1), 0
+    tensor = tensor if tensor.ndim else tensor.reshape(1)
+    return tensor, normalize_axis_index(axis, tensor.ndim)
 
 
 @_implements(np.where)
@@ -105,6 +123,8 @@ def _copyto(target: Operand, source: Operand, casting: Casting = "same_kind", wh
     if not isinstance(target, DeviceArray):
         raise TypeError("numbers of a device are not written to an array of the host")
     device = target.tensor.device
+    if isinstance(source, DeviceArray | np.ndarray) and not target.ndim and source.size == 1:
+        source = source.reshape(())  # a number takes the only element
     if type(source) in SCALARS:
         np.copyto(np.empty(0, target.dtype), source, casting=casting)  # NumPy's rule for Python's numbers
         write(target, as_tensor(source, device, target.tensor.dtype), where)
@@ -155,7 +175,8 @@ def _ones_like(array: Operand, dtype: Operand = None) -> DeviceArray:
 def _full_like(array: Operand, value: Operand, dtype: Operand = None) -> DeviceArray:
     device = device_of(array, value)
     made = torch.empty(array.shape, dtype=torch_dtype(np.dtype(dtype or array.dtype)), device=device)
-    return DeviceArray(made.copy_(as_tensor(value, device, made.dtype)))
+    source = as_tensor(value, device, made.dtype)
+    return DeviceArray(made.copy_(source if made.ndim or source.numel() != 1 else source.reshape(())))
 
 
 @_implements(np.reshape, order=("C",), copy=(None,))
@@ -165,7 +186,7 @@ def _reshape(array: Operand, shape: Operand) -> DeviceArray:
 
 @_implements(np.transpose)
 def _transpose(array: Operand, axes: Operand = None) -> DeviceArray:
-    return array.transpose(*(axes or ()))
+    return array.T if axes is None else array.transpose((axes,) if isinstance(axes, int) else tuple(axes))
 
 
 @_implements(np.swapaxes)
@@ -180,7 +201,10 @@ def _moveaxis(array: Operand, source: Operand, target: Operand) -> DeviceArray:
 
 @_implements(np.broadcast_to, subok=(False,))
 def _broadcast_to(array: Operand, shape: Operand) -> DeviceArray:
-    return DeviceArray(array.tensor.expand((shape,) if isinstance(shape, int) else tuple(shape)))
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if min(sizes, default=0) < 0:
+        raise ValueError("all elements of broadcast shape must be non-negative")
+    return DeviceArray(array.tensor.expand(sizes))
 
 
 def _joined(tensors: list[torch.Tensor], dtype: Operand) -> list[torch.Tensor]:
@@ -201,20 +225,25 @@ def _concatenate(arrays: Operand, axis: int | None = 0, out: Operand = None, dty
     tensors = _joined(_tensors(*arrays), dtype)
     if axis is None:
         return _into(out, torch.cat([item.reshape(-1) for item in tensors]))
-    return _into(out, torch.cat(tensors, axis))
+    if len({item.ndim for item in tensors}) > 1:  # torch leaves out empty lines
+        raise ValueError("all the input arrays must have same number of dimensions")
+    return _into(out, torch.cat(tensors, normalize_axis_index(axis, tensors[0].ndim)))
 
 
 @_implements(np.column_stack)
 def _column_stack(arrays: Operand) -> DeviceArray:
-    return DeviceArray(torch.cat([item if item.ndim > 1 else item[:, None] for item in _tensors(*arrays)], 1))
+    return DeviceArray(torch.cat([item if item.ndim > 1 else item.reshape(-1, 1) for item in _tensors(*arrays)], 1))
 
 
 @_implements(np.pad)
 def _pad(array: Operand, widths: Operand, mode: str = "constant", constant_values: Operand = 0) -> DeviceArray:
     if mode != "constant":
         raise TypeError(f"np.pad with mode={mode!r} has no function of torch for a DeviceArray")
-    pairs = np.broadcast_to(np.asarray(widths), (array.ndim, 2)).tolist()
-    if min(map(min, pairs), default=0) < 0:
+    given = np.asarray(widths)
+    if given.dtype.kind not in "iu":
+        raise TypeError("`pad_width` must be of integral type.")
+    pairs = np.broadcast_to(given, (array.ndim, 2)).tolist()
+    if given.min(initial=0) < 0:
         raise ValueError("index can't contain negative values")
     flat = [int(number) for pair in reversed(pairs) for number in pair]
     return DeviceArray(torch.nn.functional.pad(array.tensor, flat, value=constant_values))
@@ -222,18 +251,23 @@ def _pad(array: Operand, widths: Operand, mode: str = "constant", constant_value
 
 @_implements(np.flip)
 def _flip(array: Operand, axis: Operand = None) -> DeviceArray:
-    axes = tuple(range(array.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = tuple(range(array.ndim)) if axis is None else normalize_axis_tuple(axis, array.ndim)
     return DeviceArray(array.tensor.flip(axes))
 
 
 @_implements(np.repeat)
 def _repeat(array: Operand, count: int, axis: int | None = None) -> DeviceArray:
-    return DeviceArray(torch.repeat_interleave(array.tensor, count, axis))
+    tensor, line = _line_of(array.tensor, axis)
+    if axis is None and isinstance(count, int) and not tensor.numel():
+        return DeviceArray(tensor.clone())
+    return DeviceArray(torch.repeat_interleave(tensor, count, line))
 
 
 @_implements(np.resize)
 def _resize(array: Operand, shape: Operand) -> DeviceArray:
-    places = torch.arange(math.prod(np.atleast_1d(shape).tolist()), device=array.tensor.device) % max(array.size, 1)
+    if not array.size:
+        return _new_full(array.tensor.device, shape, 0, array.dtype)
+    places = torch.arange(math.prod(np.atleast_1d(shape).tolist()), device=array.tensor.device) % array.size
     return DeviceArray(array.tensor.reshape(-1)[places].reshape(shape))
 
 
@@ -241,9 +275,12 @@ def _resize(array: Operand, shape: Operand) -> DeviceArray:
 
 
 def _axes(array: Operand, axis: Operand) -> tuple[int, ...]:
-    if axis is None:
+    """The axes from the front; the first axis of a number is none. Raises AxisError, ValueError for repeated axes."""
+    if axis is None or (not isinstance(axis, tuple) and not array.ndim and axis in (0, -1)):
         return tuple(range(array.ndim))
-    return axis if isinstance(axis, tuple) else (axis,)
+    return (
+        normalize_axis_tuple(axis, array.ndim) if isinstance(axis, tuple) else (normalize_axis_index(axis, array.ndim),)
+    )
 
 
 def _selected(tensor: torch.Tensor, where: Operand, neutral: Operand) -> torch.Tensor:
@@ -282,6 +319,8 @@ def _mean(
         dtype = array.dtype if array.dtype.kind == "f" else np.dtype("float64")
     if np.dtype(dtype).kind not in "fc":
         raise TypeError("np.mean in whole numbers has no function of torch for a DeviceArray")
+    if axis is not None:
+        normalize_axis_tuple(axis, array.ndim)  # a number has no axis here
     axes, tensor = _axes(array, axis), array.tensor.to(torch_dtype(np.dtype(dtype)))
     if where is True:
         return _into(out, tensor.mean(axes, keepdim=keepdims) if axes else tensor.clone())
@@ -330,8 +369,9 @@ def _min(
 @_implements(np.argmax)
 def _argmax(array: Operand, axis: int | None = None, out: Operand = None, keepdims: bool = False) -> DeviceArray:
     """The first of equal elements, and the first NaN; torch returns any index among equals."""
-    tensor = array.tensor.reshape(-1) if axis is None else array.tensor
-    line = 0 if axis is None else axis
+    tensor, line = _line_of(array.tensor, axis)
+    if not tensor.shape[line]:
+        raise ValueError("attempt to get argmax of an empty sequence")
     largest = tensor.amax(line, keepdim=True)
     hit = (tensor == largest) | (tensor != tensor)
     size = tensor.shape[line]
@@ -340,7 +380,7 @@ def _argmax(array: Operand, axis: int | None = None, out: Operand = None, keepdi
     places = torch.arange(size, device=tensor.device).reshape(shape)
     first = torch.where(hit, places, size).amin(line)
     if keepdims:
-        first = first.reshape((1,) * array.ndim) if axis is None else first.unsqueeze(axis)
+        first = first.reshape((1,) * array.ndim) if axis is None or not array.ndim else first.unsqueeze(line)
     return _into(out, first)
 
 
@@ -368,8 +408,8 @@ def _any(
 
 @_implements(np.cumsum)
 def _cumsum(array: Operand, axis: int | None = None, dtype: Operand = None, out: Operand = None) -> DeviceArray:
-    tensor = array.tensor.reshape(-1) if axis is None else array.tensor
-    return _into(out, torch.cumsum(tensor, 0 if axis is None else axis, dtype=_sum_kind(array.dtype, dtype)))
+    tensor, line = _line_of(array.tensor, axis)
+    return _into(out, torch.cumsum(tensor, line, dtype=_sum_kind(array.dtype, dtype)))
 
 
 @_implements(np.trace)
@@ -387,6 +427,8 @@ REDUCTIONS.update({np.add: _sum, np.maximum: _max, np.minimum: _min, np.logical_
 
 @_implements(np.nonzero)
 def _nonzero(array: Operand) -> tuple[DeviceArray, ...]:
+    if not array.ndim:
+        raise ValueError("Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() instead.")
     return tuple(map(DeviceArray, torch.nonzero(array.tensor, as_tuple=True)))
 
 
@@ -399,14 +441,21 @@ def _flatnonzero(array: Operand) -> DeviceArray:
 def _take(
     array: Operand, indices: Operand, axis: int | None = None, out: Operand = None, mode: str = "raise"
 ) -> DeviceArray:
-    device = device_of(array, indices)
-    tensor, places = as_tensor(array, device), as_tensor(indices, device).long()
-    tensor = tensor.reshape(-1) if axis is None else tensor
-    axis = 0 if axis is None else axis % tensor.ndim
-    size = tensor.shape[axis]
-    places = places.clamp(0, max(size - 1, 0)) if mode == "clip" else within(places, tensor.shape, axis) % max(size, 1)
-    if mode not in ("clip", "raise"):
+    if mode not in ("clip", "raise", "wrap"):
         raise TypeError(f"np.take with mode={mode!r} has no function of torch for a DeviceArray")
+    device = device_of(array, indices)
+    (tensor, axis), places = _line_of(as_tensor(array, device), axis), as_tensor(indices, device)
+    if places.is_floating_point():
+        raise TypeError("np.take takes whole numbers as indices")
+    places, size = places.long(), tensor.shape[axis]
+    if not size and places.numel():
+        raise IndexError("cannot do a non-empty take from an empty axes.")
+    if 0 in tensor.shape[:axis]:  # NumPy looks at no index then
+        places = torch.zeros_like(places)
+    elif mode == "clip":
+        places = places.clamp(0, max(size - 1, 0))
+    else:
+        places = (places if mode == "wrap" else within(places, tensor.shape, axis)) % max(size, 1)
     made = tensor.index_select(axis, places.reshape(-1))
     return _into(out, made.reshape(*tensor.shape[:axis], *places.shape, *tensor.shape[axis + 1 :]))
 
@@ -415,9 +464,24 @@ def _take(
 def _take_along(array: Operand, indices: Operand, axis: int | None = -1) -> DeviceArray:
     device = device_of(array, indices)
     tensor = as_tensor(array, device)
-    tensor, axis = (tensor.reshape(-1), 0) if axis is None else (tensor, axis)
-    places = within(as_tensor(indices, device), tensor.shape, axis) % max(tensor.shape[axis], 1)
-    return DeviceArray(torch.take_along_dim(tensor, places, axis))
+    tensor, axis = (tensor.reshape(-1), 0) if axis is None else (tensor, normalize_axis_index(axis, tensor.ndim))
+    return DeviceArray(torch.take_along_dim(tensor, _places_along(tensor, as_tensor(indices, device), axis), axis))
+
+
+def _places_along(tensor: torch.Tensor, places: torch.Tensor, axis: int) -> torch.Tensor:
+    """Places along an axis, from the front. Raises IndexError and ValueError as NumPy's functions along an axis."""
+    if places.is_floating_point() or places.dtype == torch.bool:
+        raise IndexError("`indices` must be an integer array")
+    if places.ndim != tensor.ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    for other, (given, size) in enumerate(zip(places.shape, tensor.shape, strict=True)):
+        if other != axis and given != size and 1 not in (given, size):
+            raise IndexError(
+                f"shape mismatch: indices of {tuple(places.shape)} along axis {axis} of {tuple(tensor.shape)}"
+            )
+    if 0 in (*tensor.shape[:axis], *tensor.shape[axis + 1 :]):  # NumPy looks at no index then
+        return torch.zeros_like(places, dtype=torch.int64)
+    return within(places, tensor.shape, axis) % max(tensor.shape[axis], 1)
 
 
 @_implements(np.put_along_axis)
@@ -425,9 +489,13 @@ def _put_along(array: Operand, indices: Operand, values: Operand, axis: int) -> 
     if not isinstance(array, DeviceArray):
         raise TypeError("numbers of a device are not written to an array of the host")
     tensor = array.tensor
-    places = within(as_tensor(indices, tensor.device), tensor.shape, axis) % max(tensor.shape[axis], 1)
-    source = as_tensor(values, tensor.device, tensor.dtype)
-    tensor.scatter_(axis, places, source.expand(places.shape))
+    axis = normalize_axis_index(axis, tensor.ndim)
+    key = [
+        torch.arange(size, device=tensor.device).reshape(-1, *(1,) * (tensor.ndim - 1 - other))
+        for other, size in enumerate(tensor.shape)
+    ]
+    key[axis] = _places_along(tensor, as_tensor(indices, tensor.device), axis)
+    tensor[tuple(key)] = as_tensor(values, tensor.device, tensor.dtype)
 
 
 _SORTS: dict[str, tuple[Any, ...]] = {
@@ -437,13 +505,15 @@ _SORTS: dict[str, tuple[Any, ...]] = {
 
 @_implements(np.argsort, **_SORTS)
 def _argsort(array: Operand, axis: int | None = -1) -> DeviceArray:
-    tensor, axis = (array.tensor.reshape(-1), 0) if axis is None else (array.tensor, axis)
+    tensor, axis = _line_of(array.tensor, axis)
     return DeviceArray(torch.sort(_alike(tensor), dim=axis, stable=True)[1])
 
 
 @_implements(np.sort, **_SORTS)
 def _sort(array: Operand, axis: int | None = -1) -> DeviceArray:
-    tensor, axis = (array.tensor.reshape(-1), 0) if axis is None else (array.tensor, axis)
+    if axis is not None:
+        normalize_axis_index(axis, array.ndim)  # a number has no axis here
+    tensor, axis = _line_of(array.tensor, axis)
     return DeviceArray(tensor.gather(axis, torch.sort(_alike(tensor), dim=axis, stable=True)[1]))
 
 
@@ -457,6 +527,8 @@ def _searchsorted(edges: Operand, values: Operand, side: str = "left") -> Device
     if side not in ("left", "right"):
         raise ValueError(f"side must be 'left' or 'right', not {side!r}")
     first, second = _tensors(edges, values)
+    if first.ndim != 1:
+        raise ValueError("np.searchsorted looks in an array of one axis")
     return DeviceArray(torch.searchsorted(first.contiguous(), second.contiguous(), right=side == "right"))
 
 
@@ -472,18 +544,42 @@ def _unique(
 
 @_implements(np.unravel_index, order=("C",))
 def _unravel(places: Operand, shape: Operand) -> tuple[DeviceArray, ...]:
-    return tuple(map(DeviceArray, torch.unravel_index(places.tensor, tuple(shape))))
+    if places.dtype.kind not in "iu":
+        raise TypeError("np.unravel_index takes whole numbers as indices")
+    left, sizes = places.tensor.long(), (shape,) if isinstance(shape, int) else tuple(shape)
+    if min(sizes, default=0) < 0:
+        raise ValueError("dimensions of an array are not negative")
+    if left.numel():
+        size, (low, high) = math.prod(sizes), torch.stack(torch.aminmax(left)).tolist()
+        if low < 0 or high >= size:
+            raise ValueError(f"index {low if low < 0 else high} is out of bounds for array with size {size}")
+    if left.ndim and not sizes:
+        raise ValueError("multiple indices are not supported for 0d arrays")
+    found = []
+    for size in reversed(sizes):
+        found.append(DeviceArray(left % size if left.numel() else left.clone()))
+        left = left // size if left.numel() else left
+    return tuple(reversed(found))
 
 
 @_implements(np.bincount)
 def _bincount(places: Operand, weights: Operand = None, minlength: int = 0) -> DeviceArray:
     device = device_of(places, weights)
-    tensor = as_tensor(places, device).long()
+    tensor = as_tensor(places, device)
+    if tensor.ndim != 1:
+        raise ValueError(f"np.bincount counts numbers along one axis, not {tensor.ndim}")
+    if tensor.is_floating_point():
+        raise TypeError("np.bincount counts whole numbers")
+    if minlength < 0:
+        raise ValueError("'minlength' must not be negative")
+    tensor = tensor.long()
     low, high = torch.stack(torch.aminmax(tensor)).tolist() if tensor.numel() else (0, -1)
     if low < 0:
         raise ValueError("'list' argument must have no negative elements")
     size = max(minlength, high + 1)
     values = torch.ones_like(tensor) if weights is None else as_tensor(weights, tensor.device, torch.float64)
+    if values.shape != tensor.shape:
+        raise ValueError("The weights and list don't have the same length.")
     total = torch.zeros(size, dtype=values.dtype, device=tensor.device)
     add_by_index(total, (tensor,), values)
     return DeviceArray(total)
@@ -494,14 +590,19 @@ def _diagonal(array: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1) -
     return DeviceArray(torch.diagonal(array.tensor, offset, axis1, axis2))
 
 
+def _rows(tensor: torch.Tensor) -> torch.Tensor:
+    """A matrix, or a line as each row of one."""
+    return tensor.expand(len(tensor), -1) if tensor.ndim == 1 else tensor
+
+
 @_implements(np.tril)
 def _tril(array: Operand, k: int = 0) -> DeviceArray:
-    return DeviceArray(torch.tril(array.tensor, k))
+    return DeviceArray(torch.tril(_rows(array.tensor), k))
 
 
 @_implements(np.triu)
 def _triu(array: Operand, k: int = 0) -> DeviceArray:
-    return DeviceArray(torch.triu(array.tensor, k))
+    return DeviceArray(torch.triu(_rows(array.tensor), k))
 
 
 # -- random numbers
@@ -536,8 +637,8 @@ def _searched(edges: Operand, numbers: Operand) -> DeviceArray:
 @_implements(np.polyval)
 def _polyval(coefficients: Operand, x: Operand) -> DeviceArray:
     total = np.zeros_like(x)
-    for coefficient in coefficients:
-        total = total * x + float(coefficient)
+    for coefficient in coefficients if isinstance(coefficients, DeviceArray) else np.asarray(coefficients):
+        total = total * x + coefficient
     return total
 
 
@@ -578,7 +679,10 @@ def _dot(a: Operand, b: Operand, out: Operand = None) -> DeviceArray:
 
 @_implements(np.linalg.norm)
 def _norm(array: Operand, ord: Operand = None, axis: Operand = None, keepdims: bool = False) -> DeviceArray:
-    vectors = array.ndim == 1 if axis is None else not isinstance(axis, tuple) or len(axis) == 1
+    axis = axis if axis is None else normalize_axis_tuple(axis, array.ndim)
+    if axis is not None and not 0 < len(axis) < 3:
+        raise ValueError("Improper number of dimensions to norm.")
+    vectors = array.ndim == 1 if axis is None else len(axis) == 1
     if ord is not None and not vectors:
         raise TypeError("norms of matrices have no function of torch for a DeviceArray")
     tensor = array.tensor if array.dtype.kind in "fc" else array.tensor.double()
@@ -590,11 +694,25 @@ def _histogram(data: Operand, bins: Operand = 10, range: Operand = None) -> tupl
     """Counts between edges, the last one included, as NumPy's, which compares with the edges in the end."""
     values = data.tensor.reshape(-1)
     if isinstance(bins, int):
-        edges: Operand = np.linspace(range[0], range[1], bins + 1)
+        if bins < 1:
+            raise ValueError("`bins` must be positive, when an integer")
+        first, last = range
+        if not (np.isfinite(first) and np.isfinite(last) and first <= last):
+            raise ValueError(f"np.histogram takes a finite range that rises, not {range}")
+        if first == last:
+            first, last = first - 0.5, last + 0.5
+        edges: Operand = np.linspace(first, last, bins + 1)
         kind = np.result_type(np.float64, data.dtype) if data.dtype.kind != "f" else data.dtype
         sorted_edges = as_tensor(edges.astype(kind), values.device)
     else:
-        edges, sorted_edges = bins, as_tensor(bins, values.device)
+        edges = bins if isinstance(bins, DeviceArray) else np.asarray(bins)
+        sorted_edges = as_tensor(edges, values.device)
+        if sorted_edges.ndim != 1:
+            raise ValueError("`bins` must be 1d, when an array")
+        if bool((sorted_edges[1:] < sorted_edges[:-1]).any()):
+            raise ValueError("`bins` must increase monotonically, when an array")
+        if not len(sorted_edges):
+            return _bincount(DeviceArray(torch.zeros(0, dtype=torch.int64, device=values.device))), edges
     both = torch.promote_types(values.dtype, sorted_edges.dtype)
     values, sorted_edges = values.to(both), sorted_edges.to(both).contiguous()
     count = len(sorted_edges) - 1
@@ -607,14 +725,32 @@ def _histogram(data: Operand, bins: Operand = 10, range: Operand = None) -> tupl
 # -- linear algebra, whose errors are NumPy's
 
 
-def _linear(function: Callable[..., Operand], arrays: int = 1, **parameters: Operand) -> Callable[..., Operand]:
-    """An implementation by a function of torch. parameters : further ones that both have -> their defaults"""
+def _linear(
+    function: Callable[..., Operand],
+    arrays: int = 1,
+    *,
+    matrix: bool = True,
+    square: bool = False,
+    **parameters: Operand,
+) -> Callable[..., Operand]:
+    """An implementation by a function of torch. matrix, square : what the first array has to be.
+    parameters : further ones that both have -> their defaults
+    """
 
     def call(*arguments: Any, **keywords: Any) -> Operand:
         if len(arguments) != arrays or keywords.keys() - parameters.keys():
             raise TypeError(f"{function.__name__} for a DeviceArray takes {arrays} array(s) and {list(parameters)}")
+        tensors = [
+            item if item.is_floating_point() or item.is_complex() else item.double() for item in _tensors(*arguments)
+        ]
+        if matrix and tensors[0].ndim < 2:
+            raise np.linalg.LinAlgError(
+                f"{tensors[0].ndim}-dimensional array given. Array must be at least two-dimensional"
+            )
+        if square and tensors[0].shape[-2] != tensors[0].shape[-1]:
+            raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
         try:
-            made = function(*_tensors(*arguments), **parameters | keywords)
+            made = function(*tensors, **parameters | keywords)
         except _LinAlgError as error:
             singular = "singular" in str(error)
             message = "Singular matrix" if singular else "Matrix is not positive definite"
@@ -624,18 +760,34 @@ def _linear(function: Callable[..., Operand], arrays: int = 1, **parameters: Ope
     return call
 
 
+def _solve(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Of arrays b, only those of one axis are vectors; torch takes others for stacks of vectors, too."""
+    return torch.linalg.solve(a, b.reshape(*(1,) * (a.ndim - b.ndim), *b.shape) if b.ndim > 1 else b)
+
+
+def _transform(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A transform along the last axis, of no lines too."""
+
+    def transform(x: torch.Tensor) -> torch.Tensor:
+        if not x.numel() and x.ndim and x.shape[-1]:
+            return torch.zeros_like(x, dtype=x.dtype.to_complex())
+        return function(x)
+
+    return transform
+
+
 FUNCTIONS.update(
     {
-        np.linalg.inv: _linear(torch.linalg.inv),
-        np.linalg.cholesky: _linear(torch.linalg.cholesky, upper=False),
-        np.linalg.solve: _linear(torch.linalg.solve, arrays=2),
-        np.linalg.det: _linear(torch.linalg.det),
-        np.linalg.slogdet: _linear(torch.linalg.slogdet),
-        np.linalg.eigh: _linear(torch.linalg.eigh, UPLO="L"),
+        np.linalg.inv: _linear(torch.linalg.inv, square=True),
+        np.linalg.cholesky: _linear(torch.linalg.cholesky, square=True, upper=False),
+        np.linalg.solve: _linear(_solve, arrays=2, square=True),
+        np.linalg.det: _linear(torch.linalg.det, square=True),
+        np.linalg.slogdet: _linear(torch.linalg.slogdet, square=True),
+        np.linalg.eigh: _linear(torch.linalg.eigh, square=True, UPLO="L"),
         np.linalg.svd: _linear(torch.linalg.svd, full_matrices=True),
         np.linalg.qr: _linear(torch.linalg.qr),
-        np.fft.fft: _linear(torch.fft.fft),
-        np.fft.ifft: _linear(torch.fft.ifft),
+        np.fft.fft: _linear(_transform(torch.fft.fft), matrix=False),
+        np.fft.ifft: _linear(_transform(torch.fft.ifft), matrix=False),
     }
 )
 
@@ -659,7 +811,9 @@ def _new_full(on: torch.device, shape: Operand, value: Operand, dtype: Operand =
 
 def _new_arange(on: torch.device, *ends: Any, dtype: Operand = None) -> DeviceArray:
     kind = np.arange(*(type(end)(0) for end in ends[:2]), *ends[2:]).dtype if dtype is None else np.dtype(dtype)
-    return DeviceArray(torch.arange(*ends, dtype=torch_dtype(kind), device=on))
+    start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
+    stop = start if (stop - start) * step < 0 else stop  # empty for NumPy
+    return DeviceArray(torch.arange(start, stop, step, dtype=torch_dtype(kind), device=on))
 
 
 def _new_array(on: torch.device, value: Operand, dtype: Operand = None, *, copy: bool | None = True) -> DeviceArray:
