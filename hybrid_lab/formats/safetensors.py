@@ -197,9 +197,14 @@ def _counts(value: object) -> bool:
 
 def tensor_digest(dtype: np.dtype, shape: tuple[int, ...], raw: memoryview) -> str:
     """SHA-256 over dtype, shape and bytes, so that equal bytes of another form are another tensor."""
-    digest = hashlib.sha256(f"{tag_of(dtype)}{list(shape)}\n".encode())
+    digest = begun_digest(dtype, shape)
     digest.update(raw)
     return digest.hexdigest()
+
+
+def begun_digest(dtype: np.dtype, shape: tuple[int, ...]) -> hashlib._Hash:
+    """The digest of a tensor (see `tensor_digest`) whose bytes are still to be added."""
+    return hashlib.sha256(f"{tag_of(dtype)}{list(shape)}\n".encode())
 
 
 def _little(array: np.ndarray) -> np.ndarray:

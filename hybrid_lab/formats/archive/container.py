@@ -22,9 +22,9 @@ from hybrid_lab.diagnostics import ArchiveError
 
 from .. import strict_json
 from ..atomic import write_early
-from ..background import WORTH_THREADS, in_threads
+from ..background import BLOCK, WORTH_A_TASK, WORTH_THREADS, Hashing, in_threads
 from ..kinds import other_kind
-from ..safetensors import SafetensorsFile, digest_of, encode
+from ..safetensors import Encoded, SafetensorsFile, begun_digest, encode, little_bytes
 from ..source import Source
 from .zip_layout import ZIP64, Entry, check_name, directory, local_header, read_layout
 
@@ -61,24 +61,27 @@ class ContainerWriter:
     def add_tensors(
         self, name: str, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
     ) -> None:
-        """Add a safetensors member; its tensors start at a multiple of 64 in the file and get digests of their own."""
+        """Add a safetensors member; its tensors start at a multiple of 64 in the file and get digests of their own.
+
+        Other threads may write to the arrays meanwhile: CRC and digests are those of the bytes that are written.
+        """
         encoded = encode(arrays, metadata, position=self._entry(name, 0, 0).start)
         if encoded.size >= ZIP64:  # the header before the member is longer then
             encoded = encode(arrays, metadata, position=self._entry(name, 0, encoded.size).start)
         entry = self._entry(name, 0, encoded.size)
         self._file.write(local_header(entry))
-        tensors = encoded.tensors
-        with in_threads(digest_of, tensors.values(), [array.nbytes for array in tensors.values()]) as digests:
-            crc = written = 0
-            for piece in write_early(self._file, encoded.chunks(), encoded.size):
+        digests = {tensor: begun_digest(array.dtype, array.shape) for tensor, array in encoded.tensors.items()}
+        crc = written = 0
+        with Hashing(encoded.size) as hashing:
+            for piece in write_early(self._file, _copied_blocks(encoded, digests, hashing), encoded.size):
                 crc = zlib.crc32(piece, crc)
                 written += len(piece)
                 self._written(self._bytes + written)
-            record = {
-                "size": encoded.size,
-                "header": hashlib.sha256(encoded.header).hexdigest(),
-                "tensors": dict(zip(tensors, digests, strict=True)),
-            }
+        record = {
+            "size": encoded.size,
+            "header": hashlib.sha256(encoded.header).hexdigest(),
+            "tensors": {tensor: digest.hexdigest() for tensor, digest in digests.items()},
+        }
         if written != encoded.size:
             raise ArchiveError(
                 f"{written} bytes were written, but {encoded.size} were announced; did the data change while saving?",
@@ -115,6 +118,20 @@ class ContainerWriter:
         if name in self._records:
             raise ArchiveError("a member of this name was already written", member=name)
         return Entry(check_name(name), crc, size, self._entries[-1].stop if self._entries else 0)
+
+
+def _copied_blocks(encoded: Encoded, digests: Mapping[str, hashlib._Hash], hashing: Hashing) -> Iterator[bytes]:
+    """The bytes of a safetensors file in copied blocks, each of which is added to the digest of its tensor."""
+    yield encoded.header
+    for number, (name, array) in enumerate(encoded.tensors.items()):
+        content = little_bytes(array)
+        for start in range(0, len(content), BLOCK):
+            block = bytes(content[start : start + BLOCK])
+            if len(content) < WORTH_A_TASK:
+                digests[name].update(block)
+            else:
+                hashing.update(number, digests[name], block)
+            yield block
 
 
 class Container:

@@ -356,9 +356,7 @@ class _Contents:
 
     @staticmethod
     def _fixed(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The arrays, or copies while a cell may write to them: each part of a file is computed from the same values,
-        and a digest is that of the bytes that are written.
-        """
+        """The arrays, or copies while a cell may write to them: all parts of a file have the same values."""
         return {name: array.copy() for name, array in arrays.items()} if boundary.is_passed_by else arrays
 
     def _trainer_states(self, trainer: Trainer) -> tuple[dict[str, object], dict[str, np.ndarray]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -24,6 +25,14 @@ __all__ = ["build", "classes", "layer"]
 
 _classes: dict[str, Any] = {}
 _NOT_CONFIG = ("prefix", "params")
+_KERNELS = ("kernel_size", "pool_size", "i2h_kernel", "factor")
+"""Arguments of the layers whose other spatial arguments have a number for each axis too."""
+_SPATIAL = {
+    *_KERNELS,
+    *("strides", "padding", "dilation", "output_padding", "adj"),
+    *("h2h_kernel", "i2h_pad", "i2h_dilate", "h2h_dilate"),
+}
+"""Arguments that are a number or one for each spatial axis."""
 
 BlockClass = TypeVar("BlockClass", bound=type)
 
@@ -114,8 +123,8 @@ def check_arguments(cls: type, config: Mapping[str, object]) -> None:
 
 
 def settings(name: str | None, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a layer for a comparison: with the defaults of the arguments that were not given. A layer of
-    this package takes `3` for `(3, 3)`, so a list of one number is that number.
+    """The arguments of a layer for a comparison: with the defaults of the arguments that were not given. A convolution
+    or pooling of this package takes `3` for `(3, 3)`, so a list of one number for each spatial axis is that number.
 
     name : of the layer; of a layer that is not registered, `config` has all that is known
     """
@@ -123,14 +132,19 @@ def settings(name: str | None, config: Mapping[str, Any]) -> dict[str, Any]:
     if cls is None:
         return dict(config)
     arguments = {**_defaults_of(cls), **config}
-    if not cls.__module__.startswith("hybrid_lab."):
+    if not cls.__module__.startswith("hybrid_lab.") or arguments.keys().isdisjoint(_KERNELS):
         return arguments
-    return {argument: _without_repetition(value) for argument, value in arguments.items()}
+    found = re.search(r"([123])D", cls.__name__)
+    axes = int(found[1]) if found else 2
+    return {
+        argument: _without_repetition(value, axes) if argument in _SPATIAL else value
+        for argument, value in arguments.items()
+    }
 
 
-def _without_repetition(value: object) -> object:
-    is_one_number = isinstance(value, list) and value and all(type(each) is int and each == value[0] for each in value)
-    return value[0] if is_one_number else value  # type: ignore[index]
+def _without_repetition(value: object, axes: int) -> object:
+    repeats = isinstance(value, list) and len(value) == axes and all(type(n) is int and n == value[0] for n in value)
+    return value[0] if repeats else value  # type: ignore[index]
 
 
 @functools.cache

@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+import threading
 import zipfile
 import zlib
 
@@ -21,6 +22,7 @@ from hybrid_lab.formats.archive.zip_layout import (
     read_layout,
 )
 from hybrid_lab.formats.atomic import atomic_write
+from hybrid_lab.formats.safetensors import digest_of
 from hybrid_lab.formats.source import Source
 
 ARRAYS = {"0.weight": np.arange(6, dtype="float32").reshape(2, 3), "0.bias": np.zeros(2, "float64")}
@@ -262,3 +264,44 @@ def test_a_link_keeps_pointing_at_the_new_file(tmp_path):
         file.write(b"new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_a_container_is_intact_though_a_thread_writes_to_the_arrays():
+    arrays = {str(number): np.zeros(size, "float32") for number, size in enumerate([9, 30_000, 700_000, 2_500_000])}
+    arrays["transposed"] = np.zeros((300, 400), "float32").T
+    ended = threading.Event()
+
+    def write():
+        while not ended.is_set():
+            for array in arrays.values():
+                array += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        files = []
+        for _ in range(3):
+            file = io.BytesIO()
+            writer = ContainerWriter(file)
+            writer.add_tensors("weights.safetensors", arrays)
+            writer.finish({})
+            files.append(file.getvalue())
+    finally:
+        ended.set()
+        thread.join()
+    for content in files:
+        Container(content).verify()
+
+
+def test_digests_of_tensors_of_many_blocks_are_those_of_their_bytes(monkeypatch):
+    monkeypatch.setattr("hybrid_lab.formats.archive.container.BLOCK", 1 << 17)
+    arrays = {str(number): np.random.rand(600_000 + number).astype("float32") for number in range(5)}
+    file = io.BytesIO()
+    writer = ContainerWriter(file)
+    writer.add_tensors("weights.safetensors", arrays)
+    writer.finish({})
+    container = Container(file.getvalue())
+    container.verify()
+    assert container.manifest["members"]["weights.safetensors"]["tensors"] == {
+        name: digest_of(array) for name, array in arrays.items()
+    }

@@ -273,3 +273,16 @@ def test_the_command(files, capsys):
     made().save("again")
     assert main(["diff", "a.hlab", "again.hlab"]) == 0
     assert capsys.readouterr().out.startswith("no differences\nnote: ")
+
+
+@pytest.mark.parametrize(
+    ("number", "numbers", "same"),
+    [
+        (lambda: nn.Conv2D(4, 3), lambda: nn.Conv2D(4, (3, 3), strides=(1, 1), padding=(0, 0)), True),
+        (lambda: nn.MaxPool1D(2), lambda: nn.MaxPool1D((2,)), True),
+        (lambda: nn.Conv3DTranspose(4, 3), lambda: nn.Conv3DTranspose(4, (3, 3, 3)), True),
+        (lambda: nn.ReflectionPad2D(1), lambda: nn.ReflectionPad2D((1,) * 8), False),
+    ],
+)
+def test_a_number_is_a_list_of_it_for_each_axis_of_a_kernel_only(number, numbers, same):
+    assert ("no differences" in str(mx.diff(number(), numbers()))) is same
