@@ -31,6 +31,7 @@ from hybrid_lab.system.progress import shows_work
 from ..atomic import atomic_write, check_writable, progress_of
 from ..kinds import check_path
 from ..mxnet.model import encode_model, write_model
+from ..safetensors import little_bytes
 from . import attributes, calls, graphs, layout, ledger, tree, values
 from .compiled import binaries_of, write_binaries
 from .container import Container, ContainerWriter, why_no_archive
@@ -345,6 +346,7 @@ class _Contents:
         self.attribute_tensors = self._fixed(self.attribute_tensors)
         self.aux_tensors = self._fixed(self.aux_tensors)
         by_identity = {id(self.tree.live_parameters[key]): array for key, array in self.weights.items()}
+        self._sums = _sums(self.weights)
         self.examples, types = Examples(by_identity, given).collect(self.graphs)
         ids = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}
         self.members = {
@@ -353,6 +355,7 @@ class _Contents:
         }
 
     binaries: Sequence[Any] = ()
+    lost_examples = False
 
     @staticmethod
     def _fixed(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -398,6 +401,8 @@ class _Contents:
             notes.append(f"{with_graphs} of {blocks} {'has' if with_graphs == 1 else 'have'} graphs")
         if without_values:
             notes.append(f"{count(without_values, 'parameter')} without values")
+        if self.lost_examples:
+            notes.append("without examples: a thread changed parameters meanwhile")
         saved = f"{graphs} of {blocks} and {parameters}" if with_graphs == hybrid else f"{graphs} and {parameters}"
         return f"{saved} ({', '.join(notes)})" if notes else saved
 
@@ -422,6 +427,8 @@ class _Contents:
         for member, content in self.members.items():
             writer.add(member, content)
         writer.add_tensors(layout.WEIGHTS, self.weights)
+        if self.examples and _sums(self.weights) != self._sums:
+            self.examples, self.lost_examples = {}, True  # another thread changed values: they belong to other examples
         if self.histograms:
             writer.add_tensors(layout.HISTOGRAMS, self.histograms)
         if self.attribute_tensors:
@@ -473,3 +480,13 @@ def _as_json(data: object, what: str) -> object:
         return json.loads(json.dumps(data, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise HybridLabError(f"{what} cannot be saved: {error}") from None
+
+
+def _sums(arrays: Mapping[str, np.ndarray]) -> list[int]:
+    """A number for each array that changes with its values: it takes a small part of the time of a digest."""
+    sums = []
+    for array in arrays.values():
+        content = np.asarray(little_bytes(array))
+        words = len(content) // 8 * 8
+        sums.append(int(content[:words].view(np.uint64).sum()) + int(content[words:].sum()))
+    return sums
