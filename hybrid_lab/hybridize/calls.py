@@ -392,7 +392,7 @@ class GraphCalls:
             spec, types, training, recording, *_ = call
             start = time.perf_counter()
             guard = self._watch.guard
-            if guard is not None and guard.unwatched:
+            if guard is not None and (guard.unwatched or guard.is_partial):
                 self._drop_stale()
             neutral = self.neutral(spec, leaves)
             block, compiled = self.block, self.compiled

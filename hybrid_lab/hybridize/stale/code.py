@@ -61,7 +61,7 @@ def _read_by(kind: type) -> Reads:
 
 
 #: What only code outside of a trace names: a Symbol has no gradient, and a trace neither trains nor saves.
-_NOT_TRACED = frozenset({
+NOT_TRACED = frozenset({
     "Trainer", "backward", "load_cached_graphs", "load_parameters", "load_states", "save_cached_graphs",
     "save_parameters", "save_states",
 })  # fmt: skip
@@ -73,7 +73,7 @@ def _outside_of_traces(methods: list[FunctionType]) -> set[FunctionType]:
     facts = {each: facts_of(each.__code__) for each in methods}
     loads = {each: {*known.attributes, *known.globals} for each, known in facts.items()}
     outside: set[FunctionType] = set()
-    names = set(_NOT_TRACED)
+    names = set(NOT_TRACED)
     others = [each for each in methods if each.__name__ not in _TRACED]
     while found := [each for each in others if each not in outside and loads[each] & names]:
         outside.update(found)

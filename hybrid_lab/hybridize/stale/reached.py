@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from types import FunctionType
 
 from hybrid_lab.hybridize.stale.code import (
+    NOT_TRACED,
     bases_of_user,
     facts_of,
     function_in,
@@ -54,8 +55,9 @@ class Reached:
     functions : the user's, in the order of discovery; names : of all attributes that the functions read
     strings : constants in them; subscripts : see `CodeFacts`
     texts : names in these constants that the code may read attributes or globals by
-    any_name : whether they make names of attributes at run time; then a method counts if one of `pieces` is in its
-        name, as "act" of `getattr(self, f"act{number}")`
+    any_name : whether they make names of attributes at run time; then a method counts if its name begins or ends with
+        one of `pieces`, as with "act" of `getattr(self, f"act{number}")`, unless it trains or saves
+    pieces : constants of the code; value_pieces : texts that it reads from values
     asked : names of attributes that the functions look for even if missing, as in `getattr(x, "rate", 1)`
     """
 
@@ -66,6 +68,7 @@ class Reached:
         self.subscripts: dict[str, frozenset[str | int] | None] = {}
         self.any_name = False
         self.pieces: set[str] = set()
+        self.value_pieces: set[str] = set()
         self.asked: set[str] = set()
         self._reads_by_text = self._runs_texts = False
         self._seen: set[int] = set()
@@ -76,7 +79,7 @@ class Reached:
     @property
     def size(self) -> int:
         """It grows with everything that is added."""
-        return len(self.functions) + len(self.names) + len(self.asked)
+        return len(self.functions) + len(self.names) + len(self.asked) + len(self.pieces | self.value_pieces)
 
     def add_kinds(self, kinds: Iterable[type]) -> None:
         """Classes of Blocks that the trace runs."""
@@ -99,7 +102,8 @@ class Reached:
                 implied = name.startswith("__") and name.endswith("__") and name not in _NOT_IMPLIED
                 for function in functions_in(item):
                     self._methods.setdefault(name, []).append(function)
-                    if name in begin or name in self.names or implied or self._may_be_made(name):
+                    is_named = name in begin or name in self.names or implied
+                    if is_named or (self.may_be_made(name) and not _is_outside_of_traces(function)):
                         self.add(function)
 
     def code_of(self, kind: type) -> list[str]:
@@ -133,8 +137,9 @@ class Reached:
             if self._reads_by_text:
                 self.asked |= self.texts
                 names |= self.texts
-            if self.any_name:
-                pending += self._methods_of_pieces(self.strings)
+            if self.any_name and (words := _words(self.strings) - self.pieces):
+                self.pieces |= words
+                pending += self._made_methods()
             if not loaded.isdisjoint(_MISSING):
                 self.asked |= names
             merge_subscripts(self.subscripts, facts.subscripts)
@@ -143,21 +148,26 @@ class Reached:
             held = (function.__globals__.get(name) for name in self.globals_of(function))
             pending += [each for each in held if isinstance(each, FunctionType)]
 
-    def _may_be_made(self, method: str) -> bool:
-        """Whether the code may make the name of this method at run time."""
-        return self.any_name and any(piece in method for piece in self.pieces)
+    def may_be_made(self, name: str) -> bool:
+        """Whether the code may make the name of this method, or attribute of a class, at run time."""
+        if not self.any_name:
+            return False
+        pieces = {each.strip("_") for each in (*self.pieces, *self.value_pieces)}
+        return any(_is_part(each, name, pieces, is_constant=True) for each in self.pieces) or any(
+            _is_part(each, name, pieces, is_constant=False) for each in self.value_pieces
+        )
 
-    def _methods_of_pieces(self, texts: Iterable[str]) -> list[FunctionType]:
-        """Add texts of which names may be made; gives the methods whose names they may be part of."""
-        words = {word for text in texts if _PIECE.fullmatch(text) for word in _NAME.findall(text)} - self.pieces
-        self.pieces |= words
-        methods = self._methods.items()
-        return [each for name, found in methods if any(word in name for word in words) for each in found]
+    def _made_methods(self) -> list[FunctionType]:
+        """The methods whose names the code may make of the texts that are known by now."""
+        made = (found for name, found in self._methods.items() if self.may_be_made(name))
+        return [each for found in made for each in found if not _is_outside_of_traces(each)]
 
     def add_pieces(self, texts: Iterable[str]) -> None:
         """Texts that the code reads from values: `getattr(self, self.activation)`."""
-        if self.any_name:
-            for function in self._methods_of_pieces(texts):
+        words = _words(texts) - self.value_pieces
+        if self.any_name and words:
+            self.value_pieces |= words
+            for function in self._made_methods():
                 self.add(function)
 
     @property
@@ -194,6 +204,32 @@ class Reached:
     def names_of(self, kind: type) -> set[str]:
         """Names of attributes that are read from Blocks of a class: the methods of a base in this package count too."""
         return self.names | names_in_package(kind) if of_user(kind.__module__) else self.names
+
+
+def _is_part(piece: str, name: str, pieces: Collection[str], is_constant: bool) -> bool:
+    """Whether code may make a name from this text: the name begins or ends with it, and the rest is a number, nothing,
+    or another one of `pieces`. The rest may be anything beside a constant of the code that has three letters or an
+    underscore at an end, as in `f"act{number}"` and `f"f_{kind}"`. A method that a value only begins, as "train" does
+    `train_step`, is not meant.
+    """
+    rest = name.removeprefix(piece) if name.startswith(piece) else name.removesuffix(piece)
+    if len(rest) == len(name):
+        return False
+    if is_constant and (len(piece) > 2 or piece[0] == "_" or piece[-1] == "_"):
+        return True
+    rest = rest.strip("_")
+    return not rest or rest.isdigit() or rest in pieces
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    """The names in texts that may be pieces of names."""
+    return {word for text in texts if _PIECE.fullmatch(text) for word in _NAME.findall(text)}
+
+
+def _is_outside_of_traces(function: FunctionType) -> bool:
+    """Whether a method trains or saves."""
+    facts = facts_of(function.__code__)
+    return not NOT_TRACED.isdisjoint((*facts.attributes, *facts.globals))
 
 
 @lru_cache(maxsize=1024)

@@ -36,6 +36,8 @@ class ValueGuard:
         calls of a Block find nothing changed. A plain value that was replaced by an equal one is the same
     iterators : names of iterators, which every call reads on from the place where the last one stopped
     unwatched : name -> why it is not compared
+    is_partial : whether values may change that neither calls compare nor `unwatched` names: the code makes names of
+        attributes, calls methods of base classes, or reads containers or objects
     functions : whose values these are
     excluded : places that are not compared because the code changes them itself, without effect on its results
     """
@@ -43,6 +45,7 @@ class ValueGuard:
     def __init__(self) -> None:
         self.iterators: list[str] = []
         self.unwatched: dict[str, str] = {}
+        self.is_partial = False
         self.functions: tuple[FunctionType, ...] = ()
         self.excluded: frozenset[object] = frozenset()
         #: (class, name, value) of items in the dict of a class, which cannot be assigned to.

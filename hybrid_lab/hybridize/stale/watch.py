@@ -56,7 +56,7 @@ class Watch:
             self.code = code_of(type(self.block))
         if self.code or self.guard is not None:
             watched.add(self)
-        if self._values is None and self.guard is not None and self.guard.unwatched:
+        if self._values is None and self.guard is not None and (self.guard.unwatched or self.guard.is_partial):
             from hybrid_lab.hybridize.stale.read_values import read_values
 
             self._values = read_values(self.block)

@@ -77,6 +77,7 @@ _SIMPLE = PLAIN | {list, dict, set}
 _WHOLE = frozenset({"collections", "scipy", "torch"})
 _DRAWING = (np.random.RandomState, np.random.Generator)
 _BUILTINS = vars(builtins)
+_PACKAGE = __name__.partition(".")[0]
 #: Builtins that tools replace for a while, and on which no graph depends.
 _OUTPUT = frozenset({"display", "input", "open", "print"})
 #: Functions of this package that tell of a setting.
@@ -179,10 +180,11 @@ class _Walk:
             self._absent_in_classes(kind)
         if "params" in names:
             self._call(block.params.__len__, (), f"len({block.name}.params)")
+        self.guard.is_partial |= self.reached.any_name
         if self.reached.any_name:
             names = {
                 *names,
-                *(name for base in bases_of_user(kind) for name in vars(base) if not name.startswith("__")),
+                *(name for base in bases_of_user(kind) for name in vars(base) if self.reached.may_be_made(name)),
             }
         for name in names:
             if name in held or name in OWN:
@@ -212,6 +214,10 @@ class _Walk:
                 self._attribute(kind, name, getattr(kind, name), said)
             elif isinstance(item, classmethod):  # read from the class, it is another object each time
                 self._call(inspect.getattr_static, (kind, name), said)
+            for base in kind.__mro__[1:-1]:  # `super()` calls what the class hides
+                hidden = vars(base).get(name, item)
+                if hidden is not item and base.__module__.partition(".")[0] != _PACKAGE:
+                    self._item(vars(base), name, hidden, f"{base.__name__}.{name}")
 
     def _parameter(self, parameter: Any, name: str) -> None:
         """What code may read of a Parameter beside its array, shape and dtype."""
@@ -351,6 +357,7 @@ class _Walk:
                 self._look(owner, name, depth)
             return
         self.seen[id(value)] = value
+        self.guard.is_partial |= not isinstance(value, (FunctionType, CodeType, AnyBlock, ModuleType))
         if depth > _DEEP or self.parts > MAX_PARTS:
             self._cannot(name, "it holds too much")
         elif isinstance(value, NDArray):  # the code may read numbers of it
@@ -450,10 +457,10 @@ class _Walk:
         by_key = isinstance(value, (dict, MappingProxyType))
         pairs = list(value.items()) if by_key else list(enumerate(list(value)))
         if isinstance(value, (list, dict, deque, set, MappingProxyType)):
-            self.parts += len(pairs)
-            if self.parts > MAX_PARTS and len(pairs) > 8:
+            if self.parts + len(pairs) > MAX_PARTS and len(pairs) > 8:
                 self._cannot(name, f"it has {len(pairs)} entries")
                 return
+            self.parts += len(pairs)
             self._compare_parts(value, pairs, name)
         if isinstance(value, (set, frozenset)):
             return
@@ -469,6 +476,8 @@ class _Walk:
         described: object = {_subscript(key): _description(part) for key, part in pairs}
         if isinstance(value, set):
             described = {"{}": frozenset(map(_description, parts))}
+        elif isinstance(value, dict):
+            described = {**described, " (the order of its keys)": tuple(map(_description, keys))}
         by_key = isinstance(value, (dict, MappingProxyType))
         group = self.guard._dicts if by_key else self.guard._sequences
         group.append([value, keys if by_key else None, parts, self._unique(name, group), described])
@@ -502,7 +511,11 @@ class _Walk:
             if not _is_of_python(base):
                 for each, value in list(vars(base).items()):
                     if self._is_read(each, self.reached.names) and not each.startswith("__") and _is_value(value):
-                        self._item(vars(base), each, value, f"{name}.{each}")
+                        said = f"{base.__name__}.{each}"
+                        if inspect.getattr_static(kind, each) is value:  # a derived class may come to hide it
+                            self._attribute(kind, each, value, said)
+                        else:
+                            self._item(vars(base), each, value, said)
                         self.guard.of_classes.append((base, each, value))
 
     def _object(self, value: object, name: str, depth: int, is_container: bool = False) -> None:
@@ -563,6 +576,12 @@ def _description(value: Any) -> object:
         return "code", value
     if isinstance(value, (np.generic, np.dtype, range, slice)):
         return type(value), repr(value)
+    if isinstance(value, functools.partial):
+        keywords = tuple((name, _description(each)) for name, each in sorted(value.keywords.items()))
+        return "partial", _description(value.func), tuple(map(_description, value.args)), keywords
+    for plain in (int, float, complex, str, bytes):  # of a class of the user's
+        if isinstance(value, plain) and not isinstance(value, Enum):
+            return type(value).__qualname__, plain.__repr__(value)
     if _dict_of(value) is not None and not isinstance(value, (type, AnyBlock, NDArray, Enum)):
         return type(value).__qualname__
     return "object", id(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -33,7 +33,7 @@ def drop_stale(values: bool = True) -> list[str]:
         what = ", ".join(dict.fromkeys(name for names in name_lists for name in names))
         notes.append(f"values that {kind.__name__} reads changed ({what}): {_dropped(len(name_lists))}")
     for block in recoded:
-        access.code_changed(block)
+        access.code_changed(cast(Block, block))
     for block, _ in changed:
         access.structure_changed(block)
     return notes

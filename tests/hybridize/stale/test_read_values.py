@@ -200,9 +200,20 @@ def test_a_cell_notices_what_calls_do_not_compare():
     assert net(nd.ones((1,))).asscalar() == 384
 
 
-def test_values_by_name_are_looked_at_only_if_calls_cannot_compare_them(monkeypatch):
+class Simple(HybridBlock):
+    k = 2
+
+    def __init__(self):
+        super().__init__()
+        self.m = 3
+
+    def hybrid_forward(self, F, x):
+        return x * self.k * self.m
+
+
+def test_values_by_name_are_looked_at_only_if_calls_may_not_compare_them(monkeypatch):
     monkeypatch.setattr(read_values, "read_values", None)
-    net = Reader()
+    net = Simple()
     net.hybridize(engine="numpy")
     net(nd.ones((1,)))
     net(nd.ones((2,)))
@@ -214,6 +225,24 @@ class Plain(HybridBlock):
 
     def hybrid_forward(self, F, x):
         return x * self.k * getattr(self, "further", 1)
+
+
+class Base(HybridBlock):
+    def hybrid_forward(self, F, x):
+        return x * 2
+
+
+class Derived(Base):
+    def hybrid_forward(self, F, x):
+        return super().hybrid_forward(F, x) + 0
+
+
+def test_a_method_that_super_calls_is_compared(monkeypatch):
+    net = Derived()
+    net.hybridize(engine="numpy")
+    assert net(nd.ones((1,))).asscalar() == 2
+    monkeypatch.setattr(Base, "hybrid_forward", lambda self, F, x: x * 3)
+    assert net(nd.ones((1,))).asscalar() == 3
 
 
 def test_attributes_that_were_not_there_at_the_trace_and_those_that_go():

@@ -281,6 +281,40 @@ WATCHED = {
     ),
     "attribute appears past setattr": Way("", "pass", "getattr(self, 'more', 2)", "vars(net)['more'] = t"),
     "attribute appears that a try reads": Way(TRIES, "pass", "tried(self)", "net.more = t"),
+    "order of a dict": Way(
+        "O = {'a': 2, 'b': 3}", "pass", "[10 * a + b for a, b in [[*O.values()]]][0]", "k = [*O][0]; O[k] = O.pop(k)"
+    ),
+    "dict in another order": Way(
+        "O = {'a': 2, 'b': 3}",
+        "pass",
+        "[10 * a + b for a, b in [[*O.values()]]][0]",
+        "global O; O = dict(reversed(O.items()))",
+    ),
+    "float of a class": Way("class Deg(float):\n    pass\nR = Deg(2)", "pass", "R", "global R; R = Deg(t)"),
+    "float of a class in an object": Way(
+        SETTINGS + "\nclass Deg(float):\n    pass",
+        "self.s = Settings(); self.s.r = Deg(2)",
+        "self.s.r",
+        "net.s.r = Deg(t)",
+    ),
+    "partial with another argument": Way(
+        "import functools\ndef scale(r, y):\n    return r * y\nACT = functools.partial(scale, 2)",
+        "pass",
+        "ACT(1)",
+        "global ACT; ACT = functools.partial(scale, t)",
+    ),
+    "partial in a dict with another keyword": Way(
+        "import functools\ndef scale(r, y):\n    return r * y\nACT = {'f': functools.partial(scale, r=2)}",
+        "pass",
+        "ACT['f'](y=1)",
+        "ACT['f'] = functools.partial(scale, r=t)",
+    ),
+    "class attribute hidden by a derived class": Way(
+        "class Base:\n    rate = 2\nclass Derived(Base):\n    pass",
+        "self.s = Derived()",
+        "self.s.rate",
+        "Derived.rate = t",
+    ),
     "class attribute appears": Way("", "pass", "getattr(self, 'more', 3)", "type(net).more = t"),
     "class attribute of a base appears": Way("", "pass", "getattr(self, 'more', 3)", "type(net).__mro__[1].more = t"),
     "method appears": Way(
