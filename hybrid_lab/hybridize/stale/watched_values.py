@@ -473,11 +473,11 @@ class _Walk:
 
     def _compare_parts(self, value: Any, pairs: list[tuple[Any, Any]], name: str) -> None:
         keys, parts = [key for key, _ in pairs], [part for _, part in pairs]
-        described: object = {_subscript(key): _description(part) for key, part in pairs}
+        described: dict[str, object] = {_subscript(key): _description(part) for key, part in pairs}
         if isinstance(value, set):
             described = {"{}": frozenset(map(_description, parts))}
         elif isinstance(value, dict):
-            described = {**described, " (the order of its keys)": tuple(map(_description, keys))}
+            described[" (the order of its keys)"] = tuple(map(_description, keys))
         by_key = isinstance(value, (dict, MappingProxyType))
         group = self.guard._dicts if by_key else self.guard._sequences
         group.append([value, keys if by_key else None, parts, self._unique(name, group), described])

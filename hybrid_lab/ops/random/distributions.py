@@ -202,8 +202,8 @@ class _Distribution(Operator):
         self, rng: Key | None, parameters: list[Any], shape: Shape, dtype: np.dtype, out: Array | None, like: Array
     ) -> Array:
         """`shape` numbers for parameters that broadcast against it. like : an array of the device that draws them"""
-        count, like = prod(shape), like_of(like)
-        flat = [np.broadcast_to(np.asarray(item, np.float64, like=like), shape).reshape(count) for item in parameters]
+        count, device = prod(shape), like_of(like)
+        flat = [np.broadcast_to(np.asarray(item, np.float64, like=device), shape).reshape(count) for item in parameters]
         made = type(self).method(rng if rng is not None else (0, 0), *flat) if count else np.empty(0)
         return into(made.astype(dtype).reshape(shape), out)
 
