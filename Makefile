@@ -53,14 +53,14 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install check check-python chromium compile-tests everything test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-programs test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lite lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
+.PHONY: help lab install check check-python chromium test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-programs test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lite lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
 	@echo 'make check       lint, types, TypeScript, unit tests, one sample of each operator on NumPy (4 minutes on two cores)'
 	@echo 'make check-python  the Python tests of make check alone'
 	@echo 'make test        TypeScript, browser, wheel, Python: some 25 minutes on two cores  (ARGS for pytest)'
-	@echo '     test-python | test-ts | test-browser | test-wheel | test-processors-short | compile-tests'
+	@echo '     test-python | test-ts | test-browser | test-wheel | test-processors-short'
 	@echo 'make test-all    the same with every combination and the long tests, before a release (an hour)'
 	@echo 'make test-processors  all numeric tests as other processors run them (ARGS=--list shows which; an hour)'
 	@echo 'make test-versions  a part of the tests with the oldest and newest packages and every Python found (ARGS=--whole: all)'
@@ -78,7 +78,6 @@ help:
 	@echo 'make test-workers  training in several processes: all networks, launches and faults (half an hour)'
 	@echo 'make test-kills  100 kills of a random worker in a training that resumes each time (KILLS=n; half an hour)'
 	@echo 'make notebooks   execute every notebook, headless'
-	@echo 'make everything  make lint and make test; independent parts run side by side (.ci/run)'
 	@echo 'make lint        ruff, mypy, tsc, ESLint, prettier (make lint-style | lint-types | lint-ts)'
 	@echo 'make install     environment and front end, without a start'
 	@echo 'make build       the front end only'
@@ -211,26 +210,18 @@ CHECKED := tests/ops tests/graph tests/ndarray tests/numpy_front tests/diagnosti
   tests/test_failures.py tests/test_imports.py tests/test_initializer.py tests/test_metric.py tests/test_optimizer.py tests/test_words.py
 
 check: install
-	@$(PARALLEL) lint-style lint-types lint-ts test-ts
+	@$(PARALLEL) lint-types lint-ts lint-style test-ts
 	@$(MAKE) --no-print-directory check-python
 
 check-python: install
 	HYBRID_LAB_QUICK=1 $(PY) -m pytest $(CHECKED) -n $(JOBS) --dist worksteal --timeout 600 $(ARGS)
 
-# What runs beside the browser tests, which wait for pages half of the time: each keeps one processor busy. The longest
-# come first. `compile-tests` saves every worker process of the later parts the compilation of all tests.
-BESIDE := test-wheel compile-tests test-ts
-
 # Python last, so that the log ends with pytest's closing line. Without -j: each part has its own processes.
-test: test-beside test-processors-short test-python
+test: test-beside test-browser test-processors-short test-python
 
-# What .ci/run calls: `make lint` and `make test`.
-everything: BESIDE += lint-types lint-ts lint-style
-everything: test
-
-test-beside: install $(STAMPS)/wheel $(STAMPS)/chromium
-	@echo "Browser tests, beside them: $(BESIDE). Each prints its output when it has ended, the first after some minutes."
-	@$(PARALLEL) test-browser $(BESIDE)
+# Each of the two keeps one processor busy.
+test-beside: install $(STAMPS)/wheel
+	@$(PARALLEL) test-wheel test-ts
 
 # Before a release: every combination of parameters, the long tests, all tests of the browser.
 test-all:
@@ -238,10 +229,6 @@ test-all:
 
 test-ts: install
 	jlpm test
-
-# All tests can be imported; what pytest compiles, it writes beside them.
-compile-tests: install
-	@$(STEP) "Collecting the Python tests" $(PY) -m pytest tests --collect-only -qq -p no:cacheprovider
 
 test-python: install $(STAMPS)/strace
 	$(PY) -m pytest tests -n $(JOBS) --dist worksteal --timeout 600 --ignore tests/browser -m "not wheel" $(ARGS)
@@ -348,7 +335,7 @@ $(STAMPS)/strace: $(STAMPS)/venv
 	@if command -v strace >/dev/null; then touch $@; fi
 
 lint: install
-	@$(PARALLEL) lint-style lint-types lint-ts
+	@$(PARALLEL) lint-types lint-ts lint-style
 
 lint-style: install
 	$(BIN)/ruff check .
