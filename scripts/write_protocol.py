@@ -20,8 +20,8 @@ TARGET = Path(__file__).resolve().parent.parent / "extension" / "src" / "protoco
 HEAD = """\
 // Written by scripts/write_protocol.py from hybrid_lab/lab/messages/; a test compares. docs/protocol.md explains it.
 
+import type {{ Checked }} from './check';
 import {{
-  Checked,
   {}
 }} from './check';
 """

@@ -46,8 +46,8 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     },
     "gluon": {"metric": "mx.metric"},
     "gluon.data.batchify": {
-        "Group": "a batchify_fn of your own, which makes a batch of each part of the samples",
-        "Pad": "a batchify_fn of your own, which pads the samples with numpy.pad",
+        "Group": "gluon.data.DataLoader(batchify_fn=f) with a function f that batches each part of the samples",
+        "Pad": "gluon.data.DataLoader(batchify_fn=f) with a function f that pads the samples by numpy.pad",
         "Stack": "gluon.data.batchify.default_batchify_fn, which stacks samples",
     },
     "gluon.nn": {

@@ -9,7 +9,7 @@ from hybrid_lab import gluon, nd
 from hybrid_lab.diagnostics.errors import UnknownNameError
 from hybrid_lab.diagnostics.unknown_names import ELSEWHERE
 
-MODULES = {"mx": mx, "gluon": gluon, "gluon.nn": gluon.nn}
+MODULES = {"mx": mx, "gluon": gluon, "gluon.nn": gluon.nn, "gluon.data.batchify": gluon.data.batchify}
 NAMES = [(where, name) for where, names in ELSEWHERE.items() for name in names]
 
 

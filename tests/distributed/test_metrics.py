@@ -80,7 +80,7 @@ found["errors"] = [
 ]
 found["still"] = mx.distributed.mean(rank=rank)
 found["fit"] = these.fitted(store)
-found["parts"] = [these.Part(*these.part_of(None, None)), these.part_of(3, 2)]
+found["parts"] = [these.DataPart(*these.part_of(None, None)), these.part_of(3, 2)]
 return found
 """
 

@@ -518,7 +518,7 @@ def test_running_statistics_of_every_context_stay():
 
 
 def test_what_compare_compiled_is_no_stale_graph_of_the_model(monkeypatch):
-    monkeypatch.setattr(watch, "watched", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(watch, "watched", weakref.WeakSet())
     net = make(Small)
     compiled = compile_call(outer_calls(net, [images(1, 3)])[0], False, False)
     compiled.calls.code = ()
