@@ -296,7 +296,7 @@ def _usual_types(block: HybridBlock) -> list[Any]:
 
 
 def _advice(block: HybridBlock, shapes: Mapping[str, Sequence[int | str]], dtype: str | None, failed: Exception) -> str:
-    """What to do if the network does not take the inputs."""
+    """Advice for the user if the network refuses the inputs."""
     from hybrid_lab.diagnostics import DTypeError
 
     if dtype and isinstance(failed, DTypeError):

@@ -29,7 +29,7 @@ def run_pinned(block: Hybrid, args: tuple[Any, ...], graphs: Graphs | None = Non
     """Run the loaded graph for these arrays, operator by operator.
 
     graphs : the graphs among which it is found, by default the Block's own, which then know of the call
-    Raises MissingGraphError if there is none for such arguments.
+    Raises MissingGraphError if no pinned graph takes such arguments.
     """
     leaves, spec = flatten(args, f"the input of {block.name}")
     types = tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)

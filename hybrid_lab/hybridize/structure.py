@@ -270,7 +270,7 @@ def containers(args: Iterable[object]) -> list[Any]:
 
 
 def contents(container: Any) -> list[object]:
-    """What a list or dict holds, with the dict's keys."""
+    """The elements of a list, or the keys and values of a dict."""
     return [part for pair in container.items() for part in pair] if isinstance(container, dict) else list(container)
 
 

@@ -88,7 +88,7 @@ CALLS = {
     np.fft.ifft: (VALUES,), np.zeros: ((2, 3),), np.ones: ((2, 3),), np.full: ((2, 3), 4), np.arange: (4,),
     np.asarray: (VALUES,), np.array: (VALUES,), np.ascontiguousarray: (VALUES,),
 }  # fmt: skip
-#: Functions that write into an argument, or whose numbers are free: any, or of signs that libraries choose.
+#: Functions that write into an argument, or whose numbers are not determined, such as the signs of eigenvectors.
 ELSEWHERE = {np.copyto, np.put_along_axis, np.empty, np.empty_like, np.linalg.eigh, np.linalg.svd, np.linalg.qr}
 #: Parameter -> values that are not its default.
 PARAMETERS = {

@@ -48,7 +48,7 @@ export function asRequestError(error: unknown): RequestError {
   return new RequestError('failed', error instanceof Error ? error.message : String(error));
 }
 
-/** What can go wrong, and what to do next, in one line. */
+/** One line with the message of an error and the next step. */
 export function errorText(error: unknown): string {
   const { message, next } = asRequestError(error);
   return [message, next].filter(text => text !== '').join(' ');

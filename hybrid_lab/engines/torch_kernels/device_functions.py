@@ -275,7 +275,9 @@ def _resize(array: Operand, shape: Operand) -> DeviceArray:
 
 
 def _axes(array: Operand, axis: Operand) -> tuple[int, ...]:
-    """The axes from the front; the first axis of a number is none. Raises AxisError, ValueError for repeated axes."""
+    """The axes as non-negative numbers; () for axis 0 or -1 of a scalar. Raises AxisError, and ValueError for repeated
+    axes.
+    """
     if axis is None or (not isinstance(axis, tuple) and not array.ndim and axis in (0, -1)):
         return tuple(range(array.ndim))
     return (

@@ -63,7 +63,7 @@ class ContainerWriter:
     ) -> None:
         """Add a safetensors member; its tensors start at a multiple of 64 in the file and get digests of their own.
 
-        Other threads may write to the arrays meanwhile: CRC and digests are those of the bytes that are written.
+        Other threads may write to the arrays meanwhile: CRC and digests are computed from the bytes in the file.
         """
         encoded = encode(arrays, metadata, position=self._entry(name, 0, 0).start)
         if encoded.size >= ZIP64:  # the header before the member is longer then

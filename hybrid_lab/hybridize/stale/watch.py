@@ -95,8 +95,8 @@ class Watch:
         return changed
 
     def unnoticed(self) -> list[str]:
-        """What has another value than at the trace, if calls cannot compare all that the code reads: `self.name`, or
-        the name of a global.
+        """Names of changed values (`self.name`, or the name of a global) since the trace. Empty if calls compare every
+        value that the code reads.
         """
         if self._values is None:
             return []

@@ -1,4 +1,4 @@
-"""What an overlay holds: a cell for each node and box, and the words around them."""
+"""The contents of an overlay: a cell for each node and box, and the texts beside the picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BY_CHANCE = "may come from the random numbers alone"
 
 @dataclass
 class Cell:
-    """What is known of a node or box. value : the number; eager : seconds in eager mode
+    """The measurement of one node or box. value : the number; eager : seconds in eager mode
 
     short : the number as text; text : in words, "" where `short` says all
     """

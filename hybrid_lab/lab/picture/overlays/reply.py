@@ -46,7 +46,7 @@ def _item(identity: str, cell: Cell, whole: float) -> OverlayItem:
 
 
 def _add_boxes(kind: OverlayKind, picture: Picture | Whole, result: Overlay) -> None:
-    """What the boxes hold: sums of times, bytes and squared norms, the largest value, the engines."""
+    """Totals of the boxes: sums of times, bytes and squared norms, the largest value, the engines."""
     inside: dict[str, list[str]] = {}
     for row in picture.nodes:
         inside.setdefault(row["box"], []).append(row["id"])

@@ -1,4 +1,4 @@
-"""What an overlay is made from: a shown program, its picture, and the data to measure on."""
+"""The inputs of an overlay: a shown program, its picture, and the data to measure on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from hybrid_lab.ndarray.ndarray import NDArray
 
 @dataclass(frozen=True)
 class Data:
-    """What to measure on: variables by their names, as `x, y`; of "" the inputs that were kept, else random numbers."""
+    """The data to measure on. names : variables, such as `x, y`; "" for kept inputs, else random numbers."""
 
     names: str = ""
     namespace: Mapping[str, object] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Data:
 
 @dataclass
 class OverlaySource:
-    """What an overlay is made from. entry : the shown program; measured_on : what `leaves` took"""
+    """The inputs of an overlay. entry : the shown program; measured_on : the kind of data that `leaves` took"""
 
     net: Block
     path: str
@@ -64,7 +64,7 @@ class OverlaySource:
         return compilations[-1].program if compilations else None
 
     def call(self) -> Compiled | str:
-        """A call of the program on the data; or why there is none."""
+        """A call of the program on the data, or the reason why the program cannot be called."""
         if self.entry["half"] == "update":
             return "Updates are measured by mx.profile of a whole step, not here."
         program = self.program()
@@ -98,7 +98,7 @@ class OverlaySource:
 
     @property
     def data_in_words(self) -> str:
-        """What the overlay was measured on."""
+        """Words for the data of the measurement, such as `on x, y`."""
         if self.measured_on == "variables":
             return f"on {visible(self.data.names)}"
         if self.measured_on == "kept":
