@@ -6,6 +6,7 @@ import re
 from argparse import Namespace
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.formatting import first_line
@@ -399,14 +400,13 @@ def _in_onnxruntime(path: str, inputs: Sequence[Any]) -> list[Any]:
     return list(session.run(None, {name: array.asnumpy() for name, array in zip(names, inputs, strict=True)}))
 
 
-def _written(path: str) -> Any:  # noqa: ANN401 - a module of the target's own
-    """The file that was written, as a module."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("_converted", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+def _written(path: str) -> ModuleType:
+    """The file that was written, as a module. Python's own import would take the compiled module of an earlier file of
+    the same size that was written in the same second.
+    """
+    module = ModuleType("_converted")
+    module.__file__ = path
+    exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)
     return module
 
 

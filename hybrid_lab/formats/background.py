@@ -21,10 +21,10 @@ WORTH_THREADS = 8 << 20
 WORTH_A_TASK = 128 << 10
 """So many bytes of one item take longer to hash (70 µs) than it takes to hand the item to a thread."""
 MOST_THREADS = 4
-BLOCK = 1 << 20
+BLOCK = 512 << 10
 """Bytes of one block that is copied, hashed and written."""
-_MOST_BLOCKS = 32
-"""So many copied blocks wait to be hashed before the caller waits."""
+_MOST_BLOCKS = 4
+"""So many copied blocks wait to be hashed before the caller waits: a save beside slow threads holds 2 MiB more."""
 
 
 @contextlib.contextmanager

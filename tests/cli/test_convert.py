@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import re
 import shutil
@@ -17,6 +16,7 @@ from hybrid_lab.cli import main, parser
 from hybrid_lab.cli.convert import CONVERSIONS, OPTIONS
 from hybrid_lab.formats.mxnet import read_params
 from hybrid_lab.formats.safetensors import read_safetensors
+from tests.written import written_module
 
 FOLDER = Path(__file__).parent.parent / "golden" / "exported"
 MODELS = sorted(path.stem for path in FOLDER.glob("*.npz"))
@@ -70,9 +70,7 @@ def test_pytorch_source_gives_what_mxnet_gave(name, capsys):
     torch = pytest.importorskip("torch")
     assert convert(name, "model.py") == 0, capsys.readouterr().err
     assert "compared in torch with random inputs: the largest difference is " in capsys.readouterr().out
-    spec = importlib.util.spec_from_file_location("converted", "model.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = written_module("model.py")
     assert "hybrid_lab" not in Path("model.py").read_text()
     inputs, outputs = arrays(name)
     with torch.no_grad():
@@ -400,9 +398,7 @@ def test_source_of_many_outputs_and_of_two_dtypes(tmp_path):
         from hybrid_lab.torch.source.write import write_source
 
         write_source(each, "a folder.py", nd.array(given, dtype=given.dtype))
-        spec = importlib.util.spec_from_file_location("converted", tmp_path / "a folder.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = written_module(tmp_path / "a folder.py")
         with torch.no_grad():
             np.testing.assert_allclose(module.load()(torch.from_numpy(given)).numpy(), want, rtol=1e-2, atol=1e-3)
 
@@ -411,9 +407,7 @@ def test_source_of_unrolled_cells_takes_another_batch():
     torch = pytest.importorskip("torch")
     assert convert("cells", "model.py") == 0
     assert "data.shape[0]" in Path("model.py").read_text()
-    spec = importlib.util.spec_from_file_location("converted", "model.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = written_module("model.py")
     with torch.no_grad():
         assert module.load()(torch.zeros(7, 5)).shape == (35, 20)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import numpy as np
 import pytest
 
@@ -20,18 +18,11 @@ from hybrid_lab.torch.source.write import source, write_source
 from tests.cli.test_convert import FOLDER, MODELS, arrays, check
 from tests.onnx.one_operator import graph_of
 from tests.ops.cases import CASES, RNG, close
+from tests.written import written_module
 
 BY_RECORD = {
     name: [case for case in CASES if case.record.name == name] for name in {case.record.name for case in CASES}
 }
-
-
-def opened(path):
-    """The module of a written file."""
-    spec = importlib.util.spec_from_file_location("written", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def outputs_of(case, with_weights, folder):
@@ -49,7 +40,7 @@ def outputs_of(case, with_weights, folder):
     made = GluonWriter(graph, names, weights).source("One.", "model.safetensors")
     (folder / "model.py").write_text(made.text)
     write_safetensors(folder / "model.safetensors", {name: np.asarray(item) for name, item in made.state.items()})
-    net = opened(folder / "model.py").load()
+    net = written_module(folder / "model.py").load()
     results = []
     for hybrid in (False, True):
         if hybrid:
@@ -99,7 +90,7 @@ def test_gluon_source_gives_what_mxnet_gave(name, tmp_path, capsys):
     target = tmp_path / "model.py"
     assert main(["convert", str(FOLDER / f"{name}-symbol.json"), str(target), "--style", "gluon", *shapes]) == 0
     assert "compared in a fresh Block with random inputs: the largest difference is " in capsys.readouterr().out
-    net = opened(target).load()
+    net = written_module(target).load()
     net.hybridize()
     found = net(*map(nd.array, inputs.values()))
     check([item.asnumpy() for item in (found if isinstance(found, (list, tuple)) else [found])], outputs)
@@ -124,7 +115,7 @@ def test_the_written_block_trains(tmp_path):
     net.hybridize()
     net(x)
     write_source(net, tmp_path / "m.py", x, style="gluon")
-    again = opened(tmp_path / "m.py").load()
+    again = written_module(tmp_path / "m.py").load()
     results = []
     for each in (net, again):
         trainer = gluon.Trainer(each.collect_params(), "sgd", {"learning_rate": 0.1})
@@ -157,7 +148,7 @@ def test_recurrent_layers_with_given_states(kind, bidirectional, tmp_path):
         write_source(block, tmp_path / "m.py", inputs, style="gluon")
         text = (tmp_path / "m.py").read_text()
         assert f"rnn.{kind.__name__}(4, num_layers=2" in text and "F.RNN" not in text
-        found = opened(tmp_path / "m.py").load()(*inputs)
+        found = written_module(tmp_path / "m.py").load()(*inputs)
         want = wanted if len(inputs) > 1 else layer(x).asnumpy()
         np.testing.assert_allclose(found.asnumpy(), want, rtol=1e-5, atol=1e-6)
 
@@ -193,7 +184,7 @@ def test_names_from_a_file_stay_names(tmp_path):
     made = source(net, x, title=hostile, style="gluon")
     assert "abort()" not in made.text.replace(made.text.splitlines()[0], "")
     write_source(net, tmp_path / "m.py", x, title=hostile, style="gluon")
-    np.testing.assert_allclose(opened(tmp_path / "m.py").load()(x).asnumpy(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(written_module(tmp_path / "m.py").load()(x).asnumpy(), wanted, rtol=1e-5)
 
 
 def test_narrow_weights_keep_their_dtypes(tmp_path):
@@ -205,7 +196,7 @@ def test_narrow_weights_keep_their_dtypes(tmp_path):
     x = nd.ones((3, 24), dtype="float16")
     wanted = net(x).asnumpy()
     write_source(net, tmp_path / "m.py", x, style="gluon")
-    found = opened(tmp_path / "m.py").load()(x)
+    found = written_module(tmp_path / "m.py").load()(x)
     assert found.dtype == np.float16
     np.testing.assert_allclose(found.asnumpy(), wanted, rtol=1e-2, atol=1e-3)
 

@@ -3,7 +3,9 @@
 import gc
 import os
 import sys
+import time
 import tracemalloc
+import types
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.formats import atomic, background
+from hybrid_lab.formats.archive import container
 from hybrid_lab.formats.archive.container import Container, ContainerWriter
 from hybrid_lab.gluon import nn
 
@@ -108,6 +111,28 @@ def test_saving_and_loading_hold_the_model_once(tmp_path, layers):
         finally:
             tracemalloc.stop()
         assert peak < limits[name] * size, name
+
+
+def test_a_save_waits_for_threads_that_hash_slowly(tmp_path, monkeypatch):
+    """It held a copy of the whole model when other processes took the processors from the threads."""
+
+    class Slow:
+        def update(self, block):
+            time.sleep(0.001 * len(block) / background.BLOCK)
+
+        def hexdigest(self):
+            return "0" * 64
+
+    monkeypatch.setattr(container, "hashlib", types.SimpleNamespace(sha256=lambda *given: Slow()))
+    arrays = {str(index): np.zeros((1 << 19,), "f4") for index in range(32)}
+    tracemalloc.start()
+    try:
+        with open(tmp_path / "a", "w+b") as file:
+            ContainerWriter(file).add_tensors("w", arrays)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
 
 
 def test_arrays_that_are_not_in_order_are_copied_one_by_one(tmp_path):
