@@ -111,6 +111,19 @@ test('a model where all is well has one calm line', async () => {
   assert.deepEqual(told, ['compare net.hlab', 'measure']);
 });
 
+test('answers that are cut and lead nowhere are scrolled to by keys', async () => {
+  const { banner: made } = banner(answers({ change: null }));
+  const list = made.element.querySelector<HTMLElement>('ul')!;
+  Object.defineProperty(list, 'scrollWidth', { value: 300 });
+  made.showTree('m1', block('', { state: 'waiting' }), '');
+  await made.refresh();
+  assert.deepEqual(texts(made), ['1 Block hybridized, not called yet', 'not saved yet']);
+  assert.equal(list.tabIndex, 0);
+  made.showTree('m1', network(), '');
+  assert.notEqual(list.querySelector('button'), null);
+  assert.equal(list.hasAttribute('tabindex'), false);
+});
+
 test('Blocks whose calls run eagerly are no failures', async () => {
   const root = network();
   const [features] = root.children;

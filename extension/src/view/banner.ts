@@ -91,6 +91,9 @@ export class Banner {
     this.spoken = h('span', { class: 'hl-visually-hidden', role: 'status' });
     this.element = h('div', { class: 'hl-answers-part' }, this.list, this.spoken);
     this.element.hidden = true;
+    if (typeof ResizeObserver !== 'undefined') {
+      new ResizeObserver(() => this.setTabStop()).observe(this.list);
+    }
   }
 
   connect(requester: Requester | null): void {
@@ -461,6 +464,17 @@ export class Banner {
         })
       )
     );
+    this.setTabStop();
+  }
+
+  /** Answers that are cut are scrolled to by the Tab key, or by the arrow keys if none of them leads anywhere. */
+  private setTabStop(): void {
+    const isCut = this.list.scrollWidth > this.list.clientWidth;
+    if (isCut && this.list.querySelector('button') === null) {
+      this.list.tabIndex = 0;
+    } else {
+      this.list.removeAttribute('tabindex');
+    }
   }
 
   private say(text: string): void {
