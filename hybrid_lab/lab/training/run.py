@@ -195,6 +195,7 @@ class Run:
         self._optimizer: Any = None
         self._other: Callable[[], object] = lambda: None
         self._other_steps = 0
+        self._just_stepped = False
         self._last_step: float | None = None
         self._norm_step = 0
         self.lock = forks.rlock()
@@ -229,7 +230,9 @@ class Run:
         self.logged = True
         if len(self._waiting) * len(values) >= WAITING or self.ended is not None:
             self.take()
-        if perf_counter() >= self.due:
+        if self._just_stepped:
+            self._just_stepped = False  # the step looked at the clock, and so will the next one, or the next value
+        elif perf_counter() >= self.due:
             self.tick()
 
     def stepped(self, trainer: Trainer) -> None:
@@ -248,6 +251,7 @@ class Run:
             self._measure_norm(trainer)
         if now >= self.due:
             self.tick()
+        self._just_stepped = True
 
     def _follows(self, trainer: Trainer) -> bool:
         """Whether the steps of the run are now this other Trainer's: it is the first, or it has stepped alone for a

@@ -257,6 +257,20 @@ def test_values_before_between_and_after_loops():
     assert curve()["means"] == [0, 0, 1, 2, -1, -2] and curve()["steps"] == [1, 2, 3, 4, 5, 6]
 
 
+def test_values_after_the_last_step_of_a_trainer_are_drawn():
+    """The first value after a step leaves the clock to the step; those of a long validation have no other."""
+    _, _, step = small_training()
+    drawn = []
+    mx.log(loss=step())
+    run = runs.under_way()
+    run.views = [lambda run: drawn.append(curve("accuracy")["count"])]
+    mx.log(accuracy=0.0)
+    for count in (2, 3, 4):
+        run.due = -math.inf
+        mx.log(accuracy=1.0)
+        assert drawn[-1] == count
+
+
 def test_values_of_several_threads():
     def train(number):
         for step in range(2000):
