@@ -8,6 +8,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.diagnostics.switches import check_switches
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray import backward as reverse
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.function import Function
@@ -206,3 +207,6 @@ def get_symbol(x: NDArray) -> Any:
     without history, and for steps without an operator: an `autograd.Function`, or an index with arrays.
     """
     return symbol_of_history(x)
+
+
+_suggest_names(__name__)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import threading
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hybrid_lab as mx
+import hybrid_lab.compat  # noqa: F401
 from hybrid_lab import gluon, nd
-from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics import HybridLabError, UnknownNameError
 from hybrid_lab.gluon import block
 from hybrid_lab.util import _NumpyArrayScope
 
@@ -23,6 +27,25 @@ def test_features_say_what_is_here():
     assert not features.is_enabled("MKLDNN")
     assert repr(mx.runtime.Feature("CUDA", False)) == "✖ CUDA"
     assert [feature.name for feature in mx.runtime.feature_list()] == list(features)
+
+
+MODULES = json.loads((Path(__file__).parent / "golden" / "coverage" / "names.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("module", sorted(MODULES.keys() - {"contrib.quantization"}))
+def test_a_wrong_name_of_each_module_leads_on(module):
+    """The error has the name that users write, no file of this package, and the nearest names or the next step."""
+    place = importlib.import_module("mxnet")
+    for part in module.split(".") if module != "mx" else ():
+        place = getattr(place, part)
+    there = vars(place).get("__all__") or dir(place)
+    known = next((name for name in MODULES[module] if len(name) > 5 and name in there), None)
+    with pytest.raises(UnknownNameError, match="has no 'nosuchname'; (did you mean|see Limits)") as caught:
+        place.nosuchname  # noqa: B018
+    assert "hybrid_lab" not in str(caught.value)
+    if known is not None:
+        with pytest.raises(UnknownNameError, match="(?i)did you mean .*" + known):
+            getattr(place, known + "q")
 
 
 def test_an_unknown_feature_is_an_error():

@@ -88,13 +88,18 @@ def _place(finding: Finding) -> str:
     return f"line {finding.line}" if finding.cell is None else f"cell {finding.cell}, line {finding.line}"
 
 
+def _differences(report: Report) -> list[str]:
+    """The texts about differences, each once."""
+    return list(dict.fromkeys(text for texts in report.differences.values() for text in texts))
+
+
 def _text(reports: Sequence[Report]) -> str:
     lines = []
     for report in reports:
         lines.append(f"{report.path}: {_verdict(report)}")
         lines += [f"  {item.place}: {item.name}: {item.advice}" for item in report.missing]
         lines += [f"  {_place(finding)}: {finding.code} {finding.message}" for finding in report.findings]
-        lines += [f"  differs on purpose: {text}" for text in dict.fromkeys(report.differences.values())]
+        lines += [f"  differs on purpose: {text}" for text in _differences(report)]
     return "\n".join([*lines, _summary(reports)])
 
 
@@ -118,7 +123,7 @@ def _html(reports: Sequence[Report]) -> str:
         rows = [f"{item.place}: <code>{html.escape(item.name)}</code>: {html.escape(item.advice)}"
                 for item in report.missing]  # fmt: skip
         rows += [html.escape(f"{_place(finding)}: {finding.code} {finding.message}") for finding in report.findings]
-        rows += [html.escape(f"differs on purpose: {text}") for text in dict.fromkeys(report.differences.values())]
+        rows += [html.escape(f"differs on purpose: {text}") for text in _differences(report)]
         items = "".join(f"<li>{row}</li>" for row in rows)
         parts.append(f'<h2>{html.escape(report.path)}</h2><p class="{kind}">{html.escape(_verdict(report))}</p>'
                      + (f"<ul>{items}</ul>" if items else ""))  # fmt: skip

@@ -132,7 +132,7 @@ def suggest_names(module: str, where: str = "", later: Mapping[str, Provided[...
             return found
         if place is not None:
             return place.function
-        known = vars(there).get("__all__") or vars(there)
+        known = [*(vars(there).get("__all__") or vars(there)), *(later or ())]
         raise unknown_name(where or older_name(module).removeprefix("hybrid_lab."), name, known)
 
     vars(there)["__getattr__"] = missing

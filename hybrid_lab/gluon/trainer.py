@@ -15,6 +15,7 @@ from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchErr
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.diagnostics.formatting import count
 from hybrid_lab.diagnostics.switches import check_switches
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.distributed import kvstore as kvstores
 from hybrid_lab.distributed.store import DistributedStore
 from hybrid_lab.engines import early_import
@@ -519,3 +520,6 @@ def _plain(values: Mapping[str, object]) -> dict[str, Any]:
             continue
         plain[key] = value
     return plain
+
+
+_suggest_names(__name__)

@@ -8,6 +8,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import MXNetError, NotSupportedForSparseNDArray
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 
 __all__ = [
     "MXNetError",
@@ -47,3 +48,6 @@ def data_dir() -> str:
     """The folder of data sets and models: the environment variable MXNET_HOME, or `~/.mxnet`."""
     local = os.path.join(os.environ.get("APPDATA", "~"), "mxnet") if os.name == "nt" else os.path.join("~", ".mxnet")
     return os.path.expanduser(os.environ.get("MXNET_HOME", local))
+
+
+_suggest_names(__name__)

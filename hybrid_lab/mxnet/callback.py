@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.distributed.worker_group import joined_workers
 from hybrid_lab.mxnet.model import BatchEndParam, save_checkpoint
 
@@ -133,3 +134,6 @@ class LogValidationMetricsCallback:
         if param.eval_metric:
             for name, value in param.eval_metric.get_name_value():
                 logging.info("Epoch[%d] Validation-%s=%f", param.epoch, name, value)
+
+
+_suggest_names(__name__)

@@ -10,6 +10,7 @@ from typing import Any
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.mxnet.executor import Executor
 from hybrid_lab.ndarray import NDArray
 
@@ -99,3 +100,6 @@ def _text(values: Any) -> str:
         if not isinstance(array, NDArray):
             raise SettingError(f"stat_func of a Monitor gives an NDArray or a list of them, not {type(array).__name__}")
     return "".join(f"{array.asscalar() if array.size == 1 else array.asnumpy()}\t" for array in arrays)
+
+
+_suggest_names(__name__)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.switches import check_switches
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.graph.partial import is_complete
@@ -268,3 +269,6 @@ def _row(cells: Sequence[str], ends: Sequence[int]) -> str:
     for cell, end in zip(cells, ends, strict=True):
         line = (line + cell)[:end].ljust(end)
     return line.rstrip()
+
+
+_suggest_names(__name__)

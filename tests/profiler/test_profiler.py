@@ -137,3 +137,19 @@ def test_wrong_use():
             profiler.set_state("run")
     finally:
         sys.setprofile(None)
+
+
+@pytest.mark.parametrize(("mode", "recorded"), [("all", True), ("imperative", True), ("symbolic", False)])
+def test_older_names_warn_and_do_the_same(mode, recorded, tmp_path):
+    with pytest.warns(DeprecationWarning, match="use mx.profiler.set_config"):
+        profiler.profiler_set_config(mode=mode, filename=tmp_path / "old.json")
+    with pytest.warns(DeprecationWarning, match="use mx.profiler.set_state"):
+        profiler.profiler_set_state("run")
+    nd.ones((2,)) + 1
+    profiler.set_state("stop")
+    assert any("operator" in kind.lower() for kind in statistics()) == recorded
+    with pytest.warns(DeprecationWarning, match="use mx.profiler.dump"):
+        profiler.dump_profile()
+    assert (tmp_path / "old.json").is_file()
+    with pytest.raises(SettingError, match="some"):
+        profiler.profiler_set_config(mode="some")

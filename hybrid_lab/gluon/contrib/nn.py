@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hybrid_lab import ndarray as nd
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.gluon.contrib import sync_norm
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import BatchNorm, Embedding, HybridSequential, Sequential
@@ -154,3 +155,6 @@ class PixelShuffle3D(_PixelShuffle):
     """(n, c * f1 * f2 * f3, d, h, w) -> (n, c, d * f1, h * f2, w * f3)."""
 
     _rank = 3
+
+
+_suggest_names(__name__)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 
 from ..nn.conv import window
 from ..nn.registry import layer
@@ -360,3 +361,6 @@ def _over_lengths(F: Any, cell: RecurrentCell, inputs: Any, begin_state: Any, va
 
     outputs, (*states, _) = F.contrib.foreach(step, inputs, [*before, step_number])
     return outputs, states[0] if single else states
+
+
+_suggest_names(__name__)

@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.diagnostics.formatting import check_choice
 from hybrid_lab.diagnostics.switches import check_switches
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.distributed import group
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.kernels.philox import generator
@@ -213,3 +214,6 @@ class BatchSampler(Sampler):
         if self._last_batch == "discard":
             return len(self.sampler) // self._batch_size
         return (len(self._left) + len(self.sampler)) // self._batch_size
+
+
+_suggest_names(__name__)

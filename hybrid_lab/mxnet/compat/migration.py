@@ -10,7 +10,7 @@ import importlib
 import json
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -19,11 +19,17 @@ from typing import Any, TypeGuard
 from hybrid_lab import lint
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.lint.source import Source, notebook_cells, read_file, read_notebook
+from hybrid_lab.ndarray.namespace import OperatorNamespace
+from hybrid_lab.numpy.rooms import SymbolicRoom
 
 from .finder import THEIRS, install
 
 LINE = "import hybrid_lab.compat"
 """The line that makes `import mxnet` this package."""
+OPERATORS = f"{THEIRS}.F"
+"""The name of `F` in hybrid_forward, which is `mx.nd` or `mx.sym`."""
+UNKNOWN_NAME = "HL166"
+"""The finding of the linter for a name that does not exist: the report has it already."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,8 @@ class Report:
 
     imports : whether it imports mxnet; prepared : whether it imports hybrid_lab.compat already; uses : name of MXNet's
     -> how often the file uses it; missing : the names that this package lacks; findings : of the linter; differences :
-    name -> how this package differs from MXNet on purpose; error : why the file could not be read, or None
+    name -> how this package differs from MXNet on purpose, a text for each row of docs/differences.md; error : why the
+    file could not be read, or None
     """
 
     path: str
@@ -64,7 +71,7 @@ class Report:
     uses: Mapping[str, int]
     missing: tuple[Missing, ...]
     findings: tuple[lint.Finding, ...]
-    differences: Mapping[str, str]
+    differences: Mapping[str, Sequence[str]]
     error: str | None = None
 
     @property
@@ -82,7 +89,7 @@ class Report:
             "uses": dict(self.uses),
             "missing": [asdict(item) for item in self.missing],
             "findings": json.loads(lint.to_json(list(self.findings))),
-            "differences": dict(self.differences),
+            "differences": {name: list(texts) for name, texts in self.differences.items()},
             "error": self.error,
         }
 
@@ -103,23 +110,31 @@ def examine(path: Path) -> Report:
         names |= _names(source.tree)
     uses: dict[str, int] = {}
     missing: dict[tuple[str, LineLocation], Missing] = {}
+    told: dict[tuple[str, str], str] = {}
     visitor = _Uses(names)
     for source in sources:
         visitor.found = []
         visitor.visit(source.tree)
-        for name, node in visitor.found:
-            found, advice = _resolved(name)
+        for use in visitor.found:
+            found, advice = _resolved(use.name)
             uses[found] = uses.get(found, 0) + 1
+            told |= {(found, row.text): row.text for row in _differences() if row.is_about(found, use)}
             if advice is not None:
-                place = LineLocation(getattr(node, "lineno", 1), source.cell)
+                place = LineLocation(getattr(use.node, "lineno", 1), source.cell)
                 missing.setdefault((found, place), Missing(found, place, advice))
     order = [kind for source in sources for kind in _order(source.tree)]
     prepared, imports = order[:1] == ["compat"], "mxnet" in order or unread is not None
-    findings = tuple(lint.check(text, file=str(path))) if imports else ()
-    told = {name: _differences()[name.rpartition(".")[2]] for name in sorted(uses)
-            if name.rpartition(".")[2] in _differences()}  # fmt: skip
+    places = {(str(item.place.cell), item.place.line) for item in missing.values()}
+    findings = tuple(
+        finding
+        for finding in (lint.check(text, file=str(path)) if imports else ())
+        if finding.code != UNKNOWN_NAME or (str(finding.cell), finding.line) not in places
+    )
+    differences: dict[str, list[str]] = {}
+    for name, difference in sorted(told):
+        differences.setdefault(name, []).append(difference)
     used = dict(sorted(uses.items()))
-    return Report(str(path), imports, prepared, used, tuple(missing.values()), findings, told, unread)
+    return Report(str(path), imports, prepared, used, tuple(missing.values()), findings, differences, unread)
 
 
 def _unread(source: Source) -> str | None:
@@ -260,6 +275,16 @@ def _names(tree: ast.AST) -> dict[str, str]:
     return found
 
 
+@dataclass(frozen=True)
+class _Use:
+    """One use of a name. call : the call of it, if it is called; traced : whether it stands in hybrid_forward"""
+
+    name: str
+    node: ast.AST
+    call: ast.Call | None = None
+    traced: bool = False
+
+
 class _Uses(ast.NodeVisitor):
     """MXNet's dotted names in the code, each in its full length, and the imported names, in the order of the text.
 
@@ -267,32 +292,55 @@ class _Uses(ast.NodeVisitor):
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        self.found: list[tuple[str, ast.AST]] = []
+        self.found: list[_Use] = []
         self._names = dict(names)
+        self._call: ast.Call | None = None
+        self._traced = 0
         self._scopes: list[set[str]] = []
         """The names that each function or class around the code binds itself; none at the top level."""
 
     def visit_Import(self, node: ast.Import) -> None:
-        self.found += [(alias.name, node) for alias in node.names if alias.name.partition(".")[0] == THEIRS]
+        self.found += [_Use(alias.name, node) for alias in node.names if alias.name.partition(".")[0] == THEIRS]
         self._names |= _names(node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         if _is_of_mxnet(node):
             module = node.module or THEIRS
             names = [module if alias.name == "*" else f"{module}.{alias.name}" for alias in node.names]
-            self.found += [(name, node) for name in names]
+            self.found += [_Use(name, node) for name in names]
             self._names |= _names(node)
 
+    def visit_Call(self, node: ast.Call) -> None:
+        if (name := self._dotted(node.func)) is not None:
+            self.found.append(_Use(name, node.func, node, self._traced > 0))
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in _TRAINING:
+            self.found.append(_Use(THEIRS, node.func, node))
+            self.visit(node.func)
+        else:
+            self.visit(node.func)
+        self._visit_all(*node.args, *node.keywords)
+
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        parts: list[str] = []
+        if (name := self._dotted(node)) is not None:
+            self.found.append(_Use(name, node, None, self._traced > 0))
+            return
         value: ast.expr = node
         while isinstance(value, ast.Attribute):
-            parts.append(value.attr)
             value = value.value
         if not isinstance(value, ast.Name):
             self.visit(value)
-        elif value.id in self._names and not any(value.id in scope for scope in self._scopes):
-            self.found.append((".".join([self._names[value.id], *reversed(parts)]), node))
+
+    def _dotted(self, node: ast.expr) -> str | None:
+        """The name of MXNet's that an expression is: "mxnet.nd.ones" for `nd.ones`; None for other expressions."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self._names:
+            return None
+        if any(node.id in scope for scope in self._scopes):
+            return None
+        return ".".join([self._names[node.id], *reversed(parts)])
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Store) and not self._scopes:
@@ -300,9 +348,13 @@ class _Uses(ast.NodeVisitor):
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
-        if not isinstance(node.value, ast.Constant):  # `mx = None` after an import that failed
-            for target in node.targets:
-                self.visit(target)
+        if isinstance(node.value, ast.Constant):  # `mx = None` after an import that failed
+            return
+        module = self._dotted(node.value)
+        for target in node.targets:
+            self.visit(target)
+            if module is not None and isinstance(target, ast.Name) and not self._scopes and _is_module(module):
+                self._names[target.id] = module  # `nd = mx.nd`
 
     def visit_For(self, node: ast.For) -> None:
         self.visit(node.iter)
@@ -312,7 +364,13 @@ class _Uses(ast.NodeVisitor):
         arguments = node.args
         outer = [*node.decorator_list, *arguments.defaults, *arguments.kw_defaults, node.returns]
         self._visit_all(*outer, *(argument.annotation for argument in _arguments(arguments)))
-        self._visit_inside(_bound(node), *node.body)
+        if node.name != "hybrid_forward" or len(arguments.args) < 2:
+            self._visit_inside(_bound(node), *node.body)
+            return
+        names, operators = self._names, arguments.args[1].arg  # F
+        self._names, self._traced = names | {operators: OPERATORS}, self._traced + 1
+        self._visit_inside(_bound(node) - {operators}, *node.body)
+        self._names, self._traced = names, self._traced - 1
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - a name of ast's
 
@@ -362,12 +420,17 @@ def _bound(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 @cache
 def _resolved(name: str) -> tuple[str, str | None]:
     """The part of a dotted name that is a name of a module, and why it is not here, or None."""
+    if name == OPERATORS or name.startswith(f"{OPERATORS}."):
+        either = [_resolved(name.replace(OPERATORS, f"{THEIRS}.{module}", 1)) for module in ("sym", "nd")]
+        return next((found for found in either if found[1] is None), either[1])
     install()
     parts = name.split(".")
     value: object = importlib.import_module(THEIRS)
     known = THEIRS
     for part in parts[1:]:
-        if not isinstance(value, types.ModuleType):
+        if isinstance(value, types.FunctionType) and not hasattr(value, part):
+            return f"{known}.{part}", f"{known} is a function here; {_INSTEAD.get(known, 'MXNet has a module there')}"
+        if not _has_names(value):
             break  # an attribute of a class or function
         known = f"{known}.{part}"
         try:
@@ -380,8 +443,89 @@ def _resolved(name: str) -> tuple[str, str | None]:
     return known, None
 
 
+_INSTEAD = {f"{THEIRS}.log": "use logging.getLogger"}
+"""Modules of MXNet's whose names are functions here -> what to use."""
+
+
+def _has_names(value: object) -> bool:
+    """Whether an object is a module, or holds operators as one: `mx.nd.contrib`."""
+    return isinstance(value, types.ModuleType | OperatorNamespace | SymbolicRoom)
+
+
+def _is_module(name: str) -> bool:
+    """Whether a dotted name is a module of this package."""
+    install()
+    value: object = importlib.import_module(THEIRS)
+    for part in name.split(".")[1:]:
+        value = getattr(value, part, None)
+    return _has_names(value)
+
+
+# -- differences -----------------------------------------------------------------------------------------------------
+
+_TRAINING = {"fit", "init_optimizer"}
+"""Methods of a Module, whose arguments name stores and optimizers."""
+_SHORT = {"initializer": "init", "kvstore": "kv", "module": "mod", "ndarray": "nd", "numpy": "np",
+          "numpy_extension": "npx", "symbol": "sym", "visualization": "viz"}  # fmt: skip
+"""Modules by the name that docs/differences.md has for them."""
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """A row of docs/differences.md, for one name in it: the fields of scripts/write_differences.py."""
+
+    name: str
+    strings: tuple[str, ...]
+    arguments: Mapping[str, str | None]
+    traced: bool
+    text: str
+
+    def is_about(self, name: str, use: _Use) -> bool:
+        """Whether the row may matter for this use. name : the part of it that is a name of a module"""
+        if self.strings and not set(self.strings) & _strings(use.call):
+            return False
+        if self.traced and not use.traced:
+            return False
+        return (not self.name or self._names(name)) and self._has_arguments(use.call)
+
+    def _names(self, name: str) -> bool:
+        parts = [_SHORT.get(part, part) for part in name.split(".")[1:]]
+        own = self.name.removeprefix("mx.").removeprefix("F.").split(".")
+        if len(own) == 1 and not self.name.startswith("mx."):
+            return parts[-1:] == own and not _is_module(name)
+        begins = (0,) if self.name.startswith("mx.") else range(len(parts))
+        return any(parts[begin : begin + len(own)] == own for begin in begins)
+
+    def _has_arguments(self, call: ast.Call | None) -> bool:
+        if not self.arguments:
+            return True
+        given = {keyword.arg: keyword.value for keyword in call.keywords} if call is not None else {}
+        return all(name in given and _may_be(given[name], value) for name, value in self.arguments.items())
+
+
+def _strings(call: ast.Call | None) -> set[str]:
+    """The texts in the arguments of a call."""
+    parts = [*call.args, *call.keywords] if call is not None else []
+    return {
+        node.value
+        for part in parts
+        for node in ast.walk(part)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def _may_be(node: ast.expr, value: str | None) -> bool:
+    """Whether an argument may have a value, given as code; None: any value."""
+    if value is None or not isinstance(node, ast.Constant):
+        return True
+    try:
+        return bool(node.value == ast.literal_eval(value))
+    except (ValueError, SyntaxError):
+        return True
+
+
 @cache
-def _differences() -> Mapping[str, str]:
-    """What docs/differences.md says of each name: scripts/write_differences.py writes the file from it."""
+def _differences() -> Sequence[_Difference]:
+    """The rows of docs/differences.md: scripts/write_differences.py writes the file from the page."""
     text = (Path(__file__).parent / "differences.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
+    return [_Difference(**row | {"strings": tuple(row["strings"])}) for row in json.loads(text)]

@@ -12,6 +12,7 @@ from typing import Any
 from hybrid_lab import autograd
 from hybrid_lab.autograd import mark_variables
 from hybrid_lab.diagnostics.errors import AutogradError
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray import NDArray, zeros_like
 
 __all__ = [
@@ -104,3 +105,6 @@ def grad(func: Callable[..., Any], argnum: int | Sequence[int] | None = None) ->
         return both(*args)[0]
 
     return wrapped
+
+
+_suggest_names(__name__)

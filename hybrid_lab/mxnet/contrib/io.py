@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.data.io import DataDesc, DataIter
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.gluon.data import DataLoader
 from hybrid_lab.ndarray import NDArray
 
@@ -98,3 +99,6 @@ class DataLoaderIter(DataIter):
     def getindex(self) -> None:
         """A loader does not say which rows of the data set it has read."""
         return
+
+
+_suggest_names(__name__)

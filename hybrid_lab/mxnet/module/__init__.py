@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
+
 from .base_module import BaseModule, ModuleStateError
 from .bucketing_module import BucketingModule
 from .module import Module
@@ -17,3 +19,5 @@ __all__ = [
     "PythonModule",
     "SequentialModule",
 ]
+
+_suggest_names(__name__)

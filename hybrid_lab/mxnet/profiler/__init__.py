@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import warnings
 from contextlib import AbstractContextManager
 from os import PathLike
 from typing import TypedDict, Unpack
@@ -36,8 +37,11 @@ __all__ = [
     "ProfilerError",
     "Task",
     "dump",
+    "dump_profile",
     "dumps",
     "pause",
+    "profiler_set_config",
+    "profiler_set_state",
     "resume",
     "scope",
     "set_config",
@@ -104,6 +108,40 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
         recorder.start()
     else:
         recorder.stop()
+
+
+def profiler_set_config(mode: str = "symbolic", filename: str | PathLike[str] = "profile.json") -> None:
+    """MXNet's older name of `set_config`; a DeprecationWarning says so.
+
+    mode : "symbolic" for calls of compiled graphs and Executors, "imperative" for eager operators, "all" for both
+
+    Raises SettingError for another mode.
+    """
+    check_choice("profiler_set_config", mode, ("symbolic", "imperative", "all"), SettingError)
+    _warn("profiler_set_config", "set_config")
+    set_config(
+        filename=filename,
+        profile_all=mode == "all",
+        profile_symbolic=mode == "symbolic",
+        profile_imperative=mode == "imperative",
+    )
+
+
+def profiler_set_state(state: str = "stop") -> None:
+    """MXNet's older name of `set_state`; a DeprecationWarning says so. state : "run" or "stop" """
+    _warn("profiler_set_state", "set_state")
+    set_state(state)
+
+
+def dump_profile() -> None:
+    """MXNet's older name of `dump`; a DeprecationWarning says so."""
+    _warn("dump_profile", "dump")
+    dump()
+
+
+def _warn(old: str, new: str) -> None:
+    text = f"mx.profiler.{old} is MXNet's older name; use mx.profiler.{new}"
+    warnings.warn(text, DeprecationWarning, stacklevel=3)
 
 
 def pause(profile_process: str = "worker") -> None:

@@ -15,6 +15,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.diagnostics.formatting import check_choice
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.gluon.data.dataset import Dataset
 from hybrid_lab.gluon.data.vision.datasets import DatasetFileError, folder_of, missing_file
 from hybrid_lab.mxnet.contrib.text.counting import count_tokens_from_str
@@ -125,3 +126,6 @@ class WikiText103(_WikiText):
     """
 
     _folder = "wikitext-103"
+
+
+_suggest_names(__name__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.model_zoo.classifier import MODELS
 
@@ -122,3 +123,5 @@ __all__ = [
     "vgg19",
     "vgg19_bn",
 ]
+
+_suggest_names(__name__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
+
 __all__ = ["count_tokens_from_str"]
 
 
@@ -24,3 +26,6 @@ def count_tokens_from_str(
     counter = Counter() if counter_to_update is None else counter_to_update
     counter.update(token.lower() for token in tokens) if to_lower else counter.update(tokens)
     return counter
+
+
+_suggest_names(__name__)

@@ -13,6 +13,7 @@ import numpy as np
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.mxnet import base
 from hybrid_lab.ndarray import NDArray
 
@@ -298,3 +299,6 @@ class CompositeEmbedding(_TokenEmbedding):
                 raise TextError(f"token_embeddings holds {type(embedding).__name__}, which is no embedding")
         super().__init__()
         self._take(vocabulary, embeddings)
+
+
+_suggest_names(__name__)

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, overload
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 
 __all__ = ["Vocabulary"]
 
@@ -103,3 +104,6 @@ class Vocabulary:
             if not isinstance(index, int) or not 0 <= index < len(self):
                 raise TextError(f"the index {index!r} is not there; the vocabulary has {len(self)} tokens")
         return [self._idx_to_token[index] for index in indices]
+
+
+_suggest_names(__name__)
