@@ -5,6 +5,9 @@ processes too (tuning_results.py). A candidate is first compared with the kernel
 same random numbers. A candidate that does not compile, gives other numbers or needs too much memory is left out, and
 the result says so. If tuning ends early, the results so far are kept. On a CPU `mx.tune` measures engines instead
 (insight/tune_engines.py).
+
+Products that are the vendor's by rule do not make the tiles needless: a product with short sums, attention in float32
+and every product of `products="own"` stay ours (docs/rooms/triton.md, "Products that stay ours").
 """
 
 from __future__ import annotations
