@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpu_day.options import Budget, Item, Options
-from gpu_day.pool import WorkersFailed, run_items
+from gpu_day.pool import WorkersFailed, end_process, run_items
 from gpu_day.results import PASSED, SKIPPED, Results
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "gpu_day.py"
@@ -111,7 +111,7 @@ def right(lease: Lease) -> None:
     sanitizer = threading.Thread(target=sanitize, args=(lease, [name for name in first if ", " in name]))
     sanitizer.start()
     lease.phase("smoke", rest, 0.55 * lease.left(), 12, 60)
-    if lease.left() > 30 and not lease.options.only and (found := tests(lease.options)):
+    if lease.left() > 30 and not lease.options.only and (found := tests(lease.options, lease.left())):
         lease.phase("tests", found, lease.left(), 13, 30)
     sanitizer.join()
 
@@ -184,11 +184,14 @@ def probe(options: Options) -> bool:
     code = _PROBE.format(paths=paths, options=options.text())
     log = Path(options.out) / "probe.txt"
     with log.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=file, stderr=file, start_new_session=True)
         try:
-            status = subprocess.run([sys.executable, "-c", code], stdout=file, stderr=file, timeout=PROBING).returncode
+            status = process.wait(PROBING)
         except subprocess.TimeoutExpired:
             status = -1
             print(f"the first kernel has not run after {PROBING:.0f} s", flush=True)
+        finally:
+            end_process(process)
     print(log.read_text(encoding="utf-8", errors="replace").strip()[-3000:], flush=True)
     return status == 0
 
@@ -242,8 +245,9 @@ def sanitize(lease: Lease, names: Sequence[str]) -> None:
         try:
             process.wait(max(lease.left(), 1))
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.wait()
+            print("memcheck: the time was up", flush=True)
+        finally:
+            end_process(process)
     text = log.read_text(encoding="utf-8", errors="replace")
     errors = re.findall(r"ERROR SUMMARY: (\d+) error", text) or ["no summary"]
     lease.failed |= errors[0] not in ("0", "no summary")
@@ -252,12 +256,12 @@ def sanitize(lease: Lease, names: Sequence[str]) -> None:
         print("\n".join(line for line in text.splitlines() if line.startswith("========="))[:1500], flush=True)
 
 
-def tests(options: Options) -> list[str]:
-    """The engine's tests, the first case of each first."""
+def tests(options: Options, seconds: float) -> list[str]:
+    """The engine's tests, the first case of each first; none where collecting them takes longer than `seconds`."""
     from gpu_day import tests as stage
 
     try:
-        return [item.name for item in stage.items(replace(options, stage="tests"))]
+        return [item.name for item in stage.items(replace(options, stage="tests"), seconds)]
     except WorkersFailed as error:
         print(f"tests: left out: {error}", flush=True)
         return []

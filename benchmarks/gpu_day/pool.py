@@ -22,10 +22,28 @@ from gpu_day.results import DIED, LATE, Results
 START_LIMIT = 180.0
 #: So many workers in a row may fail to start before the stage gives up.
 STARTS = 3
+#: A killed process has so many seconds to end.
+ENDING = 5.0
 
 
 class WorkersFailed(RuntimeError):
     """No worker process could be started; the message says why."""
+
+
+def end_process(process: subprocess.Popen[Any]) -> bool:
+    """Kill a process that leads a session, and all that it has started; whether it has ended.
+
+    A process that waits inside the driver of a GPU does not end before the driver answers. Such a process is left
+    behind after ENDING seconds, because the driver of a broken GPU may never answer.
+    """
+    if process.returncode is None:  # else its number may be another process's by now
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    try:
+        process.wait(ENDING)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 class Worker:
@@ -57,15 +75,15 @@ class Worker:
 
     def end(self, log: Path) -> str:
         """End the process and what it has started, and put what it printed into the log; the last of it is returned."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pipe.pid, signal.SIGKILL)
-        self.pipe.wait()
+        has_ended = end_process(self.pipe)
         for stream in (self.pipe.stdin, self.pipe.stdout):
             with contextlib.suppress(OSError):
                 stream.close()  # type: ignore[union-attr]
         with self.errors as file:
             file.seek(0)
             text = file.read().decode(errors="replace")
+        if not has_ended:
+            text += f"\nprocess {self.pipe.pid} was killed and has not ended: the driver may still be at work for it\n"
         with log.open("a", encoding="utf-8") as file:
             file.write(text)
         return "\n".join(text.strip().splitlines()[-15:])[-2000:]

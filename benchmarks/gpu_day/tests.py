@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_day.options import Item, Options
-from gpu_day.pool import WorkersFailed
+from gpu_day.pool import WorkersFailed, end_process
 
 JOBS = 14
 LIMIT = 90.0
@@ -29,18 +29,31 @@ CHOICE = "triton or device"
 ELSEWHERE = ("tests/engines/test_triton_compiling.py",)
 
 
-def items(options: Options) -> list[Item]:
-    """Every test by its pytest name, in a process of its own: collecting imports torch."""
+def items(options: Options, seconds: float = 0.0) -> list[Item]:
+    """Every test by its pytest name, collected in another process, because collecting imports torch.
+
+    seconds : that collecting may take; by default as many as the stage
+    Raises WorkersFailed.
+    """
     import importlib.util
 
     if importlib.util.find_spec("pytest") is None:
         raise WorkersFailed("the stage `tests` needs pytest, which is not installed here")
     script = ROOT / "scripts" / "gpu_day.py"
     command = [sys.executable, str(script), "--list", options.text()]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise WorkersFailed(f"the tests could not be collected:\n{done.stderr[-2000:]}")
-    return [Item(name, LIMIT) for name in breadth_first(json.loads(done.stdout))]
+    limit = seconds or 60 * options.minutes
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        names, said = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired as error:
+        raise WorkersFailed(f"the tests were not collected after {limit:.0f} s") from error
+    finally:
+        end_process(process)
+    if process.returncode:
+        raise WorkersFailed(f"the tests could not be collected:\n{said[-2000:]}")
+    return [Item(name, LIMIT) for name in breadth_first(json.loads(names))]
 
 
 def breadth_first(names: list[str]) -> list[str]:

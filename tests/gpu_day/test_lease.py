@@ -30,7 +30,7 @@ def phases(monkeypatch):
 
     monkeypatch.setattr(lease, "run_items", run_items)
     monkeypatch.setattr(lease, "sanitize", lambda *given: None)
-    monkeypatch.setattr(lease, "tests", lambda options: ["one test"])
+    monkeypatch.setattr(lease, "tests", lambda options, seconds: ["one test"])
     monkeypatch.setattr(lease, "probe", lambda options: True)
     return found, broken
 
@@ -72,6 +72,18 @@ def test_a_first_kernel_that_hangs_ends_the_part(tmp_path, monkeypatch, capsys):
     began = time.monotonic()
     assert lease.run("fast", Options("smoke", str(tmp_path)), 60) == 1
     assert "has not run after" in capsys.readouterr().out and time.monotonic() - began < 50
+
+
+def test_a_first_kernel_that_waits_in_the_driver_ends_the_part(tmp_path, monkeypatch, capsys, unkillable):
+    monkeypatch.setattr(lease, "PROBING", 0.5)
+    monkeypatch.setattr(lease, "_PROBE", "import time  # {paths} {options}\ntime.sleep(60)")
+    assert lease.run("right", Options("smoke", str(tmp_path)), 60) == 1
+    assert "has not run after" in capsys.readouterr().out and len(unkillable) == 1
+
+
+def test_tests_whose_collection_hangs_are_left_out(tmp_path, capsys):
+    assert lease.tests(Options("tests", str(tmp_path)), 0.01) == []
+    assert "tests: left out: the tests were not collected after" in capsys.readouterr().out
 
 
 def test_kernels_for_another_triton_are_not_passed_over_in_silence(tmp_path, capsys):

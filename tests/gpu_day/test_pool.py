@@ -78,6 +78,12 @@ def test_an_item_that_takes_too_long_is_ended_alone(tmp_path):
     assert complete and results.counts() == {"late": 1, "passed": 1}
 
 
+def test_a_worker_that_waits_in_the_driver_is_left_behind(tmp_path, unkillable):
+    complete, results = run(tmp_path, ["hang", "one"], limit=1.0)
+    assert complete and results.counts() == {"late": 1, "passed": 1}
+    assert f"process {unkillable[0]} was killed and has not ended" in results.items["hang"]["error"]
+
+
 def test_a_stage_may_give_every_item_a_process_of_its_own(tmp_path):
     _, results = run(tmp_path, ["one", "two", "three"], fresh=True)
     assert len({record["result"]["process"] for record in results.items.values()}) == 3
