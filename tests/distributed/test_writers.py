@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,8 @@ WRITERS = {
 }
 """Modules that write files -> for whom. Those that a training calls by itself are tried below."""
 _CALLS = {"atomic_write", "replacement", "write_early", "write_text", "write_bytes"}
+#: Modules without these words have no call that writes.
+_WORDS = re.compile("|".join([*_CALLS, r"\bopen\(", r"\bos\.replace\b", r"\bsqlite3\.connect\b"]))
 
 
 def _writes(call: ast.Call) -> bool:
@@ -61,7 +64,9 @@ def _writes(call: ast.Call) -> bool:
 def test_every_module_that_writes_is_known():
     root, found = Path(mx.__file__).parent, set()
     for file in root.rglob("*.py"):
-        if any(isinstance(node, ast.Call) and _writes(node) for node in ast.walk(ast.parse(file.read_text("utf-8")))):
+        source = file.read_text("utf-8")
+        nodes = ast.walk(ast.parse(source)) if _WORDS.search(source) else ()
+        if any(isinstance(node, ast.Call) and _writes(node) for node in nodes):
             found.add(file.relative_to(root).as_posix())
     assert sorted(found - WRITERS.keys()) == []
 
