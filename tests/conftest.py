@@ -57,6 +57,18 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.skip(reason=f"needs {' and '.join(missing[value])}"))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Syntax trees of 500 files and 30,000 tests are made, and none of them is garbage: collecting garbage meanwhile
+    would take half of the time.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish():
     """A full garbage collection does not go through the 30,000 tests themselves: 0.1 s instead of 0.5 s."""
     gc.collect()

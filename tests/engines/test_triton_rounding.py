@@ -40,6 +40,7 @@ DIVIDING = ("divide", "modulo", "rest_of_division", "hyperbolic_sine", "area_tan
         ("x = -((a / b) * c) / -d", "x = divide(-((divide(a, b)) * c), -d)"),
         ("for i in range(0, a // b):", "for i in range(0, a // b):"),
         ("x = 1.0 / 3.0 + a // 2 + tl.fdiv(a, b)", "x = 1.0 / 3.0 + a // 2 + tl.fdiv(a, b)"),
+        ("for i in range(0, a / b):", "for i in range(0, divide(a, b)):"),
         ('x = tl.where(a, float("nan"), b / c)', 'x = tl.where(a, float("nan"), divide(b, c))'),
     ],
 )
@@ -47,6 +48,11 @@ def test_divisions_and_roots_become_calls(line, wanted):
     lines = [line, "    y = d / 2.0"] if line.endswith(":") else [line, "y = d / 2.0"]
     found = exact(lines)
     assert found[0] == wanted and found[1].strip() == "y = divide(d, 2.0)"
+
+
+def test_a_statement_of_several_lines_is_edited_as_a_whole():
+    lines = ["x = (a *", "    b / c", ")", "if x:", "    y = a / b"]
+    assert exact(lines) == ["x = (divide(a *", "    b, c)", ")", "if x:", "    y = divide(a, b)"]
 
 
 def kernels_of_sample(case: Case):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 #: The functions that round correctly.
 DIVIDE, SQUARE_ROOT = "divide", "square_root"
@@ -21,9 +22,41 @@ def exact(lines: Sequence[str]) -> list[str]:
     """The lines, of one block, with divisions and square roots that round correctly. Numbers divided by numbers stay,
     and so does `//`.
     """
-    if not any(map(_WANTED.search, lines)):
-        return list(lines)
-    text = "\n".join(["if True:", *(f" {line}" for line in lines)])
+    wanted = [number for number, line in enumerate(lines) if _WANTED.search(line)]
+    edited = list(lines)
+    if all(map(_is_balanced, lines)):
+        for number in wanted:
+            if (line := _exact_line(lines[number])) is None:
+                break
+            edited[number] = line
+        else:
+            return edited
+    return _exact_block(lines) if wanted else edited
+
+
+def _is_balanced(line: str) -> bool:
+    """Whether no statement goes on in the next line."""
+    return all(line.count(opening) == line.count(closing) for opening, closing in ("()", "[]", "{}"))
+
+
+@lru_cache(1 << 14)
+def _exact_line(line: str) -> str | None:
+    """`exact` of one line if the line is a whole statement, else None. Few lines differ among the kernels that the
+    fusion of operators tries.
+    """
+    statement = line.lstrip()
+    try:
+        return line[: len(line) - len(statement)] + _exact_text(statement)
+    except SyntaxError:
+        return None
+
+
+def _exact_block(lines: Sequence[str]) -> list[str]:
+    return _exact_text("\n".join(["if True:", *(f" {line}" for line in lines)])).split("\n ")[1:]
+
+
+def _exact_text(text: str) -> str:
+    """`exact` of whole statements."""
     starts = [0]
     for line in text.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -40,7 +73,7 @@ def exact(lines: Sequence[str]) -> list[str]:
             closings.append((right[1], end, ")"))
         elif isinstance(node, ast.Attribute) and node.attr == "sqrt" and ast.unparse(node) == "tl.sqrt":
             openings.append((*_span(node, starts), SQUARE_ROOT))
-    return _edited(text, [*reversed(closings), *openings]).split("\n ")[1:]
+    return _edited(text, [*reversed(closings), *openings])
 
 
 def _span(node: ast.expr, starts: Sequence[int]) -> tuple[int, int]:
