@@ -216,6 +216,7 @@ MODULES: dict[str, str] = {
     "rnn": "mxnet.rnn",
     "runtime": "mxnet.runtime",
     "scopes": "symbol.scopes",
+    "symbol.trace_types": "symbol.tracing",
     "temporary": "system.temporary",
     "test_utils": "mxnet.test_utils",
     "util": "mxnet.util",

@@ -261,8 +261,10 @@ class HybridBlock(Block):
             return self._call_inside(args)
         enclosing = _local.enclosing
         if enclosing is not None:
+            if isinstance(enclosing, CallRecorder):
+                return enclosing.call(self, self._call_from_outside, (args, NONE), NONE)
             if type(enclosing) is not list:
-                return self._call_enclosed(enclosing, args, NONE)
+                return self._call_from_outside(args)
             enclosing.append(self)
         if self._active and len(args) == 1 and type(args[0]) is NDArray:
             if not self._forward_hooks and not self._forward_pre_hooks:
@@ -272,16 +274,10 @@ class HybridBlock(Block):
     def _call_of_own(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """`__call__` of a class with the user's own `__call__`. keywords : arguments given by name alone"""
         enclosing = _local.enclosing
-        if enclosing is not None:
-            if type(enclosing) is not list:
-                return self._call_enclosed(enclosing, args, keywords)
-            enclosing.append(self)
-        return self._call_from_outside(args, keywords)
-
-    def _call_enclosed(self, enclosing: object, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-        """A call as part of a trace, or of a call noted in full."""
         if isinstance(enclosing, CallRecorder):
             return enclosing.call(self, self._call_from_outside, (args, keywords), NONE)
+        if type(enclosing) is list:
+            enclosing.append(self)
         return self._call_from_outside(args, keywords)
 
     def _call_from_outside(self, args: tuple[Any, ...], keywords: Mapping[str, Any] = NONE) -> Any:

@@ -29,7 +29,7 @@ class NameScope(scopes.NameManager):
 
     def get(self, name: str | None, hint: str) -> str:
         """The name, or without one the hint with a number, behind the prefix of the Block."""
-        return self._block.prefix + super().get(name, hint)
+        return self._block._prefix + super().get(name, hint)
 
     def next_prefix(self, hint: str) -> str:
         """`dense0_`, then `dense1_` ..."""
@@ -39,7 +39,7 @@ class NameScope(scopes.NameManager):
         return f"{hint}{count}_"
 
     def __enter__(self) -> NameScope:
-        managers = scopes.managers()
+        managers = scopes.NameManager.stack
         self._before.append((len(managers), self._counter))
         if not self._block._empty_prefix:
             try:
@@ -53,7 +53,7 @@ class NameScope(scopes.NameManager):
     def __exit__(self, *exception: object) -> None:
         # Restore the lengths of before. This also removes inner scopes whose __exit__ was interrupted.
         depth, self._counter = self._before.pop()
-        del scopes.managers()[depth:]
+        del scopes.NameManager.stack[depth:]
 
     @staticmethod
     def create(prefix: str | None, params: ParameterDict | None, hint: str) -> tuple[str, ParameterDict]:
@@ -62,7 +62,7 @@ class NameScope(scopes.NameManager):
         prefix : from the user, used without a counter, or None; params : the dictionary to share weights with;
         hint : the class's name in lower case
         """
-        scope = next((item for item in reversed(scopes.managers()) if isinstance(item, NameScope)), None)
+        scope = next((item for item in reversed(scopes.NameManager.stack) if isinstance(item, NameScope)), None)
         if scope is None:
             full = scopes.NameManager.current.get(None, hint) + "_" if prefix is None else prefix
             return full, ParameterDict(full) if params is None else ParameterDict(params.prefix, params)

@@ -518,28 +518,28 @@ class Parameter(AnyParameter):
         taken : names of all other variables of a graph; this variable's name is added. It gets a number if its name is
             among them, as in a model that has opened the same file twice.
         """
-        if taken is None or self.name not in taken:
-            if taken is not None:
-                taken.add(self.name)
-            if self._var is None:
-                self._var = self._variable(self.name)
+        name = self.name
+        if taken is not None:
+            if name in taken:
+                numbered = (f"{name}_{number}" for number in itertools.count(1))
+                name = next(each for each in numbered if each not in taken)
+            taken.add(name)
+        if name == self.name and self._var is not None:
             return self._var
-        number = next(number for number in itertools.count(1) if f"{self.name}_{number}" not in taken)
-        taken.add(f"{self.name}_{number}")
-        return self._variable(f"{self.name}_{number}")
-
-    def _variable(self, name: str) -> Any:
         from hybrid_lab import symbol
 
-        return symbol.var(
+        variable = symbol.var(
             name,
-            shape=self.partial_shape,
+            shape=self._shape,
             dtype=self._dtype,
             lr_mult=self.lr_mult,
             wd_mult=self.wd_mult,
             init=self.init if isinstance(self.init, str) or callable(getattr(self.init, "dumps", None)) else None,
             role="param",
         )
+        if name == self.name:
+            self._var = variable
+        return variable
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled and deep-copied are the values, no gradients."""

@@ -112,7 +112,7 @@ class Specialized:
         """These symbolic graphs for inputs of these shapes. None if a guard fails, or if a fixed size differs. The
         minimum cut is computed again, because it weighs bytes.
         """
-        binding = binding_of([value.shape for value in self.inputs], shapes)
+        binding = binding_of([value.shape for value in self.given.inputs], shapes)
         if binding is None or self.guards is None or not binding.satisfies(self.guards):
             return None
         parts = self if self.cutter is None else self.cutter.split(binding)

@@ -1,5 +1,6 @@
-"""Run passes: with HYBRID_LAB_DUMP=all, or names of passes as in "infer,split,plan", print what they make to standard
-error; remember each as a Stage, printable with the graph before and after it.
+"""Run passes: skip a pass on a graph without operators for it; with HYBRID_LAB_DUMP=all, or names of passes as in
+"infer,split,plan", print what they make to standard error; remember each as a Stage, printable with the graph before
+and after it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches, unified_diff
 from functools import lru_cache
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hybrid_lab.ops.framework.sizes import NeedsNumber
 from hybrid_lab.system.logger import logger
+
+if TYPE_CHECKING:
+    from hybrid_lab.graph.graph import Graph
 
 T = TypeVar("T")
 
@@ -34,6 +38,14 @@ PASSES = (
     "plan",
     "program",
 )
+#: The properties of operators that give a pass work: a graph without such an operator skips the pass. Other passes run
+#: on every graph.
+WORKS_ON = {
+    "bind_mode": ("mode_dependent", "signature.aux", "channels_last", "by_shapes"),
+    "layout": ("permutes", "in_order"),
+    "fold_norm": ("signature.aux",),
+    "decompose": ("is_composite",),
+}
 
 
 def dump(stage: str, made: T) -> T:
@@ -90,12 +102,15 @@ class Stage:
         return f"--- {self.name}: before\n{self.before}\n--- {self.name}: after\n{self.after}"
 
 
-def run_pass(
-    stages: list[Stage] | None, name: str, function: Callable[..., T], before: object, *arguments: object
-) -> T:
-    """`function(before, *arguments)`, printed if HYBRID_LAB_DUMP asks for it. stages : get the Stage, if not None"""
+def run_pass(stages: list[Stage] | None, name: str, function: Callable[..., T], before: Graph, *arguments: object) -> T:
+    """`function(before, *arguments)`, or `before` if the pass has no work; printed if HYBRID_LAB_DUMP asks for it.
+
+    stages : get the Stage, if not None
+    """
+    works_on = WORKS_ON.get(name)
     try:
-        after = dump(name, function(before, *arguments))
+        result: Any = before if works_on and not before.has(*works_on) else function(before, *arguments)
+        after: T = dump(name, result)
     except NeedsNumber as need:
         raise NeedsNumber(need.symbols, need.rule or f"{name}: the pass") from None
     if stages is not None:

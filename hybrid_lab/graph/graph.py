@@ -141,6 +141,11 @@ class Graph:
             node for node in self.nodes if node.inputs or not (isinstance(node.op, Input) or node.op.name == "constant")
         )
 
+    def has(self, *properties: str) -> bool:
+        """Whether some operator has one of these properties: `graph.has("random", "signature.aux")`."""
+        getters = [attrgetter(name) for name in properties]
+        return any(get(node.op) for node in self.operators for get in getters)
+
     @property
     def has_eight_bits(self) -> bool:
         """Whether it quantizes, also in a loop or branch: another rounding may change 8-bit numbers by a step."""

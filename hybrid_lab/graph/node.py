@@ -1,4 +1,4 @@
-"""Node and Value: the immutable, typed pieces of a graph."""
+"""Node and Value: the immutable, typed pieces of a graph. Scope: the call of a Block that a node belongs to."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ class Value:
     @property
     def dtype(self) -> Any:
         return None if self.node.dtypes is None else self.node.dtypes[self.index]
+
+    @property
+    def shape_is_known(self) -> bool:
+        """Whether every size of the shape is known."""
+        return self.shape is not None and all(size is not None for size in self.shape)
 
     @property
     def is_input(self) -> bool:
@@ -213,6 +218,42 @@ class Node(_Fields):
 
 
 _FIELDS = {"op", "inputs", "name", "scope", "location", "draw", "attrs", "shapes", "dtypes", "composite"}
+
+
+class Scope(str):
+    """`net0.features.0`: the Blocks that were running, from the outermost on. All calls of one Block have equal text.
+
+    caller : the Scope of the call that made this one; None of the outermost
+    call : which call of this Block by its caller it is, counted from 1
+    calls : by text, how many calls were made from this one
+    """
+
+    __slots__ = ("call", "caller", "calls")
+
+    caller: Scope | None
+    call: int
+    calls: dict[str, int]
+
+    def __new__(cls, path: str, caller: Scope | None = None, call: int | None = None) -> Scope:
+        """call : the number if it is known; by default the next one"""
+        scope = super().__new__(cls, path)
+        scope.caller, scope.call, scope.calls = caller, call or 1, {}
+        if caller is not None and call is None:
+            scope.call = caller.calls[path] = caller.calls.get(path, 0) + 1
+        return scope
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+    @property
+    def numbers(self) -> str:
+        """The numbers of the calls from the outermost on, itself left out: `2.1`; "" if all are first calls."""
+        found: list[int] = []
+        scope: Scope | None = self
+        while scope is not None and scope.caller is not None:
+            found.append(scope.call)
+            scope = scope.caller
+        return ".".join(map(str, reversed(found))) if any(number > 1 for number in found) else ""
 
 
 class Input(Operator, name="null"):

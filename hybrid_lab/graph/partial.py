@@ -52,11 +52,6 @@ def is_complete(shape: PartialShape) -> bool:
     return shape is not None and all(size is not None for size in shape)
 
 
-def is_open(node: Node) -> bool:
-    """Whether the node makes an array of which some sizes follow from its readers."""
-    return bool(getattr(node.op, "_open", False))
-
-
 @runtime_checkable
 class CompletesTypes(Protocol):
     """An operator that says which dtypes of its inputs follow from the others."""
@@ -80,7 +75,7 @@ class PartialShapes:
             if shape is not None:
                 self.shapes[value] = tuple(shape)
         self._repeat()
-        if any(is_open(node) and not is_complete(self.shapes.get(node.outputs[0])) for node in graph.nodes):
+        if any(node.op.is_open and not is_complete(self.shapes.get(node.outputs[0])) for node in graph.nodes):
             for node in graph.nodes:
                 if (
                     node.op.assumes_equal_shapes
@@ -109,7 +104,7 @@ class PartialShapes:
         return before != self.shapes
 
     def _forward(self, node: Node, assume: bool) -> None:
-        if is_open(node):
+        if node.op.is_open:
             self._learn(node.outputs[0], tuple(size or None for size in node.op.attributes["shape"]), node)
             return
         try:
@@ -150,7 +145,7 @@ class PartialShapes:
     def _learn_backward(self, node: Node, assume: bool) -> None:
         outputs = [self.shapes.get(value) for value in node.outputs]
         inputs = self._inputs(node)
-        if is_open(node) or all(shape is None for shape in outputs) or all(map(is_complete, inputs)):
+        if node.op.is_open or all(shape is None for shape in outputs) or all(map(is_complete, inputs)):
             return
         if outputs[0] is not None and (assume or not node.op.assumes_equal_shapes):
             inputs = node.op.complete_from(outputs[0], *inputs)

@@ -29,10 +29,9 @@ from hybrid_lab.hybridize.stale.watch import tell_of_unwatched, trace_guarded
 from hybrid_lab.hybridize.structure import LEAF, ONE_TENSOR, Spec, flatten
 from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.system import forks
+from hybrid_lab.system import forks, progress
 from hybrid_lab.system.logger import logger
 from hybrid_lab.system.memory import without_collecting
-from hybrid_lab.system.progress import working
 
 if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Hybrid, Tree
@@ -385,7 +384,8 @@ class GraphCalls:
 
     def _new_program(self, call: Call, leaves: Sequence[NDArray]) -> CompiledCall:
         location = capture()
-        with self.graphs.lock, without_collecting(), working(f"compiling {self.block.name}"):
+        shown = progress.working(f"compiling {self.block.name}") if progress.listeners else contextlib.nullcontext()
+        with self.graphs.lock, without_collecting(), shown:
             known = self.compiled.find(call)  # another thread may have compiled it
             if known is not None:
                 return known

@@ -213,12 +213,12 @@ class CompiledCall:
         if self.recording:
             used = leading_to(graph.outputs)
             self._idle = [index for index, value in enumerate(graph.inputs) if value not in used]
-        self.ones = self._heads_of_ones()
+        self.ones = None if self.backward is None else self._heads_of_ones()
         self.short = self._shortest()
 
     def _heads_of_ones(self) -> list[np.ndarray] | None:
         """The output gradients for a backward from this call's only output. They are read-only."""
-        if self._num_outputs != 1 or self.backward is None or self.large_gradients:
+        if self._num_outputs != 1 or self.large_gradients:
             return None
         shape, dtype = self.output_types[0]
         return [np.ones(shape, dtype) for _ in self.heads] if math.prod(shape) <= FEW else None

@@ -195,7 +195,7 @@ def trace_block(
     for value, (shape, dtype) in zip(inputs, types, strict=True):
         if shape is not None:
             trace.types[value] = (tuple(shape), dtype)
-    managers = scopes.managers()
+    managers = scopes.NameManager.stack
     depth = len(managers)
     try:
         with tracing.tracing(trace):

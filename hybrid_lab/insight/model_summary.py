@@ -20,11 +20,10 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn.norm import BatchNorm
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.graph.node import Input, Node, Scope, Value
 from hybrid_lab.graph.partial import PartialShapes, is_complete
 from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.graph.printer import format_type
-from hybrid_lab.graph.scope import Scope
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.hybridize.events import tool_runs
 from hybrid_lab.hybridize.neutral import NeutralGraph, trace_block

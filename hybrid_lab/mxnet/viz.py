@@ -11,7 +11,6 @@ from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
-from hybrid_lab.graph.partial import is_complete
 from hybrid_lab.symbol import Symbol, var
 from hybrid_lab.system.provided import Provided
 
@@ -247,7 +246,7 @@ def summary(
             continue
         weights = [value for value in dict.fromkeys(node.values_in) if _is_weight(value.node) and value not in counted]
         counted.update(weights)
-        known = all(is_complete(value.shape) for value in weights)
+        known = all(value.shape_is_known for value in weights)
         count = sum(math.prod(value.shape) for value in weights) if known else None
         total = None if total is None or count is None else total + count
         kind = "null" if isinstance(node.op, Input) else node.op.name

@@ -27,7 +27,6 @@ from hybrid_lab.ops.framework.namespace import Namespace
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant
-from hybrid_lab.symbol.trace_types import known_type
 
 Number = (bool, int, float, np.generic)
 Item = TypeVar("Item")
@@ -134,7 +133,7 @@ def _host_values(values: Any) -> np.ndarray:
 def _known(symbol: Symbol, what: str) -> tuple[Any, Any] | None:
     """Shape and dtype of a Symbol, as the trace knows them; sizes may be None where `what` is "layout"."""
     trace, value = tracing.current(), symbol.outputs[0]
-    known = None if trace is None else known_type(trace, value)
+    known = None if trace is None else trace.known_type(value)
     if trace is not None and known is not None:
         trace.observed.append((what, capture()))
     if known is None and what == "layout" and value.shape is not None:
@@ -156,7 +155,7 @@ def has_no_axes(item: Tensor) -> bool:
     """
     if isinstance(item, Symbol):
         trace = tracing.current()
-        known = None if trace is None else known_type(trace, item.outputs[0])
+        known = None if trace is None else trace.known_type(item.outputs[0])
         if known is None or known[0]:
             return False
     return rank_of(item) == 0

@@ -27,10 +27,10 @@ from hybrid_lab.formats import strict_json
 from hybrid_lab.formats.mxnet import symbol_json
 from hybrid_lab.formats.mxnet.graph_reader import read_graph
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
+from hybrid_lab.graph.node import Constant, Node, Scope, Value, constant_node, input_node
 from hybrid_lab.graph.passes.bind_mode import bind_mode
 from hybrid_lab.graph.passes.infer import infer
-from hybrid_lab.graph.scope import ReadScopes, Scope
+from hybrid_lab.graph.scope import ReadScopes
 from hybrid_lab.hybridize.neutral import NeutralGraph
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.ops.framework.operator import Operator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hybrid_lab.ops.framework.operator import find as _find
 from hybrid_lab.ops.framework.operator import registered_names
 from hybrid_lab.symbol import surface as _surface
 from hybrid_lab.symbol.surface import (
@@ -27,6 +28,7 @@ from hybrid_lab.symbol.surface import (
 )
 from hybrid_lab.symbol.surface import custom as Custom  # noqa: N812 - MXNet's name
 from hybrid_lab.symbol.symbol import Group, Symbol, var
+from hybrid_lab.symbol.symbol import symbol_function as _symbol_function
 from hybrid_lab.system.provided import Provided as _Provided
 
 Variable = var
@@ -64,10 +66,10 @@ def __getattr__(name: str) -> Any:
     if name in ("np", "npx"):
         globals()[name] = found = numpy_room(name, True)
         return found
-    function = _surface.find_function(name)
-    if function is None:
+    record = _find(name)
+    if record is None:
         raise _surface.unknown("sym", name, () if name.startswith("_") else __dir__())
-    globals()[name] = function
+    globals()[name] = function = _symbol_function(record, name)
     return function
 
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError
+
+
+class _Scopes(threading.local):
+    """Per thread: the scopes of one class."""
+
+    def __init__(self, kind: ScopeType) -> None:
+        self.scopes: list[Any] = [kind()]
 
 
 class ScopeType(type):
@@ -22,17 +30,10 @@ class ScopeType(type):
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
         super().__init__(name, bases, namespace)
         if not any(isinstance(base, ScopeType) for base in bases):
-            cls._local = threading.local()
+            cls._local = _Scopes(cls)
 
-    @property
-    def stack(cls) -> list[Any]:
-        """The scopes of this thread, outermost first: the list itself, which changes."""
-        scopes: list[Any] | None = getattr(cls._local, "scopes", None)
-        if scopes is None:
-            base = next(each for each in reversed(cls.__mro__) if isinstance(each, ScopeType))
-            scopes = cls._local.scopes = []
-            scopes.append(base())
-        return scopes
+    stack: Any = property(attrgetter("_local.scopes"))
+    """The scopes of this thread, outermost first: the list itself, which changes."""
 
     @property
     def current(cls) -> Any:
@@ -61,11 +62,11 @@ class NameManager(metaclass=ScopeType):
         return f"{hint}{count}"
 
     def __enter__(self) -> Any:
-        managers().append(self)
+        NameManager.stack.append(self)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        managers().pop()
+        NameManager.stack.pop()
 
 
 class Prefix(NameManager):
@@ -82,11 +83,6 @@ class Prefix(NameManager):
     def get(self, name: str | None, hint: str) -> str:
         """The prefix and `name`, or the prefix, `hint` and a number."""
         return self._prefix + super().get(name, hint)
-
-
-def managers() -> list[NameManager]:
-    """The managers of this thread, outermost first: the list itself, which changes."""
-    return NameManager.stack
 
 
 SHORT_NAMES = frozenset({"ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"})

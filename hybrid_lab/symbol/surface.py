@@ -44,12 +44,6 @@ def custom(*data: Any, op_type: str, **kwargs: Any) -> Symbol | list[Symbol]:
     return custom_symbol(*data, op_type=op_type, **kwargs)
 
 
-def find_function(name: str) -> Callable[..., Any] | None:
-    """`sym.<name>`, or None."""
-    record = find(name)
-    return None if record is None else symbol_function(record, name)
-
-
 def _namespace(title: str, *prefixes: str, later: Mapping[str, str] = MappingProxyType({})) -> OperatorNamespace:
     """A namespace whose functions name nodes as users write them: `sym.contrib.box_nms` makes box_nms0. The functions
     of random are written in Python in MXNet, and call operators such as _random_uniform.
@@ -107,9 +101,7 @@ def histogram(a: Symbol, bins: object = 10, range: object = None, name: str | No
 
 def sync_batch_norm(data: Symbol, *inputs: Symbol, key: str = "", ndev: int = 1, **attributes: Any) -> Symbol:
     """BatchNorm; see nd.contrib.SyncBatchNorm. Inputs that are not given become variables."""
-    batch_norm = find_function("BatchNorm")
-    assert batch_norm is not None
-    made: Symbol = batch_norm(data, *inputs, **attributes)
+    made: Symbol = symbol_function(BatchNorm, "BatchNorm")(data, *inputs, **attributes)
     op = made.outputs[0].node.op
     if not isinstance(op, BatchNorm) or not op.output_mean_var:
         return made

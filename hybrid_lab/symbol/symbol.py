@@ -27,7 +27,6 @@ from hybrid_lab.symbol.indexing import index_operators
 from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
 from hybrid_lab.symbol.questions import GraphQuestions
 from hybrid_lab.symbol.scopes import SHORT_NAMES, AttrScope, scoped, shown
-from hybrid_lab.symbol.trace_types import known_type, note_types
 from hybrid_lab.system.provided import Provided
 
 bind_symbol: Provided[..., Any] = Provided("bind_symbol")
@@ -210,7 +209,7 @@ class Symbol(GraphQuestions, Refusals):
         what : "shape" or "dtype"
         """
         trace = tracing.of_arrays()
-        shape_and_dtype = None if trace is None else known_type(trace, self.outputs[0])
+        shape_and_dtype = None if trace is None else trace.known_type(self.outputs[0])
         if trace is not None and shape_and_dtype is not None:
             trace.observed.append((what, capture()))
         return shape_and_dtype
@@ -403,8 +402,8 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
     trace = tracing.current()
     node_name = scopes.NameManager.current.get(name, hint or op.name.lower())
     drawing = op.random or op.subgraphs
-    if trace is not None:
-        op = trace.operator(op)
+    if trace is not None and trace.fixed is not None:
+        op = trace.operator(op, *trace.fixed)
     attributes = scoped()
     operands = []
     input_names = op.signature.inputs if not op.variadic else tuple(f"arg{index}" for index in range(len(inputs)))
@@ -439,7 +438,7 @@ def make_symbol(node: Node, kind: type[Symbol] = Symbol) -> Symbol:
     trace = tracing.current()
     if trace is not None:
         trace.nodes.append(node)
-        note_types(trace, node)
+        trace.note_types(node)
     return kind(node.outputs[: node.op.signature.visible])
 
 

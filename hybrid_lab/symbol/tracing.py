@@ -1,5 +1,5 @@
-"""The trace in progress: scopes, parameter variables, draw numbers, and the traced code's observations and swallowed
-errors.
+"""The trace in progress: scopes, parameter variables, draw numbers, shapes and dtypes as far as known, and the traced
+code's observations and swallowed errors.
 """
 
 from __future__ import annotations
@@ -10,13 +10,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location, capture, user_frame
-from hybrid_lab.graph.node import Input, Node, Value, next_serial
-from hybrid_lab.graph.scope import Scope
+from hybrid_lab.graph.loops.composed import ControlFlow
+from hybrid_lab.graph.node import Input, Node, Scope, Value, next_serial
+from hybrid_lab.graph.partial import is_complete, located
+from hybrid_lab.graph.passes.mixed_precision import inside
+from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.ops.framework.run import infer
 from hybrid_lab.symbol import scopes
 
 if TYPE_CHECKING:
@@ -152,11 +159,13 @@ class Trace:
             self.pauses.append((self._paused_since, next_serial()))
         self._paused_since = next_serial() if on else None
 
-    def operator(self, op: Operator) -> Operator:
-        """The operator for the graph: of the mode that the code has set, if it has. Raises HybridizeError HL175."""
-        if self.fixed is None or not op.mode_dependent:
+    def operator(self, op: Operator, training: bool, call: str) -> Operator:
+        """The operator for the graph in a mode that the code has set. Raises HybridizeError HL175.
+
+        training, call : the mode, and the call that set it
+        """
+        if not op.mode_dependent:
             return op
-        training, call = self.fixed
         self.used_fixed += 1
         fixed = op.fix_mode(training)
         if fixed is not None:
@@ -194,6 +203,50 @@ class Trace:
         self.nodes.append(blocked.node)
         return blocked
 
+    def note_types(self, node: Node) -> None:
+        """Infer a new node's output types if its inputs are known, filling deferred parameter shapes on the way.
+
+        Raises ShapeError or DTypeError with the source line.
+        """
+        if node.op.is_open:
+            return
+        pairs = [self.known_type(item) if isinstance(item, Value) else ((), None) for item in node.inputs]
+        dtypes = tuple(
+            pair[1] if pair else item.dtype or np.dtype("float32")
+            for item, pair in zip(node.inputs, pairs, strict=True)
+        )
+        try:
+            if any(pair is None for pair in pairs):
+                if any(pair is None and not _is_parameter(item) for item, pair in zip(node.inputs, pairs, strict=True)):
+                    return
+                partial = [
+                    item.shape if pair is None else pair[0] for item, pair in zip(node.inputs, pairs, strict=True)
+                ]
+                shapes: tuple[Any, ...] = tuple(node.op.complete(*partial))
+                if not all(is_complete(shape) for shape in shapes):
+                    return
+                for item, pair, shape, dtype in zip(node.inputs, pairs, shapes, dtypes, strict=True):
+                    if pair is None:
+                        self.types[item] = (tuple(shape), dtype)
+            else:
+                shapes = tuple(pair[0] for pair in pairs if pair)
+            op, precision = node.op, invoking.precision
+            if precision is not None:
+                op = inside(op, dtypes, precision) if isinstance(op, ControlFlow) else op
+                dtypes = precision.of(op, dtypes)
+            out_shapes, out_dtypes = infer(op, shapes, dtypes)
+        except (ShapeError, DTypeError) as error:
+            raise located(error, node) from None
+        for value, shape, dtype in zip(node.outputs, out_shapes, out_dtypes, strict=True):
+            self.types[value] = (shape, dtype)
+
+    def known_type(self, value: Value) -> tuple[Any, Any] | None:
+        """Shape and dtype of a Value, or None if they are not known yet."""
+        known = self.types.get(value)
+        if known is None and value.shape_is_known:
+            return value.shape, value.dtype or np.dtype("float32")
+        return known
+
     def observe(self, what: str) -> None:
         """The code asked for the mode, or whether calls are recorded: the trace is a variant that holds for this answer
         only.
@@ -227,6 +280,11 @@ class Trace:
                 reason="The code caught this error and took another path than in an eager call: "
                 f"{error.code}: {error.message}",
             )
+
+
+def _is_parameter(value: Value) -> bool:
+    """Whether its shape may be completed from other inputs; that would be a guess for intermediate tensors."""
+    return isinstance(value.node.op, Input) and value.node.op.role in ("param", "aux")
 
 
 def _attribute_question(location: Location | None) -> str | None:

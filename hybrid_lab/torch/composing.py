@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.graph.scope import Scope
+from hybrid_lab.graph.node import Constant, Input, Node, Scope, Value
 from hybrid_lab.hybridize.structure import LEAF, Spec, flatten
 from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.onnx.reading.compose import Composed, finished

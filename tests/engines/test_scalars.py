@@ -11,7 +11,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines import registry
 from hybrid_lab.gluon import nn
 from hybrid_lab.graph import Builder, Graph, input_node
-from hybrid_lab.graph.passes.decompose import is_composite, lower
+from hybrid_lab.graph.passes.decompose import lower
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.framework.run import run_kernel
 from tests.engines.graph_cases import Case as GraphCase
@@ -122,8 +122,8 @@ def test_parts_have_the_shapes_that_their_operator_promises():
     """A vector cut into scalars was lowered to arrays of shape (1,)."""
     seen = 0
     for case in PUBLIC:
-        given = graph_with(case, scalar) if not is_composite(case.op) else None
-        nodes = [node for node in (given.graph.operators if given else ()) if is_composite(node.op)]
+        given = graph_with(case, scalar) if not case.op.is_composite else None
+        nodes = [node for node in (given.graph.operators if given else ()) if node.op.is_composite]
         for node in nodes:
             seen += 1
             assert [value.shape for value in lower(node, node.inputs)] == [value.shape for value in node.outputs]

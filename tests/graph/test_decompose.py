@@ -8,14 +8,14 @@ import pytest
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.graph import Graph, Value, input_node
 from hybrid_lab.graph.builder import make_node
-from hybrid_lab.graph.passes.decompose import PRIMITIVES, decompose, is_composite, lower
+from hybrid_lab.graph.passes.decompose import PRIMITIVES, decompose, lower
 from hybrid_lab.graph.passes.differentiate import differentiate
 from hybrid_lab.ops import get, records
 from tests.graph.building import evaluate, graph_of, names, program
 
 #: primitive -> the composites that were found to use it
 USED: dict[str, set[str]] = {}
-COMPOSITES = [record for record in records() if is_composite(object.__new__(record))]
+COMPOSITES = [record for record in records() if record.is_composite]
 
 
 def test_before_and_after():
@@ -87,7 +87,7 @@ def test_nothing_but_primitives_is_left_and_numbers_agree(record):
         found = decompose(graph)
         for part in found.operators:
             USED.setdefault(part.op.name, set()).add(record.name)
-            assert part.op.random or not is_composite(part.op) or not has_parts(part), (number, part)
+            assert part.op.random or not part.op.is_composite or not has_parts(part), (number, part)
             assert part is node or part.composite.startswith(op.name.strip("_").lower())
         for one, two in zip(evaluate(found, arrays), evaluate(graph, arrays), strict=True):
             assert one.dtype == two.dtype and one.shape == two.shape
@@ -98,13 +98,13 @@ def test_nothing_but_primitives_is_left_and_numbers_agree(record):
 def test_what_several_composites_are_written_in_is_in_the_table():
     known = {name for group in PRIMITIVES.values() for name in group}
     used = {name for name, users in USED.items() if len(users) > 2}
-    common = {name for name in used if not is_composite(object.__new__(get(name)))}
+    common = {name for name in used if not get(name).is_composite}
     assert common <= known, "add them to the table PRIMITIVES"
 
 
 def test_the_table_of_primitives_names_primitives():
     for name in (name for group in PRIMITIVES.values() for name in group):
-        assert not is_composite(object.__new__(get(name))), name
+        assert not get(name).is_composite, name
 
 
 def test_the_gradient_of_a_composite_belongs_together():

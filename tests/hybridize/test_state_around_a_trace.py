@@ -84,6 +84,34 @@ def test_refused_code_leaves_a_count_of_a_class_as_it_was():
     assert "count" not in vars(net.numbered)
 
 
+def module_with_a_count(name, code, **names):
+    """The globals of a module in which `hybrid_forward` counts its calls in COUNT."""
+    module = {"__name__": name, "COUNT": 0, **names}
+    exec(f"def hybrid_forward(self, F, x):\n    global COUNT\n    COUNT += 1\n    {code}", module)
+    return module
+
+
+def test_globals_of_one_name_in_two_modules_are_told_apart():
+    inner = module_with_a_count("inner", "return x")
+    outer = module_with_a_count("outer", "return helper(self, F, x)", helper=inner["hybrid_forward"])
+    inner["COUNT"] = 5
+    net = type("Net", (HybridBlock,), {"hybrid_forward": outer["hybrid_forward"]})()
+    state = UserState([net])
+    net.hybrid_forward(nd, nd.ones((1,)))
+    assert [str(name) for name in state.changed()] == ["COUNT", "COUNT"]
+    state.restore()
+    assert (outer["COUNT"], inner["COUNT"]) == (0, 5)
+
+
+def test_a_global_that_refused_code_deletes_is_there_again():
+    module = module_with_a_count("deletes", "del COUNT\n    return x")
+    state = UserState([type("Net", (HybridBlock,), {"hybrid_forward": module["hybrid_forward"]})()])
+    module["hybrid_forward"](None, nd, nd.ones((1,)))
+    assert "COUNT" not in module
+    state.restore()
+    assert module["COUNT"] == 0
+
+
 def test_both_generators_of_random_numbers_get_their_states_again():
     state = UserState([])
     drawn = random.random(), np.random.rand()

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from hybrid_lab.diagnostics.errors import EngineError, HybridLabError, Unmappable
-from hybrid_lab.graph.passes.decompose import is_composite
 from hybrid_lab.onnx import opsets
 from hybrid_lab.onnx.writing.detection import FORMS
 from hybrid_lab.ops.framework.onnx_emit import OPSET
@@ -27,7 +26,7 @@ ALL = os.environ.get("HYBRID_LAB_ONNX") == "all"
 
 def _has_form(case: Case) -> bool:
     op = predicting(case)
-    return not op.random and (op.onnx is not None or is_composite(op) or op.name in FORMS)
+    return not op.random and (op.onnx is not None or op.is_composite or op.name in FORMS)
 
 
 def predicting(case: Case) -> Any:

@@ -18,7 +18,7 @@ from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.engines.planned.watch import WatchedProgram
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.call_graphs import Split
-from hybrid_lab.graph.dump import dump, is_dumping
+from hybrid_lab.graph.dump import dump, is_dumping, run_pass
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.loops import body
 from hybrid_lab.graph.memory.plan import plan
@@ -66,7 +66,7 @@ def build(graph: Graph, report: Report, static_alloc: bool, later: bool = False)
 
     Fills in the memory and program parts of `report`. later : only at the program's first run
     """
-    graph = decompose(graph, _has_kernel)
+    graph = run_pass(None, "decompose", decompose, graph, _has_kernel)
     report.bodies = _bodies(graph)
     run = (Later if later else write)(graph, report, static_alloc)
     return PlannedExecutable(graph, run, report)

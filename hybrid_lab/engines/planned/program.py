@@ -318,8 +318,8 @@ class ProgramWriter:
                 return name
             self._fixed_values.add(value)
             self.names[value] = name = self._local("t")
-            shape, dtype, offset = value.shape, value.dtype, self.plan.allocation_of[value].offset
-            self.fixed.append((name, lambda memory, arrays: self._piece(memory, shape, dtype, offset)))
+            place = {"shape": value.shape, "dtype": value.dtype, "offset": self.plan.allocation_of[value].offset}
+            self.fixed.append((name, functools.partial(self._piece, **place)))
             return name
         if kind == "output":
             position = self.plan.position[value]
@@ -329,8 +329,10 @@ class ProgramWriter:
         return None
 
     @staticmethod
-    def _piece(memory: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, offset: int) -> object:
-        """The array `offset` bytes from the arena's beginning."""
+    def _piece(
+        memory: np.ndarray, arrays: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype, offset: int
+    ) -> object:
+        """The array `offset` bytes from the arena's beginning. arrays : by name, without effect"""
         return np.ndarray(shape, dtype, memory, offset)
 
     def _emit_output(self, name: str, position: int, value: Value) -> None:

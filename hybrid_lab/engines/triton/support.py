@@ -23,7 +23,7 @@ from hybrid_lab.engines.triton.write.kinds import (
 from hybrid_lab.engines.triton.write.syntax import TYPES
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.passes.decompose import decompose, is_composite, lower_random
+from hybrid_lab.graph.passes.decompose import decompose, lower_random
 from hybrid_lab.graph.passes.partition import Region
 from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.graph.symbolic import with_hints
@@ -48,7 +48,7 @@ def lowered(graph: Graph, keeps_whole: Callable[[Node], bool] = lambda node: Fal
             return True
         # The other parts of a composite with such a part are in kernels. In half precision the results of parts would
         # be rounded, and NumPy computes the whole in float32.
-        return not is_composite(node.op) and not _is_narrow(node) and on_device.refusal(node) is None
+        return not node.op.is_composite and not _is_narrow(node) and on_device.refusal(node) is None
 
     return simplify(decompose(lower_random(_rounded(graph)), supported))
 

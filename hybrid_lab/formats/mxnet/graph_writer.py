@@ -13,9 +13,8 @@ import numpy as np
 from hybrid_lab.diagnostics import Unmappable
 from hybrid_lab.graph.custom import Custom
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.node import Constant, Input, Node, Scope, Value
 from hybrid_lab.graph.partial import located
-from hybrid_lab.graph.scope import Scope
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, is_floating
 from hybrid_lab.ops.framework.pointwise import is_scalar
 

@@ -9,7 +9,6 @@ from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 from hybrid_lab.symbol import Symbol, tracing
-from hybrid_lab.symbol.trace_types import known_type
 
 from ..hybrid import HybridBlock
 from .activation import Activation
@@ -22,7 +21,7 @@ def _channels_of(x: nd.NDArray | Symbol) -> int:
     number of channels anyway, so the graph is for all shapes that the weight fits.
     """
     trace = tracing.of_arrays()
-    known = known_type(trace, x.outputs[0]) if trace is not None and isinstance(x, Symbol) else None
+    known = trace.known_type(x.outputs[0]) if trace is not None and isinstance(x, Symbol) else None
     shape = x.shape if known is None else known[0]
     return shape[1] if len(shape) > 1 else 1  # Convolution refuses less than four dimensions
 

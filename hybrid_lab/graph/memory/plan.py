@@ -127,7 +127,7 @@ class MemoryPlan:
 
     def _visit(self, index: int, node: Node) -> None:
         self.needs[node] = tuple(value in self.last_use for value in node.outputs)
-        if self._as_view(index, node):
+        if node.op.view and self._as_view(index, node):
             return
         for value in node.outputs:
             if value not in self.last_use and "need" in node.op.run_keywords:
@@ -142,7 +142,7 @@ class MemoryPlan:
     def _as_view(self, index: int, node: Node) -> bool:
         """Store the output as a view of the first input if the kernel returns a view for this memory layout."""
         value = node.outputs[0]
-        if not node.op.view or value in self.position or not isinstance(node.inputs[0], Value):
+        if value in self.position or not isinstance(node.inputs[0], Value):
             return False
         source = node.inputs[0]
         inputs = [self._layout(item) if isinstance(item, Value) else item for item in node.inputs]

@@ -18,7 +18,7 @@ from hybrid_lab.graph.passes.decompose import lower
 
 def lowered_by_shapes(graph: Graph) -> Graph:
     """An inferred graph in which the operators that had to wait for the shapes are expanded."""
-    if not any(node.op.by_shapes for node in graph.operators):
+    if not graph.has("by_shapes"):
         return graph
     return graph.map(lambda node, inputs: lower(node, inputs) if node.op.by_shapes else None)
 
@@ -35,7 +35,7 @@ def channels_first(graph: Graph) -> Graph:
         assert isinstance(result, Expr)
         return (result.value,)
 
-    return graph.map(rewrite) if any(node.op.channels_last for node in graph.operators) else graph
+    return graph.map(rewrite) if graph.has("channels_last") else graph
 
 
 def bind_mode(graph: Graph, train: bool) -> Graph:
@@ -53,9 +53,7 @@ def bound(graph: Graph, train: bool) -> Graph:
     twice updates its states twice, in program order. No gradient goes through the new value. Effects of a graph without
     a mode, (state, a result), name operators that no output needs and whose updates are wanted.
     """
-    if not any(
-        op.mode_dependent or op.signature.aux or op.channels_last for op in (node.op for node in graph.operators)
-    ):
+    if not graph.has("mode_dependent", "signature.aux", "channels_last"):
         return graph
     graph = channels_first(graph)
     updated: dict[Value, Value] = {}

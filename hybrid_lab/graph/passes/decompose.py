@@ -14,7 +14,6 @@ from hybrid_lab.diagnostics.errors import DTypeError, Unmappable
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.ops.framework.operator import Operator
 
 Supported = Callable[[Node], bool]
 
@@ -71,7 +70,7 @@ def composite_names(graph: Graph) -> dict[Node, str]:
     counts: dict[str, int] = {}
     names: dict[Node, str] = {}
     for node in graph.operators:
-        if not is_composite(node.op) or not node.inputs:
+        if not node.op.is_composite or not node.inputs:
             continue
         name = node.name
         while not name:
@@ -106,7 +105,7 @@ def _part(part: Node, inputs: tuple[object, ...], supported: Supported | None) -
         return whole
     if supported is not None and supported(part):
         return whole
-    outputs = _expanded(part, inputs, supported) if is_composite(part.op) else None
+    outputs = _expanded(part, inputs, supported) if part.op.is_composite else None
     return outputs if outputs is not None or supported is not None else whole
 
 
@@ -118,15 +117,10 @@ def lower_random(graph: Graph) -> Graph:
     """
 
     def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
-        taken = node.op.random and is_composite(node.op) and node.inputs and node.op.family != "rnn"
+        taken = node.op.random and node.op.is_composite and node.inputs and node.op.family != "rnn"
         return lower(node, inputs) if taken else None
 
     return graph.map(rewrite)
-
-
-def is_composite(op: Operator) -> bool:
-    """Whether the record says how to write the operator in others; else it is a primitive."""
-    return type(op).lower is not Operator.lower
 
 
 def lower(node: Node, inputs: Sequence[object]) -> tuple[Value, ...]:

@@ -14,7 +14,7 @@ from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph, ancestors, reachable, read_directly
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.graph.passes.decompose import composite_names, is_composite, lower
+from hybrid_lab.graph.passes.decompose import composite_names, lower
 from hybrid_lab.ops.framework.contract import check_gradient_type
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.run import no_second_gradient, run_gradient
@@ -199,7 +199,7 @@ def without_hidden_reads(graph: Graph) -> Graph:
         if value in read and is_floating(value.dtype)
     }
     for node in hidden:
-        if not is_composite(node.op):
+        if not node.op.is_composite:
             raise _no_second(node)
     return graph.map(lambda node, inputs: lower(node, inputs) if node in hidden else None) if hidden else graph
 

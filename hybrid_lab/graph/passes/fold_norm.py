@@ -28,7 +28,7 @@ def fold_norm(graph: Graph) -> Graph:
 
     A graph that quantizes to 8 bits stays as it is: another rounding may change the result by a whole step of 8 bits.
     """
-    if not any(node.op.name == "BatchNorm" for node in graph.operators) or graph.has_eight_bits:
+    if graph.has_eight_bits:
         return graph
     users, roots = graph.users(), set(graph.roots)
     steady = steady_values(graph)

@@ -68,7 +68,7 @@ def steady_values(graph: Graph) -> set[Value]:
     steady: set[Value] = set()
     for node in graph.nodes:
         if isinstance(node.op, Input):
-            fixed = _role(node.outputs[0]) in STEADY_ROLES and node.outputs[0] not in written
+            fixed = node.op.role in STEADY_ROLES and node.outputs[0] not in written
         else:
             fixed = not node.op.random and all(value in steady for value in node.values_in)
         if fixed:

@@ -11,7 +11,7 @@ from typing import Any
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value, infer_outputs
-from hybrid_lab.graph.partial import PartialShapes, is_complete, is_open, located
+from hybrid_lab.graph.partial import PartialShapes, is_complete, located
 from hybrid_lab.ops.framework.dtypes import dtype_of
 
 
@@ -21,7 +21,8 @@ def infer(graph: Graph, shapes: Mapping[Value, Any], dtypes: Mapping[Value, Any]
     shapes, dtypes : complete, for every input Value of the graph
     Raises ShapeError or DTypeError naming the operator, its source line and its block.
     """
-    graph = closed(graph, shapes)
+    if graph.has("is_open"):
+        graph = closed(graph, shapes)
 
     def rewrite(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
         if isinstance(node.op, Input):
@@ -40,12 +41,12 @@ def infer(graph: Graph, shapes: Mapping[Value, Any], dtypes: Mapping[Value, Any]
 
 def closed(graph: Graph, shapes: Mapping[Value, object]) -> Graph:
     """The graph with the sizes filled in that a file, or code on Symbols, left open, such as the batch of `F.zeros`."""
-    if not any(is_open(node) for node in graph.nodes):
+    if not graph.has("is_open"):
         return graph
     known = PartialShapes(graph, shapes).shapes
 
     def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
-        shape = known.get(node.outputs[0]) if is_open(node) else None
+        shape = known.get(node.outputs[0]) if node.op.is_open else None
         if shape is not None and node.op.attributes["_or_empty"]:
             shape = tuple(size or 0 for size in shape)
         if not is_complete(shape):

@@ -27,8 +27,6 @@ _DEPTH = 8
 
 def layout(graph: Graph) -> Graph:
     """An inferred graph with the same numbers. Simplify it afterwards: what is merged may be there already."""
-    if not any(isinstance(node.op, Permutation) or node.op.in_order for node in graph.operators):
-        return graph
     alone = {value for value, readers in graph.users().items() if len(readers) == 1} - set(graph.roots)
 
     def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:

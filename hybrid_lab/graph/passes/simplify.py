@@ -9,7 +9,6 @@ Then what `algebra` knows to be the same with less work.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
@@ -35,13 +34,16 @@ def simplify(graph: Graph) -> Graph:
             return None
         if is_identity(node):
             return (inputs[0], *node.outputs[1:])
-        inputs = _strip_shape_only(node, inputs, stubs)
+        if node.op.shape_only:
+            inputs = _strip_shape_only(node, inputs, stubs)
         current = node if inputs == node.inputs else node.replace(inputs=inputs)
         while (better := rewritten(current)) is not None:
             if better in current.inputs or is_known(better.node):
                 return (better,)
             current = better.node
-        key = (current.op, tuple(map(_key, current.inputs)), current.draw)
+        # Numbers by type and text: 1, 1.0 and True are different immediates, and so are 0.0 and -0.0.
+        operands = [item if isinstance(item, Value) else (type(item), repr(item)) for item in current.inputs]
+        key = (current.op, tuple(operands), current.draw)
         equal_node = known.get(key)
         if equal_node is None:
             value = _folded(current, current.inputs)
@@ -81,8 +83,6 @@ def _strip_shape_only(node: Node, inputs: tuple[Value, ...], stubs: list[Value])
     """Replace inputs of which only the shape is read by constants without memory (all strides zero), so that no value
     is kept for them.
     """
-    if not node.op.shape_only:
-        return inputs
     stripped = list(inputs)
     for index, value in enumerate(inputs):
         if not node.op.reads_values(index) and isinstance(value, Value) and not isinstance(value.node.op, Constant):
@@ -98,8 +98,3 @@ def _stub(value: Value, stubs: list[Value]) -> Value:
             return known
     stubs.append(stand_in(shape, dtype))
     return stubs[-1]
-
-
-def _key(item: object) -> Any:
-    """Numbers by type and text: 1, 1.0 and True are different immediates, and so are 0.0 and -0.0."""
-    return item if isinstance(item, Value) else (type(item), repr(item))

@@ -6,7 +6,7 @@ import dis
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _PACKAGE = __name__.partition(".")[0]
 _LIMIT = 500
@@ -20,11 +20,6 @@ def code_of(kind: type) -> tuple[CodeType, ...]:
     code objects, so running a cell again unchanged changes nothing.
     """
     return tuple(function.__code__ for function in functions_of(kind))
-
-
-def globals_of(kind: type) -> list[tuple[dict[str, Any], set[str]]]:
-    """(global names of a module, the names among them that the same code may read or assign), one pair per function."""
-    return [(function.__globals__, set(facts_of(function.__code__).names)) for function in functions_of(kind)]
 
 
 ANY = "*"
@@ -237,15 +232,11 @@ def _constant_key(following: Sequence[dis.Instruction]) -> frozenset[str | int] 
     """The constant, where the instructions after a name read `[constant]` or `.get(constant`."""
     by_get = bool(following) and following[0].opname in _ATTRIBUTES and following[0].argval == "get"
     key = next(iter(following[by_get:]), None)
-    if key is None or not key.opname.startswith("LOAD_") or type(key.argval) not in (str, int) or _is_name(key):
+    if key is None or key.opname not in ("LOAD_CONST", "LOAD_SMALL_INT") or type(key.argval) not in (str, int):
         return None
     after = next(iter(following[by_get + 1 :]), None)
     subscripts = after is not None and (after.opname == "BINARY_SUBSCR" or after.argrepr == "[]")
     return frozenset([key.argval]) if by_get or subscripts else None
-
-
-def _is_name(instruction: dis.Instruction) -> bool:
-    return instruction.opname not in ("LOAD_CONST", "LOAD_SMALL_INT")
 
 
 def instruction_loading(code: CodeType, name: str) -> tuple[CodeType, int] | None:

@@ -81,30 +81,34 @@ class Reached:
         """It grows with everything that is added."""
         return len(self.functions) + len(self.names) + len(self.asked) + len(self.pieces | self.value_pieces)
 
-    def add_kinds(self, kinds: Iterable[type]) -> None:
-        """Classes of Blocks that the trace runs."""
+    def add_kinds(self, kinds: Iterable[type], begin: frozenset[str] = _BEGIN) -> None:
+        """Classes of Blocks that the trace runs; with `begin` empty, classes of objects that the code reads.
+
+        begin : names of the methods that the trace calls
+        """
         for kind in kinds:
-            self._add_kind(kind, _BEGIN)
-
-    def add_methods(self, kind: type) -> None:
-        """A class of an object that the code reads."""
-        self._add_kind(kind, frozenset())
-
-    def _add_kind(self, kind: type, begin: frozenset[str]) -> None:
-        if kind in self._kinds:
-            return
-        self._kinds.add(kind)
-        for base in kind.__mro__:
-            if _has_no_values(base.__module__):
+            if kind in self._kinds:
                 continue
-            is_users = of_user(base.__module__)
-            for name, item in vars(base).items() if is_users else replaced(base, begin):
-                implied = name.startswith("__") and name.endswith("__") and name not in _NOT_IMPLIED
-                for function in functions_in(item):
-                    self._methods.setdefault(name, []).append(function)
-                    is_named = name in begin or name in self.names or implied
-                    if is_named or (self.may_be_made(name) and not _is_outside_of_traces(function)):
-                        self.add(function)
+            self._kinds.add(kind)
+            for base in kind.__mro__:
+                if not _has_no_values(base.__module__):
+                    self._add_methods(base, begin)
+
+    def _add_methods(self, base: type, begin: frozenset[str]) -> None:
+        """The methods that a class itself has; of a class of this package, methods with which the user replaced
+        `begin`: `nn.Dense.hybrid_forward = f`.
+        """
+        is_users = of_user(base.__module__)
+        for name, item in vars(base).items():
+            if not is_users and not (name in begin and isinstance(item, FunctionType) and of_user(item.__module__)):
+                continue
+            implied = name.startswith("__") and name.endswith("__") and name not in _NOT_IMPLIED
+            for function in functions_in(item):
+                self._methods.setdefault(name, []).append(function)
+                is_named = name in begin or name in self.names or implied
+                is_made = self.any_name and self.may_be_made(name) and not _is_outside_of_traces(function)
+                if is_named or is_made:
+                    self.add(function)
 
     def code_of(self, kind: type) -> list[str]:
         """Names under which a class has, or inherits, functions that were reached; with the beginnings of a trace."""
@@ -149,9 +153,7 @@ class Reached:
             pending += [each for each in held if isinstance(each, FunctionType)]
 
     def may_be_made(self, name: str) -> bool:
-        """Whether the code may make the name of this method, or attribute of a class, at run time."""
-        if not self.any_name:
-            return False
+        """Whether code with `any_name` may make the name of this method, or attribute of a class, at run time."""
         pieces = {each.strip("_") for each in (*self.pieces, *self.value_pieces)}
         return any(_is_part(each, name, pieces, is_constant=True) for each in self.pieces) or any(
             _is_part(each, name, pieces, is_constant=False) for each in self.value_pieces
@@ -201,10 +203,6 @@ class Reached:
         )
         return (*facts.modules, *texts)
 
-    def names_of(self, kind: type) -> set[str]:
-        """Names of attributes that are read from Blocks of a class: the methods of a base in this package count too."""
-        return self.names | names_in_package(kind) if of_user(kind.__module__) else self.names
-
 
 def _is_part(piece: str, name: str, pieces: Collection[str], is_constant: bool) -> bool:
     """Whether code may make a name from this text: the name begins or ends with it, and the rest is a number, nothing,
@@ -244,12 +242,6 @@ def names_in_package(kind: type) -> frozenset[str]:
     )
     codes = [each.__code__ for each in functions if each is not None]
     return frozenset(name for code in codes for name in facts_of(code).loaded)
-
-
-def replaced(base: type, names: Iterable[str]) -> list[tuple[str, object]]:
-    """The methods of these names that the user gave a class of this package: `nn.Dense.hybrid_forward = f`."""
-    items = [(name, vars(base).get(name)) for name in names]
-    return [(name, item) for name, item in items if isinstance(item, FunctionType) and of_user(item.__module__)]
 
 
 def _has_no_values(module: str) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.hybridize.block import tree_of
-from hybrid_lab.hybridize.stale.code import cell_content, code_of, facts_of, functions_of, of_user
+from hybrid_lab.hybridize.stale.code import CodeFacts, cell_content, code_of, facts_of, functions_of, of_user
 from hybrid_lab.hybridize.stale.user_state import Name, UserState
 from hybrid_lab.system.logger import logger
 from hybrid_lab.system.provided import Provided
@@ -163,27 +163,29 @@ def _location(block: Tree) -> Location | None:
 
 #: Modules whose functions give another result in every call (HL172).
 _CHANGING = frozenset({"datetime", "random", "secrets", "time", "uuid"})
-_CHANGING_NAMES = frozenset({"getpid", "random", "urandom"})
-#: What code asks to tell arrays from Symbols (HL176).
-_QUESTIONS = frozenset({"hasattr", "isinstance", "issubclass"})
+#: Names of functions like these (HL172), what code asks to tell arrays from Symbols (HL176), and what keeps a value.
+_SIGNS = frozenset({"getpid", "random", "urandom", "hasattr", "isinstance", "issubclass", "setattr"})
 #: What tells them apart in a comparison, perhaps of another function: `F.__name__ == "..."`, `type(x) == NDArray`.
 _COMPARED = frozenset({"NDArray", "Symbol", "__class__", "__module__", "__name__", "type"})
 
 
 def any_sign(functions: Iterable[FunctionType]) -> bool:
     """Whether a function may draw random numbers, read a clock, tell arrays from Symbols, or keep something."""
-    functions = list(functions)
-    if any(_shows_sign(each.__code__) or _names_changing(each) for each in functions):
-        return True
-    facts = [facts_of(each.__code__) for each in functions]
-    return any(_COMPARED & {*each.loaded, *each.globals} for each in facts) and any(each.compares for each in facts)
+    compares = compared = False
+    for function in functions:
+        facts = facts_of(function.__code__)
+        names = {*facts.loaded, *facts.globals}
+        if facts.keeps or not _SIGNS.isdisjoint(names) or _names_changing(function, facts):
+            return True
+        compares |= facts.compares
+        compared |= not _COMPARED.isdisjoint(names)
+    return compares and compared
 
 
-def _names_changing(function: FunctionType) -> bool:
+def _names_changing(function: FunctionType, facts: CodeFacts) -> bool:
     """Whether a global of the function is a module whose results change, or comes from one; whether it compares with a
     module, as in `F == nd`.
     """
-    facts = facts_of(function.__code__)
     if _CHANGING.intersection(name.partition(".")[0] for name in facts.modules):
         return True
     compares = facts.compares
@@ -199,9 +201,3 @@ def _names_changing(function: FunctionType) -> bool:
         if module.partition(".")[0] in _CHANGING or module.startswith("numpy.random"):
             return True
     return False
-
-
-def _shows_sign(code: CodeType) -> bool:
-    facts = facts_of(code)
-    names = {*facts.loaded, *facts.globals}
-    return facts.keeps or bool(names & _CHANGING_NAMES or names & _QUESTIONS or "setattr" in names)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from hybrid_lab.hybridize.block import OWN, AnyBlock
-from hybrid_lab.hybridize.stale.code import bases_of_user, globals_of, of_user
+from hybrid_lab.hybridize.stale.code import bases_of_user, facts_of, functions_of, of_user
 from hybrid_lab.hybridize.structure import contents, same_objects
 from hybrid_lab.symbol import tracing
 
@@ -27,22 +27,25 @@ _ABSENT = object()
 class Name(NamedTuple):
     """A name that the code of a Block may assign: `self.text`, an attribute of its class or of a base, or a global.
 
-    owner : the class that has a class attribute
+    owner : of a class attribute its class; of a global the dict of its module; else `object`
     """
 
     block: Tree
     sort: Literal["attribute", "class", "global"]
     text: str
-    owner: type = object
+    owner: Any = object
 
     def __str__(self) -> str:
         """As the code writes it."""
-        return {"attribute": "self.", "class": f"{self.owner.__name__}.", "global": ""}[self.sort] + self.text
+        if self.sort == "global":
+            return self.text
+        return f"{'self' if self.sort == 'attribute' else self.owner.__name__}.{self.text}"
 
 
-#: The object of a name and, if it is a mutable container, its contents: of a dict its keys, then its values. The parts
-#: stay alive, so that identity tells them apart.
+#: The object of a name and, if it is a mutable container, its contents. The parts stay alive, so that identity tells
+#: them apart.
 _Content = tuple[object, ...]
+_MUTABLE = (list, set, deque, dict)
 _Container = list[object] | set[object] | deque[object] | dict[object, object]
 
 
@@ -98,36 +101,27 @@ class UserState:
         np.random.set_state(self._random[1])
 
     def _now(self) -> dict[object, tuple[Name, _Content]]:
-        """By `_key` of each name: the name, and what it has."""
-        state: dict[object, tuple[Name, _Content]] = {}
+        """By what tells names apart, each name and what it has."""
+        named: list[tuple[Name, object]] = []
         for block in self._blocks:
-            for text, value in list(vars(block).items()):
-                if text not in OWN:
-                    name = Name(block, "attribute", text)
-                    state[_key(name)] = name, _content(value)
-        seen: set[tuple[int, str]] = set()
+            attributes = list(vars(block).items())
+            named += [(Name(block, "attribute", text), value) for text, value in attributes if text not in OWN]
+        seen: set[tuple[int, str]] = set()  # a global belongs to one Block
         for kind, block in {type(each): each for each in reversed(self._blocks)}.items():
-            for owner, text, value in _class_attributes(kind):
-                name = Name(block, "class", text, owner)
-                state[_key(name)] = name, _content(value)
-            for names, used in globals_of(kind):
-                for text in sorted(used & names.keys()):
-                    if (id(names), text) not in seen:
-                        seen.add((id(names), text))
-                        name = Name(block, "global", text)
-                        state[_key(name)] = name, _content(names[text])
-        return state
-
-
-def _key(name: Name) -> object:
-    """What tells names apart: Blocks of a class that defines `__eq__` have no hash of their own."""
-    return id(name.block), *name[1:]
-
-
-def _content(value: object) -> _Content:
-    if not isinstance(value, (list, set, deque, dict)):
-        return (value,)
-    return (value, *value, *value.values()) if isinstance(value, dict) else (value, *value)
+            named += [(Name(block, "class", text, owner), value) for owner, text, value in _class_attributes(kind)]
+            for function in functions_of(kind):
+                names, used = function.__globals__, {*facts_of(function.__code__).names}
+                new = [text for text in sorted(used & names.keys()) if (id(names), text) not in seen]
+                named += [(Name(block, "global", text, names), names[text]) for text in new]
+                seen.update((id(names), text) for text in new)
+        return {
+            # By identity: globals have no hash, and neither have Blocks of a class that defines `__eq__`.
+            (id(name.block), name.sort, name.text, id(name.owner)): (
+                name,
+                (value, *(contents(value) if isinstance(value, _MUTABLE) else ())),
+            )
+            for name, value in named
+        }
 
 
 def _attributes_of(value: object) -> dict[str, object] | None:
@@ -176,9 +170,7 @@ def _assign(name: Name, value: object) -> None:
         if text in vars(owner):  # not deleted yet for a Block of another class with this base
             delattr(owner, text)
     elif value is not _ABSENT:
-        for names, used in globals_of(type(block)):
-            if text in used and text in names:
-                names[text] = value
+        owner[text] = value
 
 
 def _refill(container: _Container, parts: list[object]) -> None:

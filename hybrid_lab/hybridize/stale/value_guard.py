@@ -58,11 +58,11 @@ class ValueGuard:
         self._sequences: list[list[Any]] = []  # [list, set or deque, None, parts ...
         self._arrays: list[list[Any]] = []  # [array, None, bytes ...
         self._tensors: list[list[Any]] = []  # [NDArray, None, version ...; the description is a copy of its numbers
+        self._groups = (
+            *(self._items, self._attributes, self._calls),
+            *(self._dicts, self._sequences, self._arrays, self._tensors),
+        )
         self.holds: Callable[[], bool] = self._write_holds
-
-    @property
-    def _groups(self) -> tuple[list[list[Any]], ...]:
-        return self._items, self._attributes, self._calls, self._dicts, self._sequences, self._arrays, self._tensors
 
     def __bool__(self) -> bool:
         """Whether there is anything to compare, or to tell of."""
@@ -72,7 +72,8 @@ class ValueGuard:
         """Write `holds` as one expression, `owner0.name is place0[2] and owner1['key'] is place1[2] ...`."""
         names: dict[str, Any] = {"all_places": self.compare, "GONE": _GONE}
         terms = []
-        reads = ((self._items, _subscript), (self._attributes, _attribute), (self._calls, _call))
+        call = "owner{1}(*what{1})".format
+        reads = ((self._items, _subscript), (self._attributes, _attribute), (self._calls, call))
         for number, (place, read) in enumerate((place, read) for group, read in reads for place in group):
             owner, what, value, *_ = place
             known = f"value{number}" if isinstance(value, FunctionType) else f"place{number}[2]"
@@ -218,10 +219,6 @@ def _code(expression: str) -> CodeType:
 def _attribute(name: str, number: int) -> str:
     written = name.isidentifier() and not keyword.iskeyword(name)
     return f"owner{number}.{name}" if written else f"getattr(owner{number}, what{number})"
-
-
-def _call(arguments: tuple[Any, ...], number: int) -> str:
-    return f"owner{number}(*what{number})"
 
 
 def _subscript(key: object, number: int) -> str:

@@ -160,18 +160,16 @@ def trace_guarded(
     try:
         with watching(block) as state:
             graph = trace_block(block, spec, types, modes.training, keep=keep, salvage=salvage)
-            holds = guard is None or guard.holds()
-            if not holds or _changed_what_it_reads(state):
+            changed = (
+                each.sort == "global" or each.text in attributes_read(type(each.block)) for each in state.changed()
+            )
+            if any(changed) or not (guard is None or guard.holds()):
                 guard = _after_changes(block, graph, types, guard or ValueGuard(), state)
     except HybridizeError:
         if guard is not None:
             guard.restore()
         raise
     return graph, guard
-
-
-def _changed_what_it_reads(state: UserState) -> bool:
-    return any(name.sort == "global" or name.text in attributes_read(type(name.block)) for name in state.changed())
 
 
 def _after_changes(

@@ -48,7 +48,9 @@ MAX_BYTES = 1 << 20
 _DEEP = 8
 """Levels of containers and objects that are looked into."""
 #: Values that cannot change; another one in their place is another object.
-_FIXED = (str, bytes, int, float, complex, np.generic, np.dtype, range, slice, Enum, re.Pattern, type(...))
+_FIXED = (
+    *(str, bytes, int, float, complex, np.generic, np.dtype, range, slice, Enum, re.Pattern, CodeType, type(...)),
+)
 #: Have ways of their own to tell that they changed.
 _TOLD = (AnyParameter, Symbol)
 #: Attributes of a Parameter that no call notices.
@@ -99,15 +101,6 @@ def guard_of(block: Tree) -> ValueGuard | None:
     return guard or None
 
 
-def code_held(block: Tree) -> dict[str, Any]:
-    """The attributes of a Block that are code of the user's, as of nn.HybridLambda(lambda F, x: x * RATE)."""
-    return {
-        name: held
-        for name, held in vars(block).items()
-        if name not in OWN and callable(held) and not isinstance(held, (AnyBlock, type)) and _is_of_user(held)
-    }
-
-
 def _is_of_user(code: Any) -> bool:
     return isinstance(code, (FunctionType, MethodType, functools.partial)) or of_user(type(code).__module__)
 
@@ -146,23 +139,27 @@ class _Walk:
             self._function(function)
         for block in self.blocks:  # the list grows by Blocks that are held without being children
             self._block(block)
-        self._compare_missing()
+        for held, said, names in self.missing.values():
+            if names:
+                self._call(held.keys().isdisjoint, (frozenset(names),), f"{said} ({', '.join(sorted(names))})")
 
     # -- where values begin ----------------------------------------------------------------------------------
 
     def _block(self, block: Tree) -> None:
         kind: Any = type(block)
         held = vars(block)
-        names, is_users = self.reached.names_of(kind), of_user(kind.__module__)
+        is_users, in_package = of_user(kind.__module__), names_in_package(kind)
+        # What the methods of a base in this package read counts too.
+        names = self.reached.names | in_package if is_users else self.reached.names
         self._code(kind)
         self._class(type(kind), f"type({kind.__name__})")
-        if not is_users:
-            for name, code in code_held(block).items():
-                self._look(code, f"{block.name}.{name}")
-            own = names_in_package(kind)
-            for name, value in held.items():
-                if type(value) is dict and name not in OWN and name in own:  # the settings of a layer
-                    self._settings(value, f"{block.name}.{name}")
+        for name, value in () if is_users else tuple(held.items()):
+            if name in OWN:
+                continue
+            if callable(value) and not isinstance(value, (AnyBlock, type)) and _is_of_user(value):
+                self._look(value, f"{block.name}.{name}")  # code, as of nn.HybridLambda(lambda F, x: x * RATE)
+            elif type(value) is dict and name in in_package:  # the settings of a layer
+                self._settings(value, f"{block.name}.{name}")
         for name, value in tuple(held.items()):
             if name not in OWN and self._is_read(name, names):
                 is_outside = id(block) in self.outside
@@ -254,7 +251,8 @@ class _Walk:
         for name in _STATES.keys() & {*read, *facts_of(function.__code__).loaded}:
             self._call(_STATES[name], (), f"{name}()")
         self._absent(names, read, f"the globals of {function.__module__}")
-        for name in self.reached.modules_of(function):
+        modules = self.reached.modules_of(function)
+        for name in modules:
             if name in sys.modules:
                 self._look(sys.modules[name], name)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
@@ -271,7 +269,7 @@ class _Walk:
                 self._item(vars(function), name, value, f"{function.__qualname__}.{name}")
         if names.get(function.__name__) is function:
             self._absent(function, self.reached.asked, function.__qualname__)
-        if not _ENVIRONMENT.isdisjoint({*self.reached.globals_of(function), *self.reached.modules_of(function)}):
+        if not _ENVIRONMENT.isdisjoint({*read, *modules}):
             self._environment()
 
     def _environment(self) -> None:
@@ -293,11 +291,6 @@ class _Walk:
         """Compare that no missing name of `names` appears in a dict, or among the attributes of an object."""
         held = owner if isinstance(owner, dict) else vars(owner)
         self.missing.setdefault(id(owner), (held, said, set()))[2].update(name for name in names if name not in held)
-
-    def _compare_missing(self) -> None:
-        for held, said, names in self.missing.values():
-            if names:
-                self._call(held.keys().isdisjoint, (frozenset(names),), f"{said} ({', '.join(sorted(names))})")
 
     def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...], name: str) -> None:
         self._add(self.guard._calls, function, arguments, function(*arguments), name)
@@ -357,7 +350,7 @@ class _Walk:
                 self._look(owner, name, depth)
             return
         self.seen[id(value)] = value
-        self.guard.is_partial |= not isinstance(value, (FunctionType, CodeType, AnyBlock, ModuleType))
+        self.guard.is_partial |= not isinstance(value, (FunctionType, AnyBlock, ModuleType))
         if depth > _DEEP or self.parts > MAX_PARTS:
             self._cannot(name, "it holds too much")
         elif isinstance(value, NDArray):  # the code may read numbers of it
@@ -503,7 +496,7 @@ class _Walk:
         if _is_of_python(kind):
             return
         self.classes.add(id(kind))
-        self.reached.add_methods(kind)
+        self.reached.add_kinds([kind], begin=frozenset())
         self._code(kind)
         self._class(type(kind), f"type({name})")
         self._absent_in_classes(kind)

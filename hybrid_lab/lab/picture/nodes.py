@@ -9,9 +9,8 @@ from hybrid_lab.diagnostics.formatting import visible, visible_lines
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.node import Constant, Input, Node, Scope, Value
 from hybrid_lab.graph.printer import format_graph, format_type
-from hybrid_lab.graph.scope import Scope
 from hybrid_lab.insight.states import block_at, class_name
 from hybrid_lab.lab.messages.common import Location as LocationData
 from hybrid_lab.lab.messages.common import Tensor

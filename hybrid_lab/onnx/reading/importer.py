@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.graph.node import Node
-from hybrid_lab.graph.scope import MOST_BLOCKS, Scope
+from hybrid_lab.graph.node import Node, Scope
+from hybrid_lab.graph.scope import MOST_BLOCKS
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.errors import OnnxError, UnsupportedOperatorError
 from hybrid_lab.onnx.reading import control

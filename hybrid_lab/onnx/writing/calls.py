@@ -11,8 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.scope import Scope
+from hybrid_lab.graph.node import Constant, Node, Scope, Value
 
 
 @dataclass(eq=False)

@@ -19,7 +19,6 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.graph.custom import Custom
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.passes.decompose import is_composite
 from hybrid_lab.ops.framework.dtypes import dtype_of, name_of
 from hybrid_lab.ops.framework.lowering import emit_lowering
 from hybrid_lab.ops.framework.onnx_emit import DATA_TYPES, OPSET, OnnxEmitter, OnnxNode
@@ -154,7 +153,7 @@ class FileEmitter(OnnxEmitter):
         try:
             return super().emit(op, inputs, scope)
         except Unmappable as error:
-            if not is_composite(op) or getattr(op.onnx, "__func__", None) is emit_lowering:
+            if not op.is_composite or getattr(op.onnx, "__func__", None) is emit_lowering:
                 raise
             self._undo(start, known)
             reason = error

@@ -37,6 +37,10 @@ class _Filled(_Created):
     def number(self) -> float:
         raise NotImplementedError
 
+    @property
+    def is_open(self) -> bool:
+        return self._open
+
     def infer_shape(self) -> Shape:
         if self._open:
             raise ShapeError(

@@ -19,6 +19,7 @@ class Permutation(Operator):
     """Base: the axes of data in another order."""
 
     view = True
+    permutes = True
 
     def order(self, rank: int) -> tuple[int, ...]:
         """The permutation, non-negative. Raises ShapeError."""

@@ -60,6 +60,8 @@ class Operator:
     """The output is the first input where the two have one shape and dtype."""
     in_order: ClassVar[bool] = False
     """The output has the elements of the first input in their order, in another shape."""
+    permutes: ClassVar[bool] = False
+    """The output is the first input with its axes in another order."""
     expensive: ClassVar[bool] = False
     """An element takes longer to compute than to read back from memory: a backward keeps the result."""
     precision: ClassVar[Literal["low", "float32"] | None] = None
@@ -90,6 +92,8 @@ class Operator:
 
     asks_bfloat16: bool = False
     """Whether an attribute of this instance is the dtype bfloat16."""
+    is_open: bool = False
+    """Whether some sizes of the array that this instance makes follow from its readers."""
     by_shapes: ClassVar[bool] = False
     """Whether `lower` takes the operator's place as soon as the shapes of a graph are known, before any other pass. Its
     gradient is that of `lower`.
@@ -122,6 +126,8 @@ class Operator:
     input_names: ClassVar[tuple[str, ...]] = ()
     variadic: ClassVar[bool] = False
     differentiable: ClassVar[bool] = False
+    is_composite: ClassVar[bool] = False
+    """Whether `lower` says how to write the operator in others; else it is a primitive."""
     run_keywords: ClassVar[frozenset[str]] = frozenset()
     grad_wants: ClassVar[bool] = False
     _interned: ClassVar[dict[tuple[Any, ...], Operator]]
@@ -130,6 +136,7 @@ class Operator:
     def __init_subclass__(cls, name: str | None = None, aliases: Sequence[str] = (), **keywords: Any):
         super().__init_subclass__(**keywords)
         cls.aliases = tuple(aliases)
+        cls.is_composite = cls.lower is not Operator.lower
         if name is None:
             return  # an abstract base of a family
         if not cls.__module__.startswith(_PACKAGE):

@@ -143,7 +143,8 @@ def infer(
         known, key = guards.inferred, (op, *shapes_key(shapes), dtypes)
     found = known.get(key)
     if found is None:
-        _refuse_numbers(op, dtypes)
+        if any(dtype is None for dtype in dtypes):
+            _refuse_numbers(op, dtypes)
         try:
             out_shapes = read_shapes(op, op.infer_shape(*shapes))
         except NeedsNumber as need:

@@ -112,11 +112,12 @@ class Guards:
         """`above // below`."""
         if below == 0:  # a guard, where `below` is symbolic
             raise ZeroDivisionError("a size divided by 0")
-        hint = _hint(above) // _hint(below)
-        exact = _divided(above, below)
+        (dividend, first_hint), (divisor, second_hint) = _terms_and_hint(above), _terms_and_hint(below)
+        hint = first_hint // second_hint
+        exact = _divided(dividend, divisor)
         if exact is not None:
             return self.sum(exact, hint)
-        key = (_polynomial(above), _polynomial(below))
+        key = (dividend, divisor)
         size = self._quotients.get(key)
         if size is None:
             self.factors.append((above, below))
@@ -174,10 +175,10 @@ class SymbolicSize:
     def __add__(self, other: Size) -> Size:
         if not _is_whole(other):
             return self._needs_number()
-        terms = dict(self.terms)
-        for product, number in _polynomial(other):
+        terms, (added, hint) = dict(self.terms), _terms_and_hint(other)
+        for product, number in added:
             terms[product] = terms.get(product, 0) + number
-        return self.guards.sum(terms, self.hint + _hint(other))
+        return self.guards.sum(terms, self.hint + hint)
 
     def __mul__(self, other: Size) -> Size:
         if not _is_whole(other):
@@ -286,22 +287,18 @@ def _is_whole(item: object) -> TypeGuard[Size]:
     return kind is SymbolicSize or kind is int or (isinstance(item, (int, np.integer)) and kind is not bool)
 
 
-def _hint(item: Size) -> int:
-    return item.hint if type(item) is SymbolicSize else int(item)
+def _terms_and_hint(item: Size) -> tuple[Polynomial, int]:
+    """The polynomial of a size, and its value in the call at hand."""
+    return (item.terms, item.hint) if type(item) is SymbolicSize else ((((), int(item)),), int(item))
 
 
-def _polynomial(item: Size) -> Polynomial:
-    return item.terms if type(item) is SymbolicSize else (((), int(item)),)
-
-
-def _divided(above: Size, below: Size) -> dict[tuple[int, ...], int] | None:
+def _divided(dividend: Polynomial, divisor: Polynomial) -> dict[tuple[int, ...], int] | None:
     """The terms of a quotient that leaves no remainder at any size, or None."""
-    divisor = _polynomial(below)
     if len(divisor) != 1 or not divisor[0][1]:
         return None
     factors, number = divisor[0]
     terms = {}
-    for product, times in _polynomial(above):
+    for product, times in dividend:
         rest = list(product)
         for factor in factors:
             if factor not in rest:

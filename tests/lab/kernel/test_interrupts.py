@@ -71,7 +71,7 @@ def train(net, trainer):
 def expect_usable(net, expected):
     """Nothing is locked or half done, and the next calls give the right numbers."""
     assert tracing.current() is None and tape.state.trace is None
-    assert len(names.managers()) == 1
+    assert len(names.NameManager.stack) == 1
     assert not autograd.is_recording() and not autograd.is_training()
     assert boundary.lock.acquire(blocking=False)
     boundary.lock.release()

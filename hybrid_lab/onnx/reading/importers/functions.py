@@ -11,8 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.formatting import dimensions
 from hybrid_lab.graph.graph import reachable
-from hybrid_lab.graph.node import Node, Value, constant_node, infer_outputs, input_node
-from hybrid_lab.graph.scope import Scope
+from hybrid_lab.graph.node import Node, Scope, Value, constant_node, infer_outputs, input_node
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.errors import OpenValueError, UnsupportedOperatorError
 from hybrid_lab.ops.framework.dtypes import is_floating
