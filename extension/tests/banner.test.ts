@@ -250,6 +250,21 @@ test('a logged NaN is found by one click: the watch is on, and the cell is to ru
   assert.match(status(made), /Run the cell again/);
 });
 
+test('where parameters hold NaN already, the model is to be created again', async () => {
+  const { banner: made } = banner(
+    answers({ nan: nan({ source: 'logged', name: 'loss', step: 57, path: null, count: 6 }) })
+  );
+  made.showTree('m1', network(), '');
+  await made.refresh();
+  click(buttonOf(made.element, 'loss not finite at step 57: find where'));
+  await settle();
+  assert.equal(
+    texts(made)[0],
+    'loss not finite at step 57: create net again, then run the cell, it stops there'
+  );
+  assert.match(status(made), /create the model again/);
+});
+
 test('what is said politely is what is new', async () => {
   const reply = answers();
   const { banner: made } = banner(reply);

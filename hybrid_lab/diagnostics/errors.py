@@ -143,6 +143,7 @@ class NonFiniteError(HybridLabError, FloatingPointError):
     operator : name of the operator that made the value, "" if no operator did
     part : "forward" or "backward"; location : the line that called the operator, or None
     inputs : the operands in words: shapes, ranges, zeros, NaN
+    parameter : attribute of the Block, such as "weight", whose values were not finite before the call, else ""
     """
 
     def __init__(
@@ -153,6 +154,7 @@ class NonFiniteError(HybridLabError, FloatingPointError):
         part: str = "forward",
         location: Location | None = None,
         inputs: Sequence[str] = (),
+        parameter: str = "",
     ) -> None:
         place = [] if location is None else [f"  {location.describe()}", location.excerpt("  ")]
         rows = [f"    {text}" for text in inputs]
@@ -160,7 +162,7 @@ class NonFiniteError(HybridLabError, FloatingPointError):
             "\n".join(line for line in [message, *place, *(["  it read:"] if rows else []), *rows] if line)
         )
         self.block, self.operator, self.part, self.location = block, operator, part, location
-        self.inputs = tuple(inputs)
+        self.inputs, self.parameter = tuple(inputs), parameter
 
 
 class NestingError(HybridLabError, RecursionError):

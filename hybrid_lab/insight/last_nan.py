@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class LastNan:
     """The text of a NonFiniteError, without the error, whose traceback would keep arrays alive.
 
-    net : the watched model; block, operator, part, location : as the error has them; text : its first line
+    net : the watched model; block, operator, part, location, parameter : as the error has them
+    text : the first line of the error
     file : of the notebook's cell that was running, "" outside of one
     """
 
@@ -32,6 +33,7 @@ class LastNan:
     location: Location | None
     text: str
     file: str
+    parameter: str
 
 
 _found: list[LastNan] = []
@@ -44,7 +46,8 @@ def note(nets: Iterable[Block], error: NonFiniteError) -> NonFiniteError:
     for net in nets:
         _found[:] = [item for item in _found if item.net() is not net]
         reference = weakref.ref(net)
-        _found.append(LastNan(reference, error.block, error.operator, error.part, error.location, text, file))
+        place = (error.block, error.operator, error.part, error.location)
+        _found.append(LastNan(reference, *place, text, file, error.parameter))
     return error
 
 

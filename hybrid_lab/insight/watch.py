@@ -179,15 +179,19 @@ class Watch:
                     location=capture(),
                     inputs=described([leaf]),
                 )
-        for parameter in call.block.collect_params().values():
-            for array in access.arrays(parameter) or ():
-                if self.is_bad(array):
-                    return NonFiniteError(
-                        f"the parameter {parameter.name} of {call.name} holds {made([array])} before the call: an "
-                        "update, or the code that set it, made it so",
-                        call.path,
-                        inputs=described([array]),
-                    )
+        for below, block in blocks_below(call.block):
+            path = ".".join(part for part in (call.path, below) if part)
+            for attribute, parameter in access.own_parameters(block).items():
+                for array in access.arrays(parameter) or ():
+                    if self.is_bad(array):
+                        return NonFiniteError(
+                            f"the parameter {parameter.name} of {call.name_of(path)} holds {made([array])} before "
+                            "the call: an update, or the code that set it, made it so; create or load the model again, "
+                            "and the watch stops at the operator that makes the first one",
+                            path,
+                            inputs=described([array]),
+                            parameter=attribute,
+                        )
         return None
 
     # -- backward -----------------------------------------------------------------------------------------------------

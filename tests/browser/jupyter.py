@@ -131,7 +131,8 @@ def serve(home: Path, program: Sequence[str] = ("jupyterlab",), answered: bool =
 
 
 def _wait_for(server: Server, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(240):
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
         if process.poll() is not None:
             break
         try:

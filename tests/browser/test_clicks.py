@@ -19,6 +19,9 @@ CLICKS = quick.count("HYBRID_LAB_CLICKS", 15, 40)
 SEED = int(os.environ.get("HYBRID_LAB_SEED", "34"))
 MODELS = ("net", "big")
 
+#: How long the panel may take to follow a click: a bound for a machine that does much else.
+SECONDS = 120
+
 MODEL = """import hybrid_lab as mx
 from hybrid_lab.gluon import nn
 
@@ -123,7 +126,9 @@ class Clicker:
 
     def settled(self):
         """The panel's state when nothing is under way."""
-        wait_for(lambda: all(each["asks"] or each["done"] or each["text"] == "" for each in self.state["outcomes"]), 30)
+        wait_for(
+            lambda: all(each["asks"] or each["done"] or each["text"] == "" for each in self.state["outcomes"]), SECONDS
+        )
         return self.state
 
     def make_models(self):
@@ -137,8 +142,10 @@ class Clicker:
 
     def in_front(self):
         """Wait until the panel shows the notebook in front, with its models."""
-        wait_for(lambda: self.state["notebook"] == self.current.file and self.state["model"] in MODELS, 30)
-        expect(self.lab.panel.get_by_role("button", name=re.compile("^Reload (net|big)$"))).to_be_visible()
+        wait_for(lambda: self.state["notebook"] == self.current.file and self.state["model"] in MODELS, SECONDS)
+        expect(self.lab.panel.get_by_role("button", name=re.compile("^Reload (net|big)$"))).to_be_visible(
+            timeout=SECONDS * 1000
+        )
 
     # -- clicks -------------------------------------------------------------------------------------------------------
 
@@ -274,7 +281,7 @@ class Clicker:
     def restart(self):
         self.page.evaluate(RESTART)
         self.lab.wait_kernel()
-        wait_for(lambda: self.state["model"] == "", 30)
+        wait_for(lambda: self.state["model"] == "", SECONDS)
         assert not any(each["text"] for each in self.state["outcomes"])
         self.make_models()
 

@@ -222,8 +222,11 @@ def test_bad_parameters_and_inputs_are_told(hybridized):
         with pytest.raises(NonFiniteError, match="input 0 of .* holds 1 NaN among 2 values before the call"):
             net(nd.array([[np.nan, 1]]))
         net[1].weight.set_data(nd.array([[np.inf, 1], [1, 1]]))
-        with pytest.raises(NonFiniteError, match=f"the parameter {net[1].weight.name} of .* holds 1 infinite"):
+        told = f"the parameter {net[1].weight.name} of .* holds 1 infinite"
+        with pytest.raises(NonFiniteError, match=told) as raised:
             net(nd.ones((1, 2)))
+    assert (raised.value.block, raised.value.parameter, raised.value.operator) == ("1", "weight", "")
+    assert "create or load the model again" in str(raised.value)
 
 
 @pytest.mark.parametrize("hybridized", [False, True])

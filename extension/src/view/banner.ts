@@ -322,17 +322,27 @@ export class Banner {
     const base = { key: 'nan', tone: 'bad' as const, title: nan.text };
     if (nan.source === 'logged') {
       const text = __('%1 not finite at step %2', nan.name, nan.step ?? '?');
-      return this.isWatching === this.model
-        ? { ...base, text: __('%1: run the cell again, it stops there', text), act: null }
-        : { ...base, text, end: __(': find where'), act: () => void this.watch(nan) };
+      if (this.isWatching !== this.model) {
+        return { ...base, text, end: __(': find where'), act: () => void this.watch(nan) };
+      }
+      const next = nan.count > 0 ? this.afresh(text) : __('%1: run the cell again, it stops there', text);
+      return { ...base, text: next, act: null };
+    }
+    if (nan.source === 'parameters') {
+      const count = _n('%1 parameter', '%1 parameters', nan.count);
+      const text = __('%1 with NaN: %2', count, this.nameOf(nan.name));
+      const act = (): void => this.events.onNan(nan);
+      return { ...base, text: this.isWatching === this.model ? this.afresh(text) : text, act };
     }
     const what = nan.part === 'backward' ? __('NaN first in the backward of') : __('NaN first in');
     const where = nan.path === null ? nan.name : this.nameOf(nan.path);
-    const text =
-      nan.source === 'watched'
-        ? `${what} ${where}${nan.operator === '' ? '' : ` (${nan.operator})`}`
-        : __('%1 with NaN: %2', _n('%1 parameter', '%1 parameters', nan.count), this.nameOf(nan.name));
+    const text = `${what} ${where}${nan.operator === '' ? '' : ` (${nan.operator})`}`;
     return { ...base, text, act: () => this.events.onNan(nan) };
+  }
+
+  /** What to do where parameters hold NaN already: no operator of a further call makes the first one. */
+  private afresh(text: string): string {
+    return __('%1: create %2 again, then run the cell, it stops there', text, this.nameOf(''));
   }
 
   /** Stop at the operator that makes the NaN, when the cell runs again. */
@@ -342,7 +352,13 @@ export class Banner {
       await requester?.request('watch_nan', { model, on: true });
       this.isWatching = model;
       this.render();
-      this.say(__('Stop at NaN is on. Run the cell again: it stops at the operator.'));
+      this.say(
+        nan.count > 0
+          ? __(
+              'Stop at NaN is on. Parameters hold NaN already: create the model again, then run the cell. It stops at the operator.'
+            )
+          : __('Stop at NaN is on. Run the cell again: it stops at the operator.')
+      );
     } catch (error) {
       this.say(asRequestError(error).message);
     }

@@ -455,7 +455,10 @@ export class ModelView {
     if (nan.path !== null) {
       this.reveal(nan.path);
       await this.drawn.drawing;
-      const node = this.drawn.shown?.nodes.find(({ block, op }) => block === nan.path && op === nan.operator);
+      const node =
+        nan.operator === ''
+          ? null
+          : this.drawn.shown?.nodes.find(({ block, op }) => block === nan.path && op === nan.operator);
       if (node) {
         await this.graph.select(node.id);
       }

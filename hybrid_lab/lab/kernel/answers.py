@@ -50,7 +50,15 @@ class Answers:
         """What is known of a model. busy : a cell is running; then no parameter is read"""
         net = entry.block
         is_loss = entry.facts.left_out == "a loss function"
-        nan = _watched(net, entry.name) or (None if is_loss else _logged(net)) or self._in_parameters(entry, net, busy)
+        nan = _watched(net, entry.name) or (None if is_loss else _logged(net))
+        if nan is None or nan["source"] != "watched":
+            parameters = self._in_parameters(entry, net, busy)
+            if nan is None or parameters is None:
+                nan = nan or parameters
+            elif nan["source"] == "logged":
+                nan["count"] = parameters["count"]
+            else:
+                nan = parameters
         return {
             "model": entry.id,
             "nan": nan,
@@ -132,6 +140,9 @@ def _watched(net: Block, name: str) -> NanAnswer | None:
         answer["operator"], answer["part"] = item.operator, item.part
         answer["location"] = location_data(item.location)
         answer["name"] = visible(f"{name}.{path}" if path else name)
+        if item.parameter:
+            answer["source"], answer["count"] = "parameters", 1
+            answer["name"] = visible(f"{path}.{item.parameter}" if path else item.parameter)
         return answer
     return None
 

@@ -13,7 +13,8 @@ class NanAnswer(TypedDict):
     source : `watched`: an operator, found by `mx.watch_nan`; `logged`: a value of `mx.log`; `parameters`: parameters
         hold it
     path : of the Block, null if unknown; operator, part : of a watched operator, else ""; name : of the logged value,
-        or of the first parameter with it; step : of the logged value; count : number of parameters with it
+        or of the first parameter with it; step : of the logged value
+    count : number of parameters with it, of a logged value too, as far as they can be read now
     text : all in words; location : the line of the operator
     """
 

@@ -128,6 +128,20 @@ def test_a_watched_nan_names_its_block_until_the_model_is_finite_again(ask, net)
     watch.close()
 
 
+def test_a_model_whose_parameters_hold_nan_already_is_told_apart(ask, net):
+    """A training went wrong, and its cell runs again with the ruined model: no operator makes the first NaN."""
+    mx.log(loss=float("nan"))
+    runs.finish()
+    assert (ask()["nan"]["source"], ask()["nan"]["count"]) == ("logged", 0)
+    net.head.weight.set_data(net.head.weight.data() * np.nan)
+    assert (ask()["nan"]["source"], ask()["nan"]["count"]) == ("logged", 1)
+    with mx.watch_nan(net), pytest.raises(mx.NonFiniteError) as raised:
+        net(inputs())
+    assert (raised.value.block, raised.value.parameter) == ("head", "weight")
+    nan = ask()["nan"]
+    assert (nan["source"], nan["path"], nan["name"], nan["count"]) == ("parameters", "head", "head.weight", 1)
+
+
 def test_a_watched_part_is_named_by_its_path_in_the_model(ask, net):
     with mx.watch_nan(net.body), pytest.raises(mx.NonFiniteError):
         net.body(inputs() * np.nan)
