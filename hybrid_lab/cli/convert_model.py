@@ -362,13 +362,14 @@ def asked_inputs(arguments: Namespace, block: HybridBlock) -> list[Any] | None:
 
 def of_epoch(symbol_file: str | Path, epoch: int | None) -> Path:
     """The .params beside the file of a graph: of this epoch, or of the last one; without epochs PREFIX.params, or
-    the only .params in the folder. Raises CommandError, which lists the .params files that are there.
+    the only .params in the folder. All graphs of a BucketingModule, PREFIX-KEY-symbol.json, have the same files,
+    PREFIX-0010.params. Raises CommandError, which lists the .params files that are there.
     """
     folder = Path(symbol_file).parent
     prefix = re.sub(r"[-_.]?symbol\.json$|\.json$", "", Path(symbol_file).name)
-    pattern = re.compile(re.escape(prefix) + r"-(\d+)\.params")
     files = sorted(path for path in folder.iterdir() if path.suffix == ".params")
-    epochs = {int(match[1]): path for path in files if (match := pattern.fullmatch(path.name))}
+    of_bucket = prefix.rpartition("-")[0]
+    epochs = _epochs(files, prefix) or (_epochs(files, of_bucket) if of_bucket else {})
     if epoch is not None and epoch not in epochs:
         there = f"; there are the epochs {', '.join(map(str, sorted(epochs)))}" if epochs else ""
         raise CommandError(f"{symbol_file}: there is no {prefix}-{epoch:04d}.params beside it{there}")
@@ -381,6 +382,12 @@ def of_epoch(symbol_file: str | Path, epoch: int | None) -> Path:
     raise CommandError(
         f"{symbol_file}: there is no {prefix}-0000.params beside it{there}; name the file with --params FILE"
     )
+
+
+def _epochs(files: Sequence[Path], prefix: str) -> dict[int, Path]:
+    """PREFIX-0010.params by its number."""
+    pattern = re.compile(re.escape(prefix) + r"-(\d+)\.params")
+    return {int(match[1]): path for path in files if (match := pattern.fullmatch(path.name))}
 
 
 # -- comparing -------------------------------------------------------------------------------------------------------

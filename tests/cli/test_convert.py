@@ -237,6 +237,18 @@ def test_files_of_other_names_are_found(symbol_file, params, options, capsys):
     assert main(["convert", symbol_file, "model.hlab", *LENET, *options]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("options", "right"), [([], 12), (["--epoch", "3"], 3)])
+@pytest.mark.parametrize("key", ["28", "(28, 28)"])
+def test_graphs_of_a_bucketing_module_share_their_parameters(key, options, right, capsys):
+    """It writes PREFIX-KEY-symbol.json for each bucket, and one PREFIX-0012.params for all of them."""
+    for number in (3, 12):
+        shutil.copy(FOLDER / f"{'lenet' if number == right else 'mlp'}-0003.params", f"lenet-{number:04d}.params")
+    shutil.copy(FOLDER / "mlp-0003.params", "mlp-0003.params")
+    shutil.copy(FOLDER / "lenet-symbol.json", f"lenet-{key}-symbol.json")
+    assert main(["convert", f"lenet-{key}-symbol.json", "m.hlab", *LENET, *options]) == 0, capsys.readouterr().err
+    assert f"parameters of lenet-{right:04d}.params" in capsys.readouterr().out
+
+
 def test_the_parameters_that_are_there_are_listed(capsys):
     shutil.copy(FOLDER / "lenet-symbol.json", "net-symbol.json")
     for name in ("one", "two"):
