@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CLOSE = 1e-4
 """The largest difference, relative to the largest output, that a conversion may have."""
 CLOSE_IN_16_BITS = 0.02
-"""The same for a network with outputs in float16 or bfloat16."""
+"""The same for a network that computes, or has outputs, in float16 or bfloat16."""
 
 
 def add_arguments(convert: Any) -> None:  # noqa: ANN401 - an ArgumentParser or a group of one
@@ -67,7 +67,8 @@ def symbol_to_onnx(arguments: Namespace) -> list[str]:
         }
         tried.append(_inputs(block, others, arguments.dtype, again=True))
     runs = [(each, _run(block, each)) for each in tried]
-    return [*lines, _compared(arguments.target, "ONNX Runtime", _in_onnxruntime, report.path, runs)]
+    narrow = _has_16_bits(block)
+    return [*lines, _compared(arguments.target, "ONNX Runtime", _in_onnxruntime, report.path, runs, narrow)]
 
 
 STYLES = {"torch": "a PyTorch module", "gluon": "a Gluon Block"}
@@ -82,7 +83,8 @@ def symbol_to_source(arguments: Namespace) -> list[str]:
     files = write_source(block, arguments.target, inputs, title=title_of(arguments), style=arguments.style)
     lines += [f"{file} written" for file in files]
     where, run = ("torch", _in_torch) if arguments.style == "torch" else ("a fresh Block", _in_gluon)
-    return [*lines, _compared(arguments.target, where, run, files[0], [(inputs, _run(block, inputs))])]
+    runs = [(inputs, _run(block, inputs))]
+    return [*lines, _compared(arguments.target, where, run, files[0], runs, _has_16_bits(block))]
 
 
 def title_of(arguments: Namespace) -> str:
@@ -134,6 +136,7 @@ def _model(arguments: Namespace, needs_shapes: bool) -> tuple[SymbolBlock, dict[
     block = SymbolBlock.imports(symbol_file, inputs, str(params), ignore_extra=True)
     shapes = {name: asked.get(name) or _guessed(block, name, known) for name in inputs}
     missing = [name for name, shape in shapes.items() if shape is None]
+    foreign = [name for name in unread if name not in outputs.list_inputs()]  # the others are for a loss alone
     if missing and (needs_shapes or asked or arguments.dtype):
         raise CommandError(
             ("" if needs_shapes or asked else f"--dtype {arguments.dtype} needs the shapes of the inputs: ")
@@ -141,9 +144,9 @@ def _model(arguments: Namespace, needs_shapes: bool) -> tuple[SymbolBlock, dict[
             + "give it: "
             + " ".join(f"--shape {name}={_example(block, name, known)}" for name in missing)
             + (
-                f". If {missing[-1]} is a parameter, {params} is of another model: it has {_some(unread)}, which the "
+                f". If {missing[-1]} is a parameter, {params} is of another model: it has {_some(foreign)}, which the "
                 "network does not read"
-                if unread
+                if foreign
                 else ""
             )
         )
@@ -275,7 +278,7 @@ def _inputs(
             values = {name: 2 + again if name in batches else number for name in opened}
             sizes = [tuple(values[x] if isinstance(x, str) else x for x in shape) for shape in shapes.values()]
             try:
-                passing.append(_random_inputs(block, sizes, kind))
+                passing.append(_random_inputs(block, sizes, kind, declared=dtype is None))
             except HybridLabError as error:
                 failed = failed or error
             if len(passing) == wanted:
@@ -311,8 +314,16 @@ def _advice(block: HybridBlock, shapes: Mapping[str, Sequence[int | str]], dtype
     )
 
 
-def _random_inputs(block: HybridBlock, sizes: Sequence[tuple[int, ...]], kind: Any) -> list[Any]:  # noqa: ANN401
-    """Inputs of these sizes. Raises the error of the operator that does not take them."""
+def _random_inputs(
+    block: HybridBlock,
+    sizes: Sequence[tuple[int, ...]],
+    kind: Any,  # noqa: ANN401
+    declared: bool,
+) -> list[Any]:
+    """Inputs of these sizes. Raises the error of the operator that does not take them.
+
+    declared : an input whose variable has a dtype in the file, `Variable("image", dtype="uint8")`, gets this one
+    """
     from hybrid_lab import ndarray as nd
     from hybrid_lab.gluon import access
     from hybrid_lab.graph.passes.infer import infer
@@ -322,14 +333,14 @@ def _random_inputs(block: HybridBlock, sizes: Sequence[tuple[int, ...]], kind: A
     neutral = access.graphs(block).first()
     assert neutral is not None
     arrays = [parameter.data() for parameter in neutral.parameters]
+    own = [value.dtype if declared else None for value in neutral.graph.inputs[: len(sizes)]]
+    kinds = [kind if dtype is None or dtype_of(dtype) == dtype_of("float32") else dtype_of(dtype) for dtype in own]
     graph = infer(
         neutral.graph,
         dict(zip(neutral.graph.inputs, [*sizes, *(array.shape for array in arrays)], strict=True)),
-        dict(
-            zip(neutral.graph.inputs, [*[kind] * len(sizes), *(dtype_of(array.dtype) for array in arrays)], strict=True)
-        ),
+        dict(zip(neutral.graph.inputs, [*kinds, *(dtype_of(array.dtype) for array in arrays)], strict=True)),
     )
-    made = random_inputs(graph, [(size, kind) for size in sizes])
+    made = random_inputs(graph, list(zip(sizes, kinds, strict=True)))
     return [nd.array(array, dtype=array.dtype) for array in made]
 
 
@@ -433,23 +444,37 @@ def _in_gluon(path: str, inputs: Sequence[Any]) -> list[Any]:
     return _run(net, inputs)
 
 
+def _has_16_bits(block: HybridBlock) -> bool:
+    """Whether a network has parameters in float16 or bfloat16, or casts to one of them."""
+    from hybrid_lab.gluon import access
+    from hybrid_lab.ops.framework.dtypes import dtype_of
+
+    neutral = access.graphs(block).first()
+    assert neutral is not None
+    casts = [node.op.dtype for node in neutral.graph.operators if node.op.name in ("Cast", "amp_cast")]
+    parameters = [parameter.dtype for parameter in block.collect_params().values()]
+    return any(dtype_of(dtype).itemsize == 2 for dtype in (*casts, *parameters))
+
+
 def _compared(
     target: Path,
     name: str,
     run: Callable[[str, Sequence[Any]], list[Any]],
     path: str,
     runs: Sequence[tuple[Sequence[Any], Sequence[Any]]],
+    narrow: bool = False,
 ) -> str:
     """A line with the largest difference of all runs.
 
-    runs : (inputs, outputs of this package's own run) of each. Raises CommandError, status 1, as `_difference` does.
+    runs : (inputs, outputs of this package's own run) of each; narrow : whether the network computes in 16 bits.
+    Raises CommandError, status 1, as `_difference` does.
     """
     needed = {"ONNX Runtime": ["onnxruntime"], "torch": ["torch", "safetensors"]}.get(name, [])
     missing = [package for package in needed if not has_module(package)]
     if missing:
         extra = {"ONNX Runtime": "onnx", "torch": "torch"}[name]
         return f"not compared: {missing[0]} is not installed; {install_hint(extra)}"
-    largest = max(_difference(target, name, run, path, inputs, wanted) for inputs, wanted in runs)
+    largest = max(_difference(target, name, run, path, inputs, wanted, narrow) for inputs, wanted in runs)
     return f"compared in {name} with random inputs: the largest difference is {largest:.1e} of the largest output"
 
 
@@ -460,6 +485,7 @@ def _difference(
     path: str,
     inputs: Sequence[Any],
     wanted: Sequence[Any],
+    narrow: bool,
 ) -> float:
     """The largest difference from the outputs of this package's own run, relative to the largest output.
 
@@ -488,7 +514,7 @@ def _difference(
             equal = (one == other) | (np.isnan(one) & np.isnan(other))
             difference = np.where(equal, 0.0, np.abs(one - other) / scale)
         largest = float(np.maximum(largest, np.max(difference, initial=0.0)))  # NaN if one of both is NaN
-    narrow = any(array.dtype.itemsize == 2 for array in wanted)
+    narrow = narrow or any(array.dtype.itemsize == 2 for array in wanted)
     if not largest <= (CLOSE_IN_16_BITS if narrow else CLOSE):
         raise CommandError(
             f"{target}: {name} differs from this package's own run by up to {largest:.2g} of the largest output; do "

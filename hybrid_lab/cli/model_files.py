@@ -47,7 +47,7 @@ def _symbol(path: Path) -> dict[str, Any]:
     attributes = json.loads(path.read_bytes()).get("attrs")
     version = attributes.get("mxnet_version") if isinstance(attributes, dict) else None
     version = version[1] if isinstance(version, list) and len(version) == 2 else None
-    inputs = [name for name in data_inputs(net) if name not in labels]
+    inputs = [name for name in data_inputs(net, _names_of_parameters(path)) if name not in labels]
     return {
         "format": "MXNet's symbol" + (f", version {_version(version)}" if isinstance(version, int) else ""),
         "inputs": inputs,
@@ -56,6 +56,20 @@ def _symbol(path: Path) -> dict[str, Any]:
         "parameters": [name for name in net.list_inputs() if name not in {*inputs, *labels}],
         "operators": _counted(node.op.name for node in net.graph().operators),
     }
+
+
+def _names_of_parameters(symbol_file: Path) -> list[str]:
+    """The names in the .params file beside the file of a graph; none if no file there is its own."""
+    from hybrid_lab.diagnostics.errors import HybridLabError
+    from hybrid_lab.formats.mxnet import load_params
+
+    from .command import CommandError
+    from .convert_model import of_epoch
+
+    try:
+        return list(load_params(of_epoch(symbol_file, None)))
+    except (CommandError, HybridLabError, OSError):
+        return []
 
 
 def _version(number: int) -> str:
@@ -143,13 +157,25 @@ def model_of(path: Path) -> Block:
     known = load_params(params)
     there = without_unknown_labels(load(str(path)), known)[0]
     inputs = [name for name in there.list_inputs() if name not in known]
-    return SymbolBlock.imports(str(path), inputs, str(params))
+    return SymbolBlock.imports(str(path), inputs, str(params), ignore_extra=True)
 
 
 def array_differences(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> Sequence[Any]:
     """What differs between two files of arrays: one TensorDifference for each array that does."""
     from hybrid_lab.insight.difference import diff_tensors
 
+    if not first.keys() & second.keys():  # a Block's prefix is a part of the names in MXNet's files alone
+        if (prefix := _prefix(first, second)) is not None:
+            second = {prefix + name: array for name, array in second.items()}
+        elif (prefix := _prefix(second, first)) is not None:
+            first = {prefix + name: array for name, array in first.items()}
     names = dict.fromkeys([*first, *second])
     rows = [diff_tensors(name, first.get(name), second.get(name)) for name in names]
     return [row for row in rows if row is not None]
+
+
+def _prefix(names: Mapping[str, Any], ends: Mapping[str, Any]) -> str | None:
+    """The prefix with which all `ends` are `names`, or None."""
+    end = max(ends, key=len, default="")
+    candidates = [name.removesuffix(end) for name in names if end and name.endswith(end)]
+    return next((prefix for prefix in candidates if all(prefix + each in names for each in ends)), None)

@@ -496,3 +496,93 @@ def test_inspect_of_a_symbol_in_utf16(capsys):
     Path("m-symbol.json").write_bytes(text.encode("utf-16"))
     assert main(["inspect", "m-symbol.json"]) == 0
     assert "inputs: data" in capsys.readouterr().out
+
+
+def saved(name, net, arrays):
+    """A network and its arrays in MXNet's two files. arrays : name -> array, or shape of random float32 numbers"""
+    Path(f"{name}-symbol.json").write_text(net.tojson())
+    random = np.random.RandomState(0)
+    made = {key: random.randn(*value) if isinstance(value, tuple) else value for key, value in arrays.items()}
+    nd.save(f"{name}-0000.params", {key: nd.array(value, dtype=getattr(arrays[key], "dtype", "float32"))
+                                    for key, value in made.items()})  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["m.onnx", "m.py"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_network_that_computes_in_float16_between_casts_may_round(target, dtype, capsys):
+    """Its input and its output are float32, as MXNet's examples for float16 have them."""
+    from hybrid_lab import sym
+
+    data = sym.Cast(sym.var("data"), dtype="float16")
+    for index in range(3):
+        data = sym.FullyConnected(data, num_hidden=64, name=f"fc{index}", no_bias=True)
+    arrays = {f"fc{index}_weight": np.random.RandomState(index).randn(64, 64).astype(dtype) for index in range(3)}
+    if dtype == "float32":  # as converted by amp
+        data = sym.Cast(sym.FullyConnected(sym.var("data"), num_hidden=64, name="fc0", no_bias=True), dtype="float16")
+        data, arrays = data * 1.1, {"fc0_weight": arrays["fc0_weight"]}
+    saved("half", sym.Cast(data, dtype="float32"), {f"arg:{name}": array for name, array in arrays.items()})
+    assert main(["convert", "half-symbol.json", target, "--shape", "data=4,64"]) == 0, capsys.readouterr().err
+
+
+def test_dtypes_that_the_file_declares_are_those_of_the_inputs():
+    from hybrid_lab import sym
+
+    runtime = pytest.importorskip("onnxruntime")
+    image, rows = sym.var("image", dtype="uint8"), sym.var("rows", dtype="int32")
+    data = sym.FullyConnected(sym.Cast(image, dtype="float32") / 255.0, num_hidden=3, name="fc")
+    saved("typed", sym.take(data, rows), {"arg:fc_weight": (3, 4), "arg:fc_bias": (3,)})
+    shapes = ["--shape", "image=2,4", "--shape", "rows=5"]
+    assert main(["convert", "typed-symbol.json", "m.onnx", *shapes]) == 0
+    types = [item.type for item in runtime.InferenceSession("m.onnx").get_inputs()]
+    assert types == ["tensor(uint8)", "tensor(int32)"]
+    assert main(["convert", "typed-symbol.json", "f.onnx", *shapes, "--dtype", "float32"]) == 0
+    assert {item.type for item in runtime.InferenceSession("f.onnx").get_inputs()} == {"tensor(float)"}
+
+
+@pytest.mark.parametrize("kind", ["selfatt", "encdec"])
+def test_source_of_interleaved_attention(kind):
+    """As GluonNLP exports BERT and transformers."""
+    from hybrid_lab import sym
+
+    pytest.importorskip("torch")
+    data = [sym.var("queries"), sym.var("keys")] if kind == "encdec" else [sym.var("data")]
+    scores = getattr(sym.contrib, f"interleaved_matmul_{kind}_qk")(*data, heads=2)
+    values = getattr(sym.contrib, f"interleaved_matmul_{kind}_valatt")(data[-1], sym.softmax(scores), heads=2)
+    saved("attention", sym.Group([values, scores]), {})
+    shapes = {"queries": "5,3,12", "keys": "7,3,24"} if kind == "encdec" else {"data": "5,3,36"}
+    options = [f"--shape={name}={sizes}" for name, sizes in shapes.items()]
+    assert main(["convert", "attention-symbol.json", "m.py", *options]) == 0
+
+
+def test_inspect_takes_the_inputs_from_the_parameters_beside_it(capsys):
+    from hybrid_lab import sym
+
+    saved("own", sym.broadcast_add(sym.var("data"), sym.var("pos")), {"arg:pos": (1, 5)})
+    assert main(["inspect", "own-symbol.json"]) == 0
+    assert "inputs: data\n" in capsys.readouterr().out
+
+
+def test_diff_of_models_with_unread_arrays_and_with_a_prefix(capsys):
+    from hybrid_lab import sym
+
+    net = sym.FullyConnected(sym.var("data"), num_hidden=3, name="net0_fc")
+    saved("own", net, {"arg:net0_fc_weight": (3, 4), "arg:net0_fc_bias": (3,), "arg:net0_unread": (2,)})
+    assert main(["convert", "own-symbol.json", "m.hlab"]) == 0
+    assert main(["convert", "own-symbol.json", "w.safetensors"]) == 0
+    assert main(["diff", "m.hlab", "own-symbol.json"]) == 0
+    capsys.readouterr()
+    assert main(["diff", "w.safetensors", "m.hlab"]) == 1
+    assert capsys.readouterr().out == "- net0_unread: float32[2]\n"
+
+
+def test_an_array_that_only_the_loss_reads_is_no_sign_of_another_model(capsys):
+    from hybrid_lab import sym
+
+    label = sym.var("softmax_label")
+    features = sym.FullyConnected(sym.mean(sym.var("data"), axis=(2, 3)), num_hidden=3, name="fc", flatten=False)
+    scores = sym.FullyConnected(features, num_hidden=5, name="fc7") - sym.one_hot(label, depth=5)
+    whole = sym.Group([sym.BlockGrad(features), sym.SoftmaxOutput(scores, label)])
+    names = {"fc_weight": (3, 2), "fc_bias": (3,), "fc7_weight": (5, 3), "fc7_bias": (5,)}
+    saved("face", whole, {f"arg:{name}": shape for name, shape in names.items()})
+    assert main(["convert", "face-symbol.json", "m.onnx"]) == 2
+    assert "of another model" not in capsys.readouterr().err

@@ -437,6 +437,30 @@ def _batch_dot(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequen
     return f"{a} @ {b}" if alpha == 1.0 else f"{alpha!r} * ({a} @ {b})"
 
 
+def _heads(text: str, heads: int, parts: int, index: int) -> str:
+    """One of the interleaved projections (steps, batch, heads * parts * d) as (batch * heads, steps, d)."""
+    data = infix(text)
+    split = f"{data}.unflatten(2, ({heads}, {parts}, -1))[:, :, :, {index}]"
+    return f"{split}.permute(1, 2, 0, 3).flatten(0, 1)"
+
+
+@rule("_contrib_interleaved_matmul_selfatt_qk", "_contrib_interleaved_matmul_encdec_qk")
+def _attention_scores(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+    own = len(inputs) == 1
+    width = shape_of(node, 0)[2] // (op.heads * (3 if own else 1))
+    queries = _heads(inputs[0], op.heads, 3 if own else 1, 0)
+    keys = _heads(inputs[-1], op.heads, 3 if own else 2, 1 if own else 0)
+    return f"{queries} / {width} ** 0.5 @ {keys}.transpose(1, 2)"
+
+
+@rule("_contrib_interleaved_matmul_selfatt_valatt", "_contrib_interleaved_matmul_encdec_valatt")
+def _attention_values(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
+    parts = 3 if op.name.endswith("selfatt_valatt") else 2
+    values = _heads(inputs[0], op.heads, parts, parts - 1)
+    joined = f"({infix(inputs[1])} @ {values}).unflatten(0, (-1, {op.heads}))"
+    return f"{joined}.permute(2, 0, 1, 3).flatten(2)"
+
+
 @rule("L2Normalization")
 def _l2_normalization(writer: SourceWriter, node: Node, op: AnyOperator, inputs: Sequence[str]) -> str:
     rank = len(shape_of(node, 0))
