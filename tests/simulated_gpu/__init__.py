@@ -208,8 +208,7 @@ class SimulatedGpu:
         for name, value in seen.items():
             setattr(torch.cuda, name, value)
         torch.version.hip = "6.4" if self.hip else None
-        inner = availability.Device
-        availability.Device = lambda name, torch, interpreted: inner(name, "cpu", interpreted)
+        availability.TORCH_NAME = "cpu"
         libraries.driver_seen = lambda: True
         capture.recorder = lambda: None if availability.device().interpreted else SimulatedRecorder(self).capture
         for cached in (availability.device, availability.torch_device, availability._gpu_problem, context._gpus):

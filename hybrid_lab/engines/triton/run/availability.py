@@ -25,6 +25,8 @@ from hybrid_lab.engines.triton.build.targets import names, supported
 from hybrid_lab.system.logger import logger
 
 INTERPRET = "interpret"
+#: torch's name of a GPU, of AMD's too.
+TORCH_NAME = "cuda"
 #: AMD's builds are on no index that pip knows by itself.
 ROCM_INSTALL = (
     "pip install torch pytorch-triton-rocm --index-url https://download.pytorch.org/whl/rocm6.4 (for torch 2.10 and "
@@ -226,7 +228,7 @@ def device() -> Device:
     if interpreting():
         interpret()
         return Device("the interpreter", "cpu", True)
-    return Device(device_name(), "cuda", False)
+    return Device(device_name(), TORCH_NAME, False)
 
 
 @functools.lru_cache
