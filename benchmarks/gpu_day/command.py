@@ -96,6 +96,8 @@ def run_stage(options: Options, budget: Budget | None = None) -> Results:
         if record["status"] in (FAILED, LATE, DIED):
             last = (record.get("error") or "").strip().splitlines()
             print(f"  {record['status']:6} {name}: {last[-1][:150] if last else ''}", flush=True)
+    for name, ran in results.running.items():
+        print(f"  unfinished {name}: the time was up after {ran:.0f} s of it", flush=True)
     return results
 
 

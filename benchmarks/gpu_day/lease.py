@@ -77,20 +77,23 @@ class Lease:
             record = results.items[name]
             last = (record.get("error") or "").strip().splitlines()[-1:]
             print(f"  {record['status']:6} {name}: {last[0][:200] if last else ''}", flush=True)
+        for name, ran in results.running.items():
+            print(f"  unfinished {name}: the time was up after {ran:.0f} s of it", flush=True)
 
 
 def run(part: str, options: Options, seconds: float = 0) -> int:
     """Run a part; 0 where all was right, 1 where there is no GPU, 2 where something failed."""
     began = time.monotonic()
     lease = Lease(options, began + (seconds or SECONDS[part]))
-    status = 1
+    status, verdict = 1, "interrupted"
     try:
         if probe(options):
             PARTS[part](lease)
-            status = 2 if lease.failed else 0
+            status, verdict = (2, "NOT RIGHT") if lease.failed else (0, "right")
+        else:
+            verdict = "no GPU"
     finally:
         pack(Path(options.out))
-        verdict = ("right", "no GPU", "NOT RIGHT")[status]
         unreached = f"; items not reached: {lease.unreached}" if lease.unreached else ""
         print(f"{part}: {time.monotonic() - began:.0f} s, {verdict}{unreached}", flush=True)
     return status

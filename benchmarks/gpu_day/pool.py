@@ -95,8 +95,8 @@ def run_items(
     """Run the items in this order, `jobs` at a time; whether all were run before the time was up.
 
     fresh : every item has a worker process of its own
-    Items that are still running when the time is up have no record, so that the next run begins with them. Raises
-    WorkersFailed.
+    Items that are still running when the time is up have no record, so that the next run begins with them; they are
+    in `results.running`. Raises WorkersFailed.
     """
     results.path.parent.mkdir(parents=True, exist_ok=True)
     waiting, workers, failures, done = deque(items), list[Worker](), 0, 0
@@ -151,6 +151,8 @@ def run_items(
                     else:
                         leave(worker)
         finally:
+            now = budget.clock()
+            results.running = {each.item.name: now - each.since for each in workers if each.item}
             for worker in list(workers):
                 leave(worker)
     return done == len(items)

@@ -16,6 +16,7 @@ PASSED, FAILED, SKIPPED, LATE, DIED = "passed", "failed", "skipped", "late", "di
 
 class Results:
     """machine : what the workers said of the GPU and the versions; items : name -> the item's latest record
+    running : name -> seconds that the item had run when the time was up; it has no record, so it is run again
 
     A record has "status", "seconds", and "result" or "error".
     """
@@ -25,6 +26,7 @@ class Results:
         self.log = folder / f"{stage}.log"
         self.machine: dict[str, Any] = {}
         self.items: dict[str, dict[str, Any]] = {}
+        self.running: dict[str, float] = {}
         for entry in _entries(self.path):
             if "machine" in entry:
                 self.machine = entry["machine"]

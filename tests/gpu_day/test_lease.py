@@ -66,6 +66,26 @@ def test_items_that_the_time_did_not_reach_are_counted(tmp_path, phases, monkeyp
     assert capsys.readouterr().out.strip().endswith("right; items not reached: 1")
 
 
+def test_items_that_run_when_the_time_is_up_are_named(tmp_path, monkeypatch, capsys, phases):
+    def run_items(items, command, results, budget, jobs, fresh=False):
+        results.running = {item.name: 42.4 for item in items}
+
+    monkeypatch.setattr(lease, "run_items", run_items)
+    assert lease.run("right", Options("smoke", str(tmp_path), only="pointwise, small, float32"), 60) == 0
+    assert "  unfinished pointwise, small, float32: the time was up after 42 s of it" in capsys.readouterr().out
+
+
+def test_a_part_that_is_interrupted_says_so(tmp_path, monkeypatch, capsys, phases):
+    def interrupted(*given, **keywords):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lease, "run_items", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lease.run("right", Options("smoke", str(tmp_path)), 60)
+    assert capsys.readouterr().out.strip().endswith("interrupted")
+    assert (tmp_path / "results.tar.xz").exists()
+
+
 def test_a_first_kernel_that_hangs_ends_the_part(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lease, "PROBING", 0.5)
     monkeypatch.setattr(lease, "_PROBE", "import time  # {paths} {options}\ntime.sleep(60)")

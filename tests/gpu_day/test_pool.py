@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from gpu_day.options import Budget, Item
-from gpu_day.pool import WorkersFailed, run_items
+from gpu_day.pool import Worker, WorkersFailed, run_items
 from gpu_day.results import Results
 
 #: A worker whose items say by their names what becomes of them.
@@ -102,6 +102,19 @@ def test_the_stage_ends_with_its_time_and_goes_on_with_what_was_running(tmp_path
 def test_what_is_running_when_the_time_is_up_has_no_record(tmp_path):
     complete, results = run(tmp_path, ["one", "hang"], minutes=2 / 60)
     assert not complete and list(results.items) == ["one"]
+
+
+def test_what_was_running_is_named_when_the_time_is_up(tmp_path, monkeypatch):
+    begun, give = [], Worker.give
+
+    def give_and_note(worker, item, now):
+        give(worker, item, now)
+        begun.append(item)
+
+    monkeypatch.setattr(Worker, "give", give_and_note)
+    results, budget = Results(tmp_path, "stage"), Budget(20 / 60, lambda: 50.0 if begun else 0.0)
+    assert not run_items([Item("hang", 100.0)], [sys.executable, "-c", WORKER], results, budget, 1)
+    assert not results.items and results.running == {"hang": 50.0}
 
 
 @pytest.mark.parametrize(
