@@ -19,7 +19,9 @@ def parser() -> argparse.ArgumentParser:
     """The argument parser; every command sets `run`, a function of the parsed arguments that gives the exit status."""
     top = argparse.ArgumentParser(
         prog="hybrid-lab",
-        description="Gluon-style models in JupyterLab: tutorial, lint, archives, and what this machine has.",
+        description="Gluon-style models in JupyterLab: the tutorial, checks of code, model files, code and models of "
+        "MXNet, kernels for GPUs, and what this machine has.",
+        epilog="`hybrid-lab COMMAND --help` explains a command. The first one: hybrid-lab tutorial",
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"hybrid-lab {_version.__version__}")

@@ -27,17 +27,24 @@ def add_commands(commands: Commands) -> None:
     inspect = commands.add_parser(
         "inspect",
         help="blocks, graphs and tensors of a .hlab, -symbol.json, .params, .onnx or .safetensors file",
+        description="Lists the blocks, graphs and tensors of a .hlab archive; inputs, outputs and operators of a "
+        "-symbol.json or an .onnx file; the arrays of a .params or .safetensors file. No code of the file is run. Exit "
+        "status: 0, or 2 for a file that cannot be read.",
         allow_abbrev=False,
     )
-    inspect.add_argument("archive", metavar="FILE", type=Path)
+    inspect.add_argument("archive", metavar="FILE", type=Path, help="the ending of its name decides what it is")
     inspect.add_argument("--tensors", action="store_true", help="also list every tensor")
-    inspect.add_argument("--json", action="store_true", help="print manifest and tree as JSON")
+    inspect.add_argument("--json", action="store_true", help="print JSON: of an archive its manifest and tree")
     inspect.set_defaults(run=run_inspect)
 
     verify = commands.add_parser(
-        "verify", help="check every byte of archives against their digests", allow_abbrev=False
+        "verify",
+        help="check every byte of archives against their digests",
+        description="Reads every byte of .hlab archives and compares it with the digests in them. Exit status: 0 all "
+        "archives are intact, 1 one is damaged, 2 a file that cannot be read.",
+        allow_abbrev=False,
     )
-    verify.add_argument("archives", nargs="+", metavar="archive", type=Path)
+    verify.add_argument("archives", nargs="+", metavar="FILE", type=Path, help="a .hlab archive")
     verify.set_defaults(run=run_verify)
 
     diff = commands.add_parser(
@@ -48,8 +55,8 @@ def add_commands(commands: Commands) -> None:
         ".safetensors. Exit status: 0 equal, 1 different, 2 a file that cannot be read.",
         allow_abbrev=False,
     )
-    diff.add_argument("first", type=Path)
-    diff.add_argument("second", type=Path)
+    diff.add_argument("first", metavar="FIRST", type=Path, help="a model file, such as the earlier one")
+    diff.add_argument("second", metavar="SECOND", type=Path, help="a model file")
     diff.add_argument("--json", action="store_true", help="print the differences as JSON")
     diff.set_defaults(run=run_diff)
 

@@ -37,10 +37,11 @@ def add_commands(commands: Commands) -> None:
         "NAME-symbol.json, .onnx, .py; .onnx -> .hlab. Weights only: all of them -> .params, .safetensors. Labels and "
         "losses of a -symbol.json are left out, and the .onnx or .py is run beside this package on random inputs. No "
         "code of the source is run.",
+        epilog="Example: hybrid-lab convert model-symbol.json model.onnx --shape data=1,3,224,224",
         allow_abbrev=False,
     )
-    convert.add_argument("source", type=Path)
-    convert.add_argument("target", type=Path)
+    convert.add_argument("source", type=Path, metavar="SOURCE", help="the file to read")
+    convert.add_argument("target", type=Path, metavar="TARGET", help="the file to write")
     convert_model.add_arguments(convert)
     convert.add_argument("--block", default="", help="path of the block whose graph to export, such as features.0")
     convert.add_argument("--epoch", type=int, help="number in the name of the .params file; default: the last, or 0")

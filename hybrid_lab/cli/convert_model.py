@@ -41,8 +41,8 @@ def add_arguments(convert: Any) -> None:  # noqa: ANN401 - an ArgumentParser or 
     )
     convert.add_argument(
         "--dtype",
-        help="of the inputs of a -symbol.json; a floating one casts the parameters, too. Default: float32, or the "
-        "parameters' dtype if the network takes no float32",
+        help="of the inputs of a -symbol.json; a floating one casts the parameters, too. Default: the dtype that the "
+        "file declares for an input, else float32, or the parameters' dtype if the network takes no float32",
     )
 
 
