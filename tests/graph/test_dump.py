@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
+import pytest
+
+from hybrid_lab.graph.dump import PASSES, WORKS_ON, run_pass
 from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.ops.framework.operator import Operator
 from tests.graph.building import graph_of
 
 
@@ -16,3 +22,19 @@ def test_the_passes_that_are_asked_for_are_printed(monkeypatch, capsys):
     assert text.startswith("--- after simplify\ngraph net(%x0: f32[3], %head_grad0: f32[3]):\n  %0: f32[3] = exp(%x0)")
     assert "--- after split" in text and "inputs: output 0, head 0; 0 bytes are kept" in text
     assert "--- after infer" not in text
+
+
+@pytest.mark.parametrize("name", WORKS_ON)
+def test_what_a_pass_works_on_are_properties_of_operators(name):
+    assert name in PASSES
+    assert not any(getter(Operator) for getter in map(attrgetter, WORKS_ON[name]))
+
+
+def test_a_graph_without_work_skips_the_pass_and_is_its_stage_all_the_same():
+    entered, stages = [], []
+    idle = graph_of(lambda F, x: F.exp(x), (3, 4))
+    busy = graph_of(lambda F, x: F.transpose(x), (3, 4))
+    for graph in (idle, busy):
+        assert run_pass(stages, "layout", lambda graph: entered.append(graph) or graph, graph) is graph
+    assert entered == [busy]
+    assert [(stage.name, stage.changed) for stage in stages] == [("layout", False)] * 2
