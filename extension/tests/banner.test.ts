@@ -28,6 +28,7 @@ const answers = (changes: Partial<AnswersReply> = {}): AnswersReply => ({
   nan: null,
   change: {
     how: 'saved',
+    file_now: 'same',
     file: 'net.hlab',
     path: '/home/net.hlab',
     reachable: true,
@@ -258,11 +259,21 @@ test('where parameters hold NaN already, the model is to be created again', asyn
   await made.refresh();
   click(buttonOf(made.element, 'loss not finite at step 57: find where'));
   await settle();
-  assert.equal(
-    texts(made)[0],
-    'loss not finite at step 57: create net again, then run the cell, it stops there'
-  );
+  assert.equal(texts(made)[0], 'loss not finite at step 57: create net again and train, it stops there');
   assert.match(status(made), /create the model again/);
+});
+
+test('a file that was removed or written since the save is no save of the model any more', async () => {
+  const reply = answers();
+  const { banner: made, told } = banner(reply);
+  made.showTree('m1', network(), '');
+  reply.change = { ...reply.change!, file_now: 'gone', reachable: false };
+  await made.refresh();
+  assert.equal(texts(made)[0], 'net.hlab was removed since the save');
+  reply.change = { ...reply.change, file_now: 'other', reachable: true };
+  await made.refresh();
+  click(buttonOf(made.element, 'net.hlab was written by something else since the save'));
+  assert.deepEqual(told, ['compare net.hlab']);
 });
 
 test('what is said politely is what is new', async () => {

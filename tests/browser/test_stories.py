@@ -129,7 +129,7 @@ def test_where_the_first_nan_is(open_cells):
     notebook.run_all()
     story = Story(panel)
     story.click("loss not finite at step 1: find where")
-    story.answer("run the cell again, it stops there")
+    story.answer("create net again and train, it stops there")  # its parameters hold NaN already
     notebook.run_cell(1)
     story.answer(r"NaN first in net\[1\] \(log\)")
     story.ends("a NaN in training")

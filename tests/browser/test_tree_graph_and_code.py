@@ -53,8 +53,10 @@ def test_tree_graph_and_code_follow_each_other(open_cells):
     expect(graph.locator(".hl-g-code")).to_have_count(1)
     expect(graph.locator(".hl-g-code")).to_contain_text("sigmoid")
 
-    # A weight shows its numbers.
+    # A weight shows its numbers, in view on a low page too.
+    notebook.page.set_viewport_size({"width": 1280, "height": 720})
     notebook.row("first").click()
     expect(selected).to_contain_text("FullyConnected")
     selected.locator("[data-badge='0']").click()
     expect(panel.locator(".hl-details .hl-numbers-of")).to_contain_text("mean")
+    expect(panel.locator(".hl-details .hl-numbers-of > *").first).to_be_in_viewport()

@@ -404,6 +404,7 @@ export type NanAnswer = Checked<typeof nanAnswer>;
 
 export const changeAnswer = record({
   how: oneOf('saved', 'loaded', 'unknown'),
+  file_now: oneOf('same', 'gone', 'other'),
   file: text,
   path: text,
   reachable: flag,

@@ -342,7 +342,7 @@ export class Banner {
 
   /** What to do where parameters hold NaN already: no operator of a further call makes the first one. */
   private afresh(text: string): string {
-    return __('%1: create %2 again, then run the cell, it stops there', text, this.nameOf(''));
+    return __('%1: create %2 again and train, it stops there', text, this.nameOf(''));
   }
 
   /** Stop at the operator that makes the NaN, when the cell runs again. */
@@ -355,7 +355,7 @@ export class Banner {
       this.say(
         nan.count > 0
           ? __(
-              'Stop at NaN is on. Parameters hold NaN already: create the model again, then run the cell. It stops at the operator.'
+              'Stop at NaN is on. Parameters hold NaN already: create the model again and train. It stops at the operator.'
             )
           : __('Stop at NaN is on. Run the cell again: it stops at the operator.')
       );
@@ -408,6 +408,13 @@ export class Banner {
       const text = `${change.file} ${when}`;
       const end = __(': compare');
       return { key, tone: 'calm', text, end, title: __('%1; not by this kernel', title), act: compare };
+    }
+    if (change.file_now === 'gone') {
+      return { key, tone: 'note', text: __('%1 was removed since the save', change.file), title, act: null };
+    }
+    if (change.file_now === 'other') {
+      const text = __('%1 was written by something else since the save', change.file);
+      return { key, tone: 'note', text, title, act: compare };
     }
     const since = change.how === 'saved' ? __('since the save') : __('since it was loaded');
     const parts = [

@@ -69,10 +69,16 @@ export class Details {
     }
   }
 
-  /** Numbers of a parameter of the Block that is shown. */
+  /** Numbers of a parameter of the Block that is shown. They come into view; the page around the drawer stays. */
   showNumbers(...numbers: HTMLElement[]): void {
     this.element.querySelector('.hl-numbers-of')?.remove();
-    this.element.append(h('div', { class: 'hl-numbers-of' }, ...numbers));
+    const place = h('div', { class: 'hl-numbers-of' }, ...numbers);
+    this.element.append(place);
+    const body = this.element.closest('.hl-drawer-body');
+    if (body) {
+      const [shown, room] = [place.getBoundingClientRect(), body.getBoundingClientRect()];
+      body.scrollTop += Math.max(0, Math.min(shown.bottom - room.bottom, shown.top - room.top));
+    }
   }
 
   showBlock(block: BlockNode, modelName: string): void {

@@ -52,12 +52,14 @@ class Change:
 
 @dataclass(frozen=True)
 class FileState:
-    """path : of the archive; how : `saved` or `loaded`; when : seconds since 1970"""
+    """path : of the archive; how : `saved` or `loaded`; when : seconds since 1970
+    blocks : the Blocks of the model by their paths; versions : of each parameter, by its path
+    """
 
     path: str
     how: How
     when: float
-    structure: int
+    blocks: dict[str, weakref.ref[Block]]
     versions: dict[str, Versions]
 
     def change(self, net: Block) -> Change:
@@ -71,7 +73,25 @@ class FileState:
             elif versions.may_change_unnoticed:
                 unsure += 1
         changed += len(self.versions.keys() - now.keys())
-        return Change(changed, unsure, len(now), access.structure_version(net) != self.structure)
+        blocks = _blocks(net)
+        # Not by the version of the structure, which also grows when code changes and graphs are dropped.
+        same = blocks.keys() == self.blocks.keys() and now.keys() == self.versions.keys()
+        same = same and all(self.blocks[path]() is block for path, block in blocks.items())
+        return Change(changed, unsure, len(now), not same)
+
+
+def _blocks(net: Block) -> dict[str, Block]:
+    """The Blocks of a model, each once, by its path."""
+    found: dict[str, Block] = {}
+    seen: set[int] = set()
+    waiting = [("", net)]
+    while waiting:
+        path, block = waiting.pop()
+        if id(block) not in seen:
+            seen.add(id(block))
+            found[path] = block
+            waiting += [(f"{path}.{name}", child) for name, child in access.children(block).items()]
+    return found
 
 
 def _parameters(net: Block) -> dict[str, Parameter]:
@@ -93,7 +113,8 @@ save_listeners: list[Callable[[Block, str], None]] = []
 def state_with(net: Block, path: str, how: How) -> FileState:
     """The state of a model whose values now equal the file's."""
     versions = {name: Versions.of(item) for name, item in _parameters(net).items()}
-    return FileState(path, how, time.time(), access.structure_version(net), versions)
+    blocks = {name: weakref.ref(block) for name, block in _blocks(net).items()}
+    return FileState(path, how, time.time(), blocks, versions)
 
 
 def note_file(net: Block, path: str, how: How) -> None:

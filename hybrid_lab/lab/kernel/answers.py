@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from hybrid_lab.diagnostics.formatting import visible
+from hybrid_lab.formats.archive import ledger
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.files.saved import Versions, last_file
@@ -174,14 +175,27 @@ def _change(entry: LiveModel, net: Block) -> ChangeAnswer | None:
         return _answer("unknown", path, when)
     change = state.change(net)
     answer = _answer(state.how, Path(state.path), state.when)
+    noted = ledger.noted(net, state.path)
+    if noted and state.how == "saved":
+        answer["file_now"] = _file_now(state.path, noted)
     answer["changed"], answer["unsure"], answer["parameters"] = change.changed, change.unsure, change.total
     answer["structure"] = change.structure
     return answer
 
 
+def _file_now(path: str, noted: str) -> Literal["same", "gone", "other"]:
+    """What became of a file since the ledger noted its version."""
+    try:
+        now = ledger.version(path)
+    except OSError:  # out of reach at the moment
+        return "same"
+    return "same" if now == noted else "other" if now else "gone"
+
+
 def _answer(how: str, path: Path, when: float) -> ChangeAnswer:
     return {
         "how": how,  # type: ignore[typeddict-item]
+        "file_now": "same",
         "file": visible(path.name),
         "path": visible(str(path)),
         "reachable": path.parent == file_names.folder() and path.is_file(),

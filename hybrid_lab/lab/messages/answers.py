@@ -33,12 +33,14 @@ class ChangeAnswer(TypedDict):
     """What changed since the model was last saved or loaded.
 
     how : `saved`, `loaded`, or `unknown`: there is a file of the model's name that this kernel neither wrote nor read
+    file_now : `same`; of a save `gone` if there is no file any more, `other` if it was written again by something else
     file : its name; path : absolute; reachable : whether it lies where `compare` finds it; when : seconds since 1970
     changed : parameters written since; unsure : parameters that other programs may have written to
     parameters : all; structure : whether Blocks or parameters came or went
     """
 
     how: Literal["saved", "loaded", "unknown"]
+    file_now: Literal["same", "gone", "other"]
     file: str
     path: str
     reachable: bool

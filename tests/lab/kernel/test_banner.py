@@ -5,7 +5,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
-from hybrid_lab.gluon import nn
+from hybrid_lab.gluon import access, nn
 from hybrid_lab.gluon.files.saved import last_file
 from hybrid_lab.lab.training.current import runs
 from tests.lab.conftest import inputs, make_net
@@ -98,6 +98,27 @@ def test_a_file_of_an_earlier_kernel_is_named_and_not_compared(ask, net):
     other.save("net")
     change = ask()["change"]
     assert (change["how"], change["file"], change["reachable"]) == ("unknown", "net.hlab", True)
+
+
+def test_a_file_that_was_removed_or_replaced_is_told(ask, net, tmp_path):
+    net.save("net")
+    assert ask()["change"]["file_now"] == "same"
+    saved = (tmp_path / "net.hlab").read_bytes()
+    (tmp_path / "net.hlab").unlink()
+    assert ask()["change"]["file_now"] == "gone"
+    (tmp_path / "net.hlab").write_bytes(saved + b"more")
+    assert ask()["change"]["file_now"] == "other"
+    net.save("other")
+    assert ask()["change"]["file_now"] == "same"
+
+
+def test_dropped_graphs_are_no_change_of_the_structure(ask, net):
+    """A class cell that runs again with other code drops graphs; the model has the Blocks and parameters it had."""
+    net.save("net")
+    access.structure_changed(net)
+    assert not ask()["change"]["structure"]
+    net.head = nn.Dense(3)
+    assert ask()["change"]["structure"]
 
 
 def test_a_save_of_a_part_is_no_save_of_the_model(ask, net):
