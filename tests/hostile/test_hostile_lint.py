@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from cProfile import Profile
+from itertools import product
 
 import pytest
 
@@ -107,8 +108,14 @@ def test_the_reply_of_very_many_findings_is_bounded():
     assert sum(1 + len(item.get("calls", ())) for item in found) <= 2001
 
 
-@pytest.mark.parametrize("name", [*ODD, "signs, 2000", "sums, 300", "doubling classes, 300"])
-@pytest.mark.parametrize("suffix", [".py", ".ipynb"])
+@pytest.mark.parametrize(
+    "suffix, name",
+    [
+        *product((".py", ".ipynb"), [*ODD, "signs, 2000", "sums, 300"]),
+        (".py", "doubling classes, 300"),
+        pytest.param(".ipynb", "doubling classes, 300", marks=pytest.mark.long),
+    ],
+)
 def test_a_file_is_checked_or_named(name, suffix, tmp_path, monkeypatch, capfd):
     """The others are checked whatever it holds; files that are no text give status 2."""
     monkeypatch.chdir(tmp_path)
