@@ -500,7 +500,7 @@ def test_the_real_mxnet_runs_what_is_exported(tmp_path):
         net.export(str(tmp_path / case))
         labels = ["data"] if len(inputs) == 1 else [f"data{index}" for index in range(len(inputs))]
         np.savez(tmp_path / f"{case}.npz", **{label: a.asnumpy() for label, a in zip(labels, inputs)})
-    script = ROOT / "tests" / "formats" / "run_blocks_in_mxnet.py"
+    script = ROOT / "tests" / "formats" / "mxnet" / "run_blocks_in_mxnet.py"
     environment = {**os.environ, "MXNET_MKLDNN_ENABLED": "0", "MXNET_STORAGE_FALLBACK_LOG_VERBOSE": "0"}
     done = subprocess.run([ORACLE, script, tmp_path], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -162,7 +162,7 @@ def test_export_and_import(from_mxnet: bool, tmp_path):
     if not ORACLE.exists():
         pytest.skip("the real MXNet is not installed in .oracle")
     np.savez(tmp_path / "net.npz", data=facts["x"])
-    script = HERE.parents[1] / "formats" / "run_blocks_in_mxnet.py"
+    script = HERE.parents[1] / "formats" / "mxnet" / "run_blocks_in_mxnet.py"
     environment = {**os.environ, "MXNET_MKLDNN_ENABLED": "1"}
     subprocess.run([ORACLE, script, tmp_path], check=True, env=environment, capture_output=True, timeout=300)
     close(np.load(tmp_path / "net.out.npz")["0"], y, 1e-5)
