@@ -447,11 +447,12 @@ def _in_gluon(path: str, inputs: Sequence[Any]) -> list[Any]:
 def _has_16_bits(block: HybridBlock) -> bool:
     """Whether a network has parameters in float16 or bfloat16, or casts to one of them."""
     from hybrid_lab.gluon import access
+    from hybrid_lab.ops.elementwise.cast import AMPCast, Cast
     from hybrid_lab.ops.framework.dtypes import dtype_of
 
     neutral = access.graphs(block).first()
     assert neutral is not None
-    casts = [node.op.dtype for node in neutral.graph.operators if node.op.name in ("Cast", "amp_cast")]
+    casts = [node.op.dtype for node in neutral.graph.operators if isinstance(node.op, (Cast, AMPCast))]
     parameters = [parameter.dtype for parameter in block.collect_params().values()]
     return any(dtype_of(dtype).itemsize == 2 for dtype in (*casts, *parameters))
 
