@@ -17,14 +17,19 @@ from hybrid_lab.ops.framework.operator import find
 from hybrid_lab.torch.importers import elementwise, functions, table
 
 ROOT = pathlib.Path(mx.__file__).parent
-FILES = [*(ROOT / "torch" / "importers").glob("*.py"), *(ROOT / "onnx" / "importers").glob("*.py")]
+FUNCTIONS = {"torch/importers": functions.Functions, "onnx/reading/importers": onnx_functions.Functions}
+FILES = [(folder, path.name) for folder in FUNCTIONS for path in sorted((ROOT / folder).glob("*.py"))]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parts[-3]}/{file.name}")
-def test_every_name_of_an_importer_is_an_operator_or_a_method(file):
-    F = functions.Functions() if file.parts[-3] == "torch" else onnx_functions.Functions()
+def test_both_importers_have_files():
+    assert {folder for folder, _ in FILES} == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize(("folder", "file"), FILES)
+def test_every_name_of_an_importer_is_an_operator_or_a_method(folder, file):
+    F = FUNCTIONS[folder]()
     missing = []
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(ast.parse((ROOT / folder / file).read_text())):
         match node:
             case ast.Attribute(value=ast.Name(id="F"), attr=name):
                 if find(name) is None and name not in vars(F) and not hasattr(type(F), name):
