@@ -56,10 +56,14 @@ def sentences():
 
 @pytest.fixture(scope="module")
 def modules(measure):
-    """They are a million nodes, through which no garbage collection goes meanwhile."""
+    """The syntax trees of all modules. No garbage is collected while they exist, because a collection would walk
+    through a million nodes.
+    """
     gc.disable()
-    yield measure.sources()
-    gc.enable()
+    try:
+        yield measure.sources()
+    finally:
+        gc.enable()
 
 
 def test_every_module_is_in_a_room_of_the_order(measure, modules):

@@ -1,4 +1,4 @@
-"""Scopes of the nodes of a file, which tell calls of one Block apart as those of a trace do."""
+"""The Scopes of nodes that are read from a file: one Scope for each call of a Block, as a trace makes them."""
 
 from __future__ import annotations
 

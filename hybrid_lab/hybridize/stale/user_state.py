@@ -27,13 +27,13 @@ _ABSENT = object()
 class Name(NamedTuple):
     """A name that the code of a Block may assign: `self.text`, an attribute of its class or of a base, or a global.
 
-    owner : of a class attribute its class; of a global the dict of its module; else `object`
+    owner : of a class attribute the class that has it; of a global the dict of its module; of `self.text` nothing
     """
 
     block: Tree
     sort: Literal["attribute", "class", "global"]
     text: str
-    owner: Any = object
+    owner: Any = None
 
     def __str__(self) -> str:
         """As the code writes it."""
@@ -101,7 +101,7 @@ class UserState:
         np.random.set_state(self._random[1])
 
     def _now(self) -> dict[object, tuple[Name, _Content]]:
-        """By what tells names apart, each name and what it has."""
+        """Key -> (name, its object and contents). The keys of two names differ."""
         named: list[tuple[Name, object]] = []
         for block in self._blocks:
             attributes = list(vars(block).items())

@@ -58,10 +58,8 @@ class ValueGuard:
         self._sequences: list[list[Any]] = []  # [list, set or deque, None, parts ...
         self._arrays: list[list[Any]] = []  # [array, None, bytes ...
         self._tensors: list[list[Any]] = []  # [NDArray, None, version ...; the description is a copy of its numbers
-        self._groups = (
-            *(self._items, self._attributes, self._calls),
-            *(self._dicts, self._sequences, self._arrays, self._tensors),
-        )
+        self._groups = (self._items, self._attributes, self._calls,
+                        self._dicts, self._sequences, self._arrays, self._tensors)  # fmt: skip
         self.holds: Callable[[], bool] = self._write_holds
 
     def __bool__(self) -> bool:

@@ -48,9 +48,8 @@ MAX_BYTES = 1 << 20
 _DEEP = 8
 """Levels of containers and objects that are looked into."""
 #: Values that cannot change; another one in their place is another object.
-_FIXED = (
-    *(str, bytes, int, float, complex, np.generic, np.dtype, range, slice, Enum, re.Pattern, CodeType, type(...)),
-)
+_FIXED = (str, bytes, int, float, complex, range, slice, type(...),
+          CodeType, Enum, re.Pattern, np.dtype, np.generic)  # fmt: skip
 #: Have ways of their own to tell that they changed.
 _TOLD = (AnyParameter, Symbol)
 #: Attributes of a Parameter that no call notices.

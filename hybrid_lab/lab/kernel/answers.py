@@ -52,20 +52,26 @@ class Answers:
         net = entry.block
         is_loss = entry.facts.left_out == "a loss function"
         nan = _watched(net, entry.name) or (None if is_loss else _logged(net))
-        if nan is None or nan["source"] != "watched":
-            parameters = self._in_parameters(entry, net, busy)
-            if nan is None or parameters is None:
-                nan = nan or parameters
-            elif nan["source"] == "logged":
-                nan["count"] = parameters["count"]
-            else:
-                nan = parameters
         return {
             "model": entry.id,
-            "nan": nan,
+            "nan": self._with_parameters(nan, entry, net, busy),
             "change": None if is_loss else _change(entry, net),
             "measurable": not busy and _is_small(net, entry.facts.shown["parameters"]),
         }
+
+    def _with_parameters(self, nan: NanAnswer | None, entry: LiveModel, net: Block, busy: bool) -> NanAnswer | None:
+        """An answer with what the parameters hold now. A watched operator comes before the parameters that it ruined;
+        beside a logged value their number says that the model must be created again.
+        """
+        if nan is not None and nan["source"] == "watched":
+            return nan
+        parameters = self._in_parameters(entry, net, busy)
+        if nan is None or parameters is None:
+            return nan or parameters
+        if nan["source"] == "logged":
+            nan["count"] = parameters["count"]
+            return nan
+        return parameters
 
     def _in_parameters(self, entry: LiveModel, net: Block, busy: bool) -> NanAnswer | None:
         known = self._looked.setdefault(entry.id, {})
@@ -138,12 +144,13 @@ def _watched(net: Block, name: str) -> NanAnswer | None:
             continue
         path = None if item.block is None else ".".join(filter(None, (start, item.block)))
         answer = _nan("watched", visible(item.text), path)
-        answer["operator"], answer["part"] = item.operator, item.part
         answer["location"] = location_data(item.location)
-        answer["name"] = visible(f"{name}.{path}" if path else name)
         if item.parameter:
             answer["source"], answer["count"] = "parameters", 1
             answer["name"] = visible(f"{path}.{item.parameter}" if path else item.parameter)
+            return answer
+        answer["operator"], answer["part"] = item.operator, item.part
+        answer["name"] = visible(f"{name}.{path}" if path else name)
         return answer
     return None
 

@@ -14,7 +14,8 @@ class NanAnswer(TypedDict):
         hold it
     path : of the Block, null if unknown; operator, part : of a watched operator, else ""; name : of the logged value,
         or of the first parameter with it; step : of the logged value
-    count : number of parameters with it, of a logged value too, as far as they can be read now
+    count : number of parameters that hold NaN or infinities by now, beside a logged value too; 0 beside a watched
+        operator, and of parameters that cannot be read while a cell runs
     text : all in words; location : the line of the operator
     """
 
@@ -33,7 +34,8 @@ class ChangeAnswer(TypedDict):
     """What changed since the model was last saved or loaded.
 
     how : `saved`, `loaded`, or `unknown`: there is a file of the model's name that this kernel neither wrote nor read
-    file_now : `same`; of a save `gone` if there is no file any more, `other` if it was written again by something else
+    file_now : of a saved file `gone` if it was removed since, `other` if something else wrote it since; in all other
+        cases `same`
     file : its name; path : absolute; reachable : whether it lies where `compare` finds it; when : seconds since 1970
     changed : parameters written since; unsure : parameters that other programs may have written to
     parameters : all; structure : whether Blocks or parameters came or went

@@ -294,7 +294,6 @@ class _Uses(ast.NodeVisitor):
     def __init__(self, names: Mapping[str, str]) -> None:
         self.found: list[_Use] = []
         self._names = dict(names)
-        self._call: ast.Call | None = None
         self._traced = 0
         self._scopes: list[set[str]] = []
         """The names that each function or class around the code binds itself; none at the top level."""
