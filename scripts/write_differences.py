@@ -1,4 +1,14 @@
-"""Write hybrid_lab/mxnet/compat/differences.json: the rows of docs/differences.md by the names that they are about."""
+"""Write hybrid_lab/mxnet/compat/differences.json: the rows of docs/differences.md by the names that they are about.
+
+`hybrid-lab migrate` tells a row only of code that the row is about. How the first column says this:
+
+    `np.var`, `arange`                  every use of the name; without a module, in every module
+    `Trainer(kvstore="dist_sync")`      calls with this argument; `num_outputs=...`: with any value
+    `norm` with `out_dtype`             the same; all calls with "or" between arguments, or ", the default" after them
+    `"adadelta"`                        calls with this text among their arguments
+    `F.split`, inside `hybrid_forward`  uses in hybrid_forward
+    under, inside, outside of, after, without `name`: not one of the row's names
+"""
 
 from __future__ import annotations
 

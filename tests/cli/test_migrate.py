@@ -123,6 +123,11 @@ def test_a_module_of_mxnets_that_is_a_function_here_is_missing(folder, capsys):
     assert missing["name"] == "mxnet.log.get_logger" and "use logging.getLogger" in missing["advice"]
 
 
+def test_a_method_named_as_a_module_s_is_no_use_of_a_name(folder, capsys):
+    Path("fit.py").write_text("import mxnet as mx\nfrom other import model\nmodel.fit(1)\n")
+    assert reports(capsys, "fit.py")[1]["fit.py"]["uses"] == {"mxnet": 1}
+
+
 def test_another_name_of_a_module_is_followed(folder, capsys):
     Path("alias.py").write_text("import mxnet as mx\nnd = mx.nd\nx = nd.ones((1,))\nnd.nosuch(x)\nx.nosuch()\n")
     found = reports(capsys, "alias.py")[1]["alias.py"]
