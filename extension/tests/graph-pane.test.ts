@@ -17,6 +17,39 @@ import { safeSvg } from '../src/view/safe-svg';
 import { deep, pictureOf } from './layouts';
 import { TableKernel, graph, kernelBox, model, network, node, noLayout, noPanes } from './records';
 
+// -- overlays ---------------------------------------------------------------------------------------------------------
+
+test('an overlay that comes while the first picture is laid out has its numbers on it', async () => {
+  let finish = (): void => undefined;
+  const begun = new Promise<void>(resolve => (finish = resolve));
+  const pane = new GraphPane(
+    async (dot, signal) => (await begun, noLayout(dot, signal)),
+    {} as GraphPaneEvents
+  );
+  mount(pane.element);
+  const reply = graph();
+  const [first] = reply.nodes.filter(item => item.op !== '');
+  assert.ok(first);
+  const shown = pane.show(reply);
+  await settle(5);
+  const measured = pane.measure(
+    measuredOf(
+      {
+        ...{ kind: 'time', program: 'p1', unit: 's', measured_on: 'random', headline: '', missing: '' },
+        ...{ marked: [], timeline: [], step: [] },
+        items: [{ id: first.id, value: 0.001, share: 0.5, short: '1.0 ms', text: '', bad: false }]
+      },
+      () => false
+    )
+  );
+  finish();
+  await Promise.all([shown, measured]);
+  assert.deepEqual(
+    [...pane.element.querySelectorAll('.hl-g-measure')].map(number => number.textContent),
+    ['1.0 ms']
+  );
+});
+
 // -- static copies ----------------------------------------------------------------------------------------------------
 
 test('a static copy has its colours in attributes and passes the sanitizer unchanged', async () => {

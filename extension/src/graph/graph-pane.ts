@@ -327,7 +327,9 @@ export class GraphPane {
     const items = measured?.items ?? new Map<string, never>();
     if (items.size > 0 || this.composer.measured.size > 0) {
       this.composer.measured = new Map([...items.values()].map(item => [item.id, item.short]));
-      if (this.picture) {
+      if (this.drawing) {
+        await this.redraw(...this.drawing); // what is being laid out has no room for the numbers
+      } else if (this.picture) {
         const stays = this.canvas.isMoved || this.selected !== null;
         const anchor = stays ? (this.selected ?? this.canvas.middle) : null;
         await this.redraw(this.open, anchor, stays, this.canvas.chosenScale);
@@ -365,6 +367,7 @@ export class GraphPane {
     this.running?.abort();
     const running = new AbortController();
     this.running = running;
+    this.drawing = [open, anchor, keep, chosen];
     this.open = open;
     if (!old) {
       replace(this.note, __('Drawing the graph …'));
@@ -381,7 +384,7 @@ export class GraphPane {
       }
     } finally {
       if (this.running === running) {
-        this.running = null;
+        this.running = this.drawing = null;
         this.element.removeAttribute('aria-busy');
       }
     }
@@ -739,5 +742,7 @@ export class GraphPane {
   private found: string[] = [];
   private hit = -1;
   private running: AbortController | null = null;
+  /** What `redraw` was asked for last, until it is drawn. */
+  private drawing: Parameters<GraphPane['redraw']> | null = null;
   private resting: ReturnType<typeof setTimeout> | undefined;
 }
