@@ -32,7 +32,7 @@ def add_commands(commands: Commands) -> None:
         "and others of their families. Exit status: 0 all compiled, 1 a kernel did not compile, 2 a bad request.",
         allow_abbrev=False,
     )
-    parser.add_argument("archive", type=Path)
+    parser.add_argument("archive", metavar="FILE", type=Path, help="a .hlab archive")
     parser.add_argument("--target", action="append", default=[], metavar="GPU", help="gfx942, sm90 ...; repeatable")
     parser.add_argument("--train", action="store_true", help="forward, backward and update instead of a prediction")
     parser.add_argument("--batch", type=int, help="size of the inputs' first axis; by default the one that was saved")

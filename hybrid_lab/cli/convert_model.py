@@ -463,7 +463,7 @@ def _compared(
     run: Callable[[str, Sequence[Any]], list[Any]],
     path: str,
     runs: Sequence[tuple[Sequence[Any], Sequence[Any]]],
-    narrow: bool = False,
+    narrow: bool,
 ) -> str:
     """A line with the largest difference of all runs.
 

@@ -37,7 +37,11 @@ class Component:
 def add_commands(commands: Commands) -> None:
     """Register `env`."""
     env = commands.add_parser(
-        "env", help="what this machine has, what is missing and how to get it", allow_abbrev=False
+        "env",
+        help="what this machine has, what is missing and how to get it",
+        description="Lists Python, the packages that this package can use, the GPU, its driver and the compiler. For "
+        "each missing part it says what the part is for and how to get it. Exit status: 0.",
+        allow_abbrev=False,
     )
     env.add_argument("--json", action="store_true", help="print JSON")
     env.set_defaults(run=run_env)

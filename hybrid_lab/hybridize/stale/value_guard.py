@@ -70,7 +70,7 @@ class ValueGuard:
         """Write `holds` as one expression, `owner0.name is place0[2] and owner1['key'] is place1[2] ...`."""
         names: dict[str, Any] = {"all_places": self.compare, "GONE": _GONE}
         terms = []
-        call = "owner{1}(*what{1})".format
+        call = "owner{1}(*what{1})".format  # of (what, number), as `_subscript` and `_attribute`
         reads = ((self._items, _subscript), (self._attributes, _attribute), (self._calls, call))
         for number, (place, read) in enumerate((place, read) for group, read in reads for place in group):
             owner, what, value, *_ = place

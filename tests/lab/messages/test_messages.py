@@ -8,7 +8,7 @@ from typing import get_type_hints
 import pytest
 
 from hybrid_lab.lab.kernel.session import Session
-from hybrid_lab.lab.messages import connection, requests
+from hybrid_lab.lab.messages import connection, errors, requests
 from hybrid_lab.lab.views import widget
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,7 +33,7 @@ def test_the_page_of_the_protocol_names_every_request_and_field(writer):
         assert f"### `{name}`" in page
         for body in bodies:
             writer.records(body, records)
-    for record in (*records, connection.ErrorBody, connection.Progress, connection.Envelope):
+    for record in (*records, connection.ErrorBody, connection.Progress, connection.Envelope, errors.CellError):
         for field in get_type_hints(record):
             assert f"`{field}`" in page or f'"{field}"' in page, f"{record.__name__}.{field}"
 
