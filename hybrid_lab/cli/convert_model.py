@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.diagnostics.formatting import first_line
-
-from .command import CommandError, has_module, install_hint
+from .check_converted import compared, computes_in_16_bits, in_gluon, in_onnxruntime, in_torch, outputs_of
+from .command import CommandError
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import HybridBlock, SymbolBlock
     from hybrid_lab.symbol import Symbol
-
-CLOSE = 1e-4
-"""The largest difference, relative to the largest output, that a conversion may have."""
-CLOSE_IN_16_BITS = 0.02
-"""The same for a network that computes, or has outputs, in float16 or bfloat16."""
 
 
 def add_arguments(convert: Any) -> None:  # noqa: ANN401 - an ArgumentParser or a group of one
@@ -52,7 +45,7 @@ def symbol_to_onnx(arguments: Namespace) -> list[str]:
 
     block, shapes, lines = _model(arguments, needs_shapes=True)
     inputs = _inputs(block, shapes, arguments.dtype)
-    _run(block, inputs)
+    outputs_of(block, inputs)
     given = [shapes[name] if any(isinstance(size, str) for size in shapes[name]) else array
              for name, array in zip(shapes, inputs, strict=True)]  # fmt: skip
     report = export(block, arguments.target, given, opset=arguments.opset, flat=arguments.flat)
@@ -66,9 +59,9 @@ def symbol_to_onnx(arguments: Namespace) -> list[str]:
             for (name, shape), array in zip(shapes.items(), inputs, strict=True)
         }
         tried.append(_inputs(block, others, arguments.dtype, again=True))
-    runs = [(each, _run(block, each)) for each in tried]
-    narrow = _has_16_bits(block)
-    return [*lines, _compared(arguments.target, "ONNX Runtime", _in_onnxruntime, report.path, runs, narrow)]
+    runs = [(each, outputs_of(block, each)) for each in tried]
+    narrow = computes_in_16_bits(block)
+    return [*lines, compared(arguments.target, "ONNX Runtime", in_onnxruntime, report.path, runs, narrow)]
 
 
 STYLES = {"torch": "a PyTorch module", "gluon": "a Gluon Block"}
@@ -82,9 +75,9 @@ def symbol_to_source(arguments: Namespace) -> list[str]:
     inputs = _inputs(block, shapes, arguments.dtype)
     files = write_source(block, arguments.target, inputs, title=title_of(arguments), style=arguments.style)
     lines += [f"{file} written" for file in files]
-    where, run = ("torch", _in_torch) if arguments.style == "torch" else ("a fresh Block", _in_gluon)
-    runs = [(inputs, _run(block, inputs))]
-    return [*lines, _compared(arguments.target, where, run, files[0], runs, _has_16_bits(block))]
+    where, run = ("torch", in_torch) if arguments.style == "torch" else ("a fresh Block", in_gluon)
+    runs = [(inputs, outputs_of(block, inputs))]
+    return [*lines, compared(arguments.target, where, run, files[0], runs, computes_in_16_bits(block))]
 
 
 def title_of(arguments: Namespace) -> str:
@@ -98,7 +91,7 @@ def symbol_to_archive(arguments: Namespace) -> list[str]:
 
     block, shapes, lines = _model(arguments, needs_shapes=False)
     if shapes:
-        _run(block, _inputs(block, shapes, arguments.dtype))
+        outputs_of(block, _inputs(block, shapes, arguments.dtype))
     save_cached_graphs(block, arguments.target, overwrite="fewer graphs")  # --force was checked
     return [f"{arguments.target}: {line}" for line in lines]
 
@@ -399,127 +392,3 @@ def _epochs(files: Sequence[Path], prefix: str) -> dict[int, Path]:
     """PREFIX-0010.params by its number."""
     pattern = re.compile(re.escape(prefix) + r"-(\d+)\.params")
     return {int(match[1]): path for path in files if (match := pattern.fullmatch(path.name))}
-
-
-# -- comparing -------------------------------------------------------------------------------------------------------
-
-
-def _run(block: HybridBlock, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs as NumPy arrays."""
-    made = block(*inputs)
-    return [array.asnumpy() for array in (made if isinstance(made, (list, tuple)) else [made])]
-
-
-def _in_onnxruntime(path: str, inputs: Sequence[Any]) -> list[Any]:
-    from hybrid_lab.engines.libraries import import_library
-
-    session = import_library("onnxruntime").InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [item.name for item in session.get_inputs()]
-    return list(session.run(None, {name: array.asnumpy() for name, array in zip(names, inputs, strict=True)}))
-
-
-def _written(path: str) -> ModuleType:
-    """The file that was written, as a module. Python's own import would take the compiled module of an earlier file of
-    the same size that was written in the same second.
-    """
-    module = ModuleType("_converted")
-    module.__file__ = path
-    exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)
-    return module
-
-
-def _in_torch(path: str, inputs: Sequence[Any]) -> list[Any]:
-    from hybrid_lab.engines.libraries import import_library
-
-    torch = import_library("torch")
-    model = _written(path).load(str(Path(path).with_suffix(".safetensors")))
-    with torch.no_grad():
-        made = model(*(torch.tensor(x.asnumpy()) for x in inputs))
-    return [tensor.detach().numpy() for tensor in (made if isinstance(made, (list, tuple)) else [made])]
-
-
-def _in_gluon(path: str, inputs: Sequence[Any]) -> list[Any]:
-    net = _written(path).load()
-    net.hybridize()
-    return _run(net, inputs)
-
-
-def _has_16_bits(block: HybridBlock) -> bool:
-    """Whether a network has parameters in float16 or bfloat16, or casts to one of them."""
-    from hybrid_lab.gluon import access
-    from hybrid_lab.ops.elementwise.cast import AMPCast, Cast
-    from hybrid_lab.ops.framework.dtypes import dtype_of
-
-    neutral = access.graphs(block).first()
-    assert neutral is not None
-    casts = [node.op.dtype for node in neutral.graph.operators if isinstance(node.op, (Cast, AMPCast))]
-    parameters = [parameter.dtype for parameter in block.collect_params().values()]
-    return any(dtype_of(dtype).itemsize == 2 for dtype in (*casts, *parameters))
-
-
-def _compared(
-    target: Path,
-    name: str,
-    run: Callable[[str, Sequence[Any]], list[Any]],
-    path: str,
-    runs: Sequence[tuple[Sequence[Any], Sequence[Any]]],
-    narrow: bool,
-) -> str:
-    """A line with the largest difference of all runs.
-
-    runs : (inputs, outputs of this package's own run) of each; narrow : whether the network computes in 16 bits.
-    Raises CommandError, status 1, as `_difference` does.
-    """
-    needed = {"ONNX Runtime": ["onnxruntime"], "torch": ["torch", "safetensors"]}.get(name, [])
-    missing = [package for package in needed if not has_module(package)]
-    if missing:
-        extra = {"ONNX Runtime": "onnx", "torch": "torch"}[name]
-        return f"not compared: {missing[0]} is not installed; {install_hint(extra)}"
-    largest = max(_difference(target, name, run, path, inputs, wanted, narrow) for inputs, wanted in runs)
-    return f"compared in {name} with random inputs: the largest difference is {largest:.1e} of the largest output"
-
-
-def _difference(
-    target: Path,
-    name: str,
-    run: Callable[[str, Sequence[Any]], list[Any]],
-    path: str,
-    inputs: Sequence[Any],
-    wanted: Sequence[Any],
-    narrow: bool,
-) -> float:
-    """The largest difference from the outputs of this package's own run, relative to the largest output.
-
-    Raises CommandError, status 1, if it is larger than CLOSE (CLOSE_IN_16_BITS), or if the outputs have other shapes.
-    """
-    import numpy as np
-
-    double = any(array.dtype == np.float64 for array in wanted)
-    try:
-        found = run(path, inputs)
-    except Exception as error:  # any error of the other package
-        raise CommandError(
-            f"{target} was written, but {name} cannot run it: {first_line(error):.300}"
-            + ("; --dtype float32 writes the network in float32, which it runs" if double else ""),
-            status=1,
-        ) from error
-    if len(found) != len(wanted):
-        raise CommandError(f"{target}: {name} gives {len(found)} outputs, this package {len(wanted)}", status=1)
-    largest = 0.0
-    for got, want in zip(found, wanted, strict=True):
-        if got.shape != want.shape:
-            raise CommandError(f"{target}: {name} gives the shape {got.shape}, this package {want.shape}", status=1)
-        one, other = got.astype(np.float64), want.astype(np.float64)
-        scale = float(np.max(np.abs(other[np.isfinite(other)]), initial=0.0)) or 1.0
-        with np.errstate(invalid="ignore"):
-            equal = (one == other) | (np.isnan(one) & np.isnan(other))
-            difference = np.where(equal, 0.0, np.abs(one - other) / scale)
-        largest = float(np.maximum(largest, np.max(difference, initial=0.0)))  # NaN if one of both is NaN
-    narrow = narrow or any(array.dtype.itemsize == 2 for array in wanted)
-    if not largest <= (CLOSE_IN_16_BITS if narrow else CLOSE):
-        raise CommandError(
-            f"{target}: {name} differs from this package's own run by up to {largest:.2g} of the largest output; do "
-            "not use the file, and please report the model",
-            status=1,
-        )
-    return largest

@@ -353,20 +353,22 @@ def test_inspect_and_diff_of_the_converted_files(capsys):
     [([np.nan, np.nan], [1, 2]), ([1, 2], [1, np.nan]), ([9e-5, 0], [1e-5, 2e-5]), ([np.inf, 0], [1, 0])],
 )
 def test_a_difference_is_found_whatever_its_size(found, wanted):
+    from hybrid_lab.cli.check_converted import compared
     from hybrid_lab.cli.command import CommandError
-    from hybrid_lab.cli.convert_model import _compared
 
     pytest.importorskip("onnxruntime")
     arrays = [[np.array(each, np.float32)] for each in (found, wanted)]
     runs = [([], arrays[1])]
     with pytest.raises(CommandError, match="do not use the file"):
-        _compared(Path("model.onnx"), "ONNX Runtime", lambda *_: arrays[0], "model.onnx", runs)
+        compared(Path("model.onnx"), "ONNX Runtime", lambda *_: arrays[0], "model.onnx", runs, False)
     with pytest.raises(CommandError, match="gives 2 outputs, this package 1"):
-        _compared(Path("model.onnx"), "ONNX Runtime", lambda *_: arrays[0] * 2, "model.onnx", runs)
+        compared(Path("model.onnx"), "ONNX Runtime", lambda *_: arrays[0] * 2, "model.onnx", runs, False)
     with pytest.raises(CommandError, match="cannot run it: no kernel"):
-        _compared(Path("model.onnx"), "ONNX Runtime", _raising(RuntimeError("no kernel\nfor this")), "model.onnx", runs)
+        compared(
+            Path("model.onnx"), "ONNX Runtime", _raising(RuntimeError("no kernel\nfor this")), "model.onnx", runs, False
+        )
     with pytest.raises(CommandError, match="cannot run it: NotImplementedError$"):
-        _compared(Path("model.onnx"), "ONNX Runtime", _raising(NotImplementedError()), "model.onnx", runs)
+        compared(Path("model.onnx"), "ONNX Runtime", _raising(NotImplementedError()), "model.onnx", runs, False)
 
 
 def _raising(error):
@@ -377,11 +379,11 @@ def _raising(error):
 
 
 def test_the_largest_difference_of_all_runs_is_told():
-    from hybrid_lab.cli.convert_model import _compared
+    from hybrid_lab.cli.check_converted import compared
 
     wanted = [np.array([1], np.float32)]
     runs = [([nd.array([1 + 5e-5])], wanted), ([nd.array([1])], wanted)]
-    line = _compared(Path("m.py"), "a fresh Block", lambda _, inputs: [inputs[0].asnumpy()], "m.py", runs)
+    line = compared(Path("m.py"), "a fresh Block", lambda _, inputs: [inputs[0].asnumpy()], "m.py", runs, False)
     assert line.endswith("the largest difference is 5.0e-05 of the largest output")
 
 
