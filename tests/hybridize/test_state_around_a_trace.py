@@ -112,6 +112,17 @@ def test_a_global_that_refused_code_deletes_is_there_again():
     assert module["COUNT"] == 0
 
 
+def test_a_global_that_refused_code_makes_is_gone_again():
+    lines = "global TOTAL", "TOTAL = names().get('TOTAL', 0) + 1", "return x * TOTAL"
+    code = "\n    ".join(("def hybrid_forward(self, F, x):", *lines))
+    module = {"__name__": "makes"}
+    module["names"] = lambda: module
+    exec(code, module)
+    net = type("Net", (HybridBlock,), {"__module__": "makes", "hybrid_forward": module["hybrid_forward"]})()
+    net.hybridize()
+    assert [net(nd.ones((1,))).asscalar() for _ in range(3)] == [1, 2, 3]
+
+
 def test_both_generators_of_random_numbers_get_their_states_again():
     state = UserState([])
     drawn = random.random(), np.random.rand()

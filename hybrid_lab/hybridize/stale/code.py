@@ -153,7 +153,9 @@ class CodeFacts(NamedTuple):
 
     attributes : names of attributes that it reads; loaded : the same, with names from super() and
     `from module import name`
-    globals, modules : names that it reads, and imports; names : all of `co_names`, including assigned names
+    globals : names that it reads; modules : that it imports, with `.` for each level of `from ..rates import RATE`, and
+        with `package.name` for `from package import name`, which may be a module
+    names : all of `co_names`, including assigned names
     strings : its constants; subscripts : how it subscripts globals, attributes and outer variables
     compares : whether it compares anything, or asks `a in b`
     keeps : whether an instruction changes what outlives the call, or tells objects apart other than None
@@ -197,7 +199,13 @@ def facts_of(code: CodeType) -> CodeFacts:
         own = (each.argval for each in instructions if each.opname in opnames)
         return tuple(dict.fromkeys((*own, *(name for other in inner for name in getattr(other, field)))))
 
-    plain = [each for each in instructions if each.opname not in ("CACHE", "PRECALL", "PUSH_NULL")]
+    plain = [each for each in instructions if each.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL")]
+    modules = [
+        name
+        for level, names, each in zip(plain, plain[1:], plain[2:], strict=False)
+        if each.opname == "IMPORT_NAME"
+        for name in _imported("." * level.argval + each.argval, names.argval or ())
+    ]
     subscripts: dict[str, frozenset[str | int] | None] = {}
     for number, each in enumerate(plain):
         if each.opname in (*_GLOBALS, *_ATTRIBUTES, "LOAD_DEREF", "LOAD_SUPER_ATTR"):
@@ -209,7 +217,7 @@ def facts_of(code: CodeType) -> CodeFacts:
         named("attributes", *_ATTRIBUTES),
         named("loaded", *_ATTRIBUTES, "LOAD_SUPER_ATTR", "IMPORT_FROM"),
         named("globals", *_GLOBALS),
-        named("modules", "IMPORT_NAME"),
+        tuple(dict.fromkeys((*modules, *(name for other in inner for name in other.modules)))),
         (*code.co_names, *(name for other in inner for name in other.names)),
         strings.union(*(other.strings for other in inner)),
         subscripts,
@@ -219,6 +227,12 @@ def facts_of(code: CodeType) -> CodeFacts:
         or any(each.opname in _STORES_OUTSIDE and each.argval in code.co_freevars for each in instructions)
         or any(other.keeps for other in inner),
     )
+
+
+def _imported(module: str, names: Sequence[str]) -> list[str]:
+    """The modules that `from module import names` may import."""
+    inside = module if module.endswith(".") else f"{module}."
+    return [module, *(f"{inside}{name}" for name in names if name != "*")]
 
 
 def merge_subscripts(uses: dict[str, frozenset[str | int] | None], more: Subscripts) -> None:

@@ -6,11 +6,14 @@ of this name. Methods that only a training loop calls do not count.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Collection, Iterable
 from functools import lru_cache
+from importlib.util import resolve_name
 from types import FunctionType
+from typing import Any
 
 from hybrid_lab.hybridize.stale.code import (
     NOT_TRACED,
@@ -91,7 +94,7 @@ class Reached:
                 continue
             self._kinds.add(kind)
             for base in kind.__mro__:
-                if not _has_no_values(base.__module__):
+                if not has_no_values(base.__module__):
                     self._add_methods(base, begin)
 
     def _add_methods(self, base: type, begin: frozenset[str]) -> None:
@@ -127,7 +130,7 @@ class Reached:
         pending = [function]
         while pending and len(self.functions) < _LIMIT:
             function = pending.pop()
-            if id(function) in self._seen or not of_user(function.__module__) or _has_no_values(function.__module__):
+            if id(function) in self._seen or not of_user(function.__module__) or has_no_values(function.__module__):
                 continue
             self._seen.add(id(function))
             self.functions.append(function)
@@ -196,12 +199,20 @@ class Reached:
         return read
 
     def modules_of(self, function: FunctionType) -> tuple[str, ...]:
-        """Names of modules that a function imports when it runs."""
+        """Names of modules that a function may import when it runs, and of the packages around them."""
         facts = facts_of(function.__code__)
-        texts = (
-            () if _IMPORTS.isdisjoint((*facts.globals, *facts.loaded)) else sorted(facts.strings & sys.modules.keys())
-        )
-        return (*facts.modules, *texts)
+        names = list(facts.modules)
+        if not _IMPORTS.isdisjoint((*facts.globals, *facts.loaded)):
+            names += sorted(filter(_PATH.fullmatch, facts.strings))
+        return tuple(dict.fromkeys(each for name in names for each in _with_packages(name, function.__globals__)))
+
+
+def _with_packages(module: str, names: dict[str, Any]) -> list[str]:
+    """`package` and `package.module` of the name of a module, as code with the globals `names` imports it."""
+    with contextlib.suppress(ImportError, ValueError):  # a relative name outside of a package
+        parts = resolve_name(module, str(names.get("__package__") or "")).split(".")
+        return [".".join(parts[: number + 1]) for number in range(len(parts))]
+    return []
 
 
 def _is_part(piece: str, name: str, pieces: Collection[str], is_constant: bool) -> bool:
@@ -244,5 +255,6 @@ def names_in_package(kind: type) -> frozenset[str]:
     return frozenset(name for code in codes for name in facts_of(code).loaded)
 
 
-def _has_no_values(module: str) -> bool:
+def has_no_values(module: str) -> bool:
+    """Whether a module is Python's, NumPy's or the like: its functions are not followed."""
     return str(module).partition(".")[0] in _WITHOUT_VALUES

@@ -171,6 +171,8 @@ def _assign(name: Name, value: object) -> None:
             delattr(owner, text)
     elif value is not _ABSENT:
         owner[text] = value
+    else:
+        owner.pop(text, None)
 
 
 def _refill(container: _Container, parts: list[object]) -> None:

@@ -32,7 +32,7 @@ import numpy as np
 from hybrid_lab.context import current_context
 from hybrid_lab.hybridize.block import OWN, AnyBlock, AnyParameter, tree_of
 from hybrid_lab.hybridize.stale.code import bases_of_user, facts_of, of_user
-from hybrid_lab.hybridize.stale.reached import Reached, names_in_package
+from hybrid_lab.hybridize.stale.reached import Reached, has_no_values, names_in_package
 from hybrid_lab.hybridize.stale.value_guard import PLAIN, Numbers, ValueGuard, plain_key
 from hybrid_lab.mxnet.util import is_np_array, is_np_shape
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -76,6 +76,10 @@ _VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _SIMPLE = PLAIN | {list, dict, set}
 #: Packages whose objects are compared in all their attributes, whichever the code names.
 _WHOLE = frozenset({"collections", "scipy", "torch"})
+#: Modules of Python whose objects are compared.
+_OPEN = frozenset({"argparse", "collections", "types"})
+_WRITTEN_IN_PYTHON = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE of `type.__flags__`: other classes may hold what is no attribute."""
 _DRAWING = (np.random.RandomState, np.random.Generator)
 _BUILTINS = vars(builtins)
 _PACKAGE = __name__.partition(".")[0]
@@ -193,8 +197,15 @@ class _Walk:
                 # Compared on the Block: an attribute of the instance may later hide the class attribute.
                 self._attribute(block, name, value, f"{owner.__name__}.{name}")
                 self.guard.of_classes.append((owner, name, value))
-            elif of_user(type(value).__module__):  # a descriptor, whose methods run
-                self._look(value, f"{owner.__name__}.{name}")
+            else:
+                self._descriptor(owner, name, value)
+
+    def _descriptor(self, owner: type, name: str, value: object) -> None:
+        """An attribute of a class that is no value: a descriptor of a class of the user's, whose methods run, or one of
+        functools, such as `partialmethod`.
+        """
+        if of_user(type(value).__module__) and not isinstance(value, (FunctionType, functools.cached_property)):
+            self._item(vars(owner), name, value, f"{owner.__name__}.{name}")
 
     def _settings(self, settings: dict[str, Any], name: str) -> None:
         """Plain values by name, which are compared as a whole."""
@@ -239,7 +250,7 @@ class _Walk:
         names = function.__globals__
         read = self.reached.globals_of(function)
         for name in read:
-            if name in names and _is_named_value(name, names[name]):
+            if name in names and _is_named_value(names[name]):
                 self._item(names, name, names[name], name)
             elif isinstance(names.get(name), ModuleType):
                 self._look(names[name], name)
@@ -254,6 +265,8 @@ class _Walk:
         for name in modules:
             if name in sys.modules:
                 self._look(sys.modules[name], name)
+            if of_user(name) and not has_no_values(name):
+                self._call(sys.modules.get, (name,), f"sys.modules[{name!r}]")  # loaded by the trace, or anew
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             if name != "__class__":
                 try:
@@ -264,7 +277,8 @@ class _Walk:
             said = f"the keyword defaults of {function.__qualname__}"
             self._attribute(function, "__kwdefaults__", function.__kwdefaults__, said)
         for name, value in vars(function).items():
-            if name in self.reached.names and name != "__wrapped__":
+            # functools.singledispatch has its functions in `registry`.
+            if (name in self.reached.names and name != "__wrapped__") or name == "registry":
                 self._item(vars(function), name, value, f"{function.__qualname__}.{name}")
         if names.get(function.__name__) is function:
             self._absent(function, self.reached.asked, function.__qualname__)
@@ -377,9 +391,11 @@ class _Walk:
         elif isinstance(value, MethodType):
             self._look(value.__func__, name, depth + 1)
             self._look(value.__self__, f"{name}.__self__", depth + 1)
-        elif isinstance(value, functools.partial):
+        elif isinstance(value, (functools.partial, functools.partialmethod)):
             for part in (value.func, value.args, value.keywords):
                 self._look(part, name, depth + 1)
+        elif isinstance(value, functools.singledispatchmethod):
+            self._look(value.dispatcher, name, depth + 1)
         elif isinstance(value, contextvars.ContextVar):
             self._call(value.get, (None,), f"{name}.get()")
         elif isinstance(value, (operator.attrgetter, operator.methodcaller)):
@@ -482,7 +498,7 @@ class _Walk:
                     self._item(held, each, held[each], f"{name}.{each}")
             elif isinstance(held[each], ModuleType):
                 self._look(held[each], f"{name}.{each}")
-            elif _is_named_value(each, held[each]):
+            elif _is_named_value(held[each]):
                 self._item(held, each, held[each], f"{name}.{each}")
         if module.__name__ == "decimal":
             self._call(_decimal_context, (), "decimal.getcontext()")
@@ -509,6 +525,8 @@ class _Walk:
                         else:
                             self._item(vars(base), each, value, said)
                         self.guard.of_classes.append((base, each, value))
+                    elif each in self.reached.names and not _is_value(value):
+                        self._descriptor(base, each, value)
 
     def _object(self, value: object, name: str, depth: int, is_container: bool = False) -> None:
         kind = type(value)
@@ -521,8 +539,9 @@ class _Walk:
             self._look(value.get_obj(), name, depth)
             return
         root = kind.__module__.partition(".")[0]
-        whole = root in _WHOLE  # the names that its own methods read are not known
-        if _is_of_python(kind) and not is_container and kind.__module__ not in ("types", "argparse", "collections"):
+        # The names that its own methods read are not known.
+        whole = root in _WHOLE or (root == "numpy" and callable(value))
+        if _is_of_python(kind) and not is_container and kind.__module__ not in _OPEN:
             if isinstance(value, functools._lru_cache_wrapper):
                 self._look(value.__wrapped__, name, depth + 1)
             elif root not in _NEUTRAL and kind.__module__ != "builtins":
@@ -536,6 +555,8 @@ class _Walk:
             return
         if of_user(kind.__module__):
             self._class(kind, name)
+            if not is_container and not _is_of_python(kind):
+                self._attribute(value, "__class__", kind, f"type({name})")
         else:
             self.reached.add_names_of(kind)
         if held is not None:
@@ -563,7 +584,10 @@ def _description(value: Any) -> object:
     if isinstance(value, (dict, list, deque, set, np.ndarray)):
         return type(value).__qualname__
     if isinstance(value, FunctionType):
-        return "function", value.__code__
+        # The variables around the user's functions are compared; `npx.relu` and `npx.sigmoid` are of one code.
+        if not value.__closure__ or (of_user(value.__module__) and not has_no_values(value.__module__)):
+            return "function", value.__code__
+        return "object", id(value)
     if isinstance(value, CodeType):
         return "code", value
     if isinstance(value, (np.generic, np.dtype, range, slice)):
@@ -575,8 +599,15 @@ def _description(value: Any) -> object:
         if isinstance(value, plain) and not isinstance(value, Enum):
             return type(value).__qualname__, plain.__repr__(value)
     if _dict_of(value) is not None and not isinstance(value, (type, AnyBlock, NDArray, Enum)):
-        return type(value).__qualname__
+        kind = type(value)
+        if kind.__module__ in _OPEN or not (has_no_values(kind.__module__) or _is_from_c(kind)):
+            return kind.__qualname__
     return "object", id(value)
+
+
+def _is_from_c(kind: type) -> bool:
+    """Whether an object of a class may hold what is no attribute."""
+    return not all(base.__flags__ & _WRITTEN_IN_PYTHON for base in kind.__mro__ if base is not object)
 
 
 def _dict_of(value: object) -> dict[str, Any] | None:
@@ -603,13 +634,9 @@ def _is_named_builtin(name: str, value: object) -> bool:
     return name not in _OUTPUT and not name.startswith("__") and not is_error
 
 
-def _is_named_value(name: str, value: object) -> bool:
-    """Whether a global is compared: modules, classes of Blocks, and what a library has under this name are not."""
-    if isinstance(value, ModuleType) or (isinstance(value, type) and issubclass(value, AnyBlock)):
-        return False
-    if isinstance(value, (FunctionType, BuiltinFunctionType, type)):
-        return value.__name__ != name or (of_user(value.__module__) and not _is_of_python(value))
-    return not isinstance(value, np.ufunc)
+def _is_named_value(value: object) -> bool:
+    """Whether a global is compared: modules and classes of Blocks are not."""
+    return not (isinstance(value, ModuleType) or (isinstance(value, type) and issubclass(value, AnyBlock)))
 
 
 def _is_of_python(value: Any) -> bool:

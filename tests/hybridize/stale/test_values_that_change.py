@@ -9,6 +9,7 @@ import builtins
 import contextlib
 import decimal
 import functools
+import importlib
 import linecache
 import sys
 import types
@@ -374,6 +375,84 @@ WATCHED = {
     ),
 }
 
+METHODS = (
+    "import functools\nRATE = 2\nclass Methods:\n    def scaled(self, c):\n        return RATE * c\n"
+    "    twice = functools.partialmethod(scaled, 2)\n    @functools.singledispatchmethod\n"
+    "    def chosen(self, c):\n        return 1\n"
+    "    @chosen.register(int)\n    def _(self, c):\n        return RATE + c"
+)
+DESCRIPTOR = (
+    "class Reads:\n    rate = 2\n    def __get__(self, owner, kind=None):\n        return self.rate\n"
+    "class Holder:\n    read = Reads()"
+)
+DISPATCH = (
+    "import functools\nRATE = 2\n@functools.singledispatch\ndef rate(c):\n    return 1\n"
+    "@rate.register(int)\ndef _(c):\n    return RATE"
+)
+
+#: Objects that are replaced by another one of the same class, or hold code in another way than a class of the user's.
+WATCHED |= {
+    "function of Python under its name": Way(
+        "from math import sqrt", "pass", "sqrt(4)", "global sqrt; sqrt = lambda _: t"
+    ),
+    "function of NumPy replaced": Way(
+        "import numpy\nG = numpy.mean", "pass", "float(G([1, 2, 6]))", "global G; G = (numpy.sum, numpy.max)[t % 2]"
+    ),
+    "universal function replaced": Way(
+        "import numpy\nfrom numpy import exp",
+        "pass",
+        "float(exp(4))",
+        "global exp; exp = (numpy.sqrt, numpy.square)[t % 2]",
+    ),
+    "polynomial replaced": Way(
+        "import numpy\nP = numpy.poly1d([2])", "pass", "float(P(1))", "global P; P = numpy.poly1d([t])"
+    ),
+    "polynomial changed": Way("import numpy\nP = numpy.poly1d([2])", "pass", "float(P(1))", "P.coeffs[0] = t"),
+    "vectorized function": Way(
+        "import numpy\nRATE = 2\nV = numpy.vectorize(lambda c: RATE * c)", "pass", "int(V(3))", "global RATE; RATE = t"
+    ),
+    "exception replaced": Way("E = ValueError(2)", "pass", "E.args[0]", "global E; E = ValueError(t)"),
+    "duration of a derived class": Way(
+        "import datetime\nclass Days(datetime.timedelta):\n    pass\nD = Days(2)",
+        "pass",
+        "D.days",
+        "global D; D = Days(t)",
+    ),
+    "registered function": Way(DISPATCH, "pass", "rate(1)", "rate.register(int, lambda _: t)"),
+    "global of a registered function": Way(DISPATCH, "pass", "rate(1)", "global RATE; RATE = t"),
+    "global of a partialmethod": Way(METHODS, "self.m = Methods()", "self.m.twice()", "global RATE; RATE = t"),
+    "partialmethod replaced": Way(
+        METHODS, "self.m = Methods()", "self.m.twice()", "Methods.twice = functools.partialmethod(Methods.scaled, t)"
+    ),
+    "partialmethod of the Block": Way(
+        "import functools\ndef scaled(self, c):\n    return 2 * c",
+        "type(self).twice = functools.partialmethod(scaled, 2)",
+        "self.twice()",
+        "type(net).twice = functools.partialmethod(scaled, t)",
+    ),
+    "global of a singledispatchmethod": Way(METHODS, "self.m = Methods()", "self.m.chosen(1)", "global RATE; RATE = t"),
+    "descriptor changed": Way(DESCRIPTOR, "self.h = Holder()", "self.h.read", "vars(Holder)['read'].rate = t"),
+    "descriptor replaced": Way(
+        DESCRIPTOR, "self.h = Holder()", "self.h.read", "Holder.read = type('Other', (Reads,), {'rate': t})()"
+    ),
+    "descriptor of the Block": Way(
+        DESCRIPTOR, "type(self).read = Reads()", "self.read", "type(net).read = type('Other', (Reads,), {'rate': t})()"
+    ),
+    "object's class replaced": Way(
+        SCHEDULE,
+        "self.s = Schedule()",
+        "self.s.value()",
+        "net.s.__class__ = type('Other', (Schedule,), {'value': lambda self: t})",
+    ),
+    "module replaced": Way(
+        "import sys\nimport types",
+        "pass",
+        "cfg.rate",
+        "sys.modules['settings_of_test'] = types.SimpleNamespace(rate=t)",
+        "import settings_of_test as cfg",
+    ),
+}
+
 HELPER = (
     "import numpy\nclass Helper:\n    def __init__(self):\n        self.table = numpy.full((2,), 2.0)\n"
     "    def value(self):\n        return float(self.table[0])"
@@ -736,6 +815,47 @@ def test_hybrid_calls_follow_the_values(way, request):
                 hybrid = _results(way, style, nested, arrays, True)
                 assert hybrid == _results(way, style, nested, arrays, False)
     failures.raise_all()
+
+
+@pytest.mark.parametrize("statement", [
+    "from rates_of_test import RATE", "from rates_of_test.inner import RATE", "from .inner import RATE",
+    "from . import inner; RATE = inner.RATE", "from rates_of_test import inner; RATE = inner.RATE",
+    "import rates_of_test.inner; RATE = rates_of_test.RATE",
+    "import importlib; RATE = importlib.import_module('rates_of_test.inner').RATE",
+])  # fmt: skip
+def test_values_of_a_module_that_the_first_call_imports(statement, tmp_path, monkeypatch):
+    package = tmp_path / "rates_of_test"
+    package.mkdir()
+    for name in "__init__", "inner":
+        (package / f"{name}.py").write_text("RATE = 2")
+    (package / "net.py").write_text(
+        "from hybrid_lab.gluon import HybridBlock\n"
+        f"class Net(HybridBlock):\n    def hybrid_forward(self, F, x):\n        {statement}\n        return x * RATE\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        net, x = importlib.import_module("rates_of_test.net").Net(), mx.nd.ones((1,))
+        net.hybridize(strict=True)
+        assert [net(x).asscalar(), net(x).asscalar()] == [2, 2]
+        for rate in 3, 4:
+            for name, module in list(sys.modules.items()):
+                if name in ("rates_of_test", "rates_of_test.inner"):
+                    module.RATE = rate
+            assert net(x).asscalar() == rate
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "rates_of_test"]:
+            del sys.modules[name]
+
+
+def test_functions_of_the_package_that_are_of_one_code_are_told_apart():
+    module = types.ModuleType("module_with_an_activation")
+    module.mx, module.act = mx, mx.npx.relu
+    exec("class Net(mx.gluon.HybridBlock):\n    def forward(self, x):\n        return act(x)", vars(module))
+    net, x = module.Net(), mx.np.array([-1.0, 1.0])
+    net.hybridize(strict=True)
+    assert mx.npx.relu.__code__ is mx.npx.sigmoid.__code__
+    for module.act in mx.npx.relu, mx.npx.sigmoid, mx.npx.relu:
+        assert net(x).asnumpy().tolist() == module.act(x).asnumpy().tolist()
 
 
 @pytest.mark.parametrize("array", [
