@@ -153,8 +153,8 @@ class CodeFacts(NamedTuple):
 
     attributes : names of attributes that it reads; loaded : the same, with names from super() and
     `from module import name`
-    globals : names that it reads; modules : that it imports, with `.` for each level of `from ..rates import RATE`, and
-        with `package.name` for `from package import name`, which may be a module
+    globals : names of globals in it; modules : names of imported modules, `..rates` for a relative import. For
+        `from package import name`, also `package.name`, perhaps a module
     names : all of `co_names`, including assigned names
     strings : its constants; subscripts : how it subscripts globals, attributes and outer variables
     compares : whether it compares anything, or asks `a in b`
