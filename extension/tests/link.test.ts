@@ -90,10 +90,10 @@ class FakeSession {
 const pause = (milliseconds: number): Promise<void> =>
   new Promise(resolve => setTimeout(resolve, milliseconds));
 
-function linked(mentions = false): [FakeSession, KernelLink, Promise<void>] {
+function linked(): [FakeSession, KernelLink, Promise<void>] {
   const session = new FakeSession();
   const link = new KernelLink(session as unknown as ISessionContext, {
-    mentions: () => mentions,
+    mentions: () => false,
     path: () => 'a.ipynb'
   });
   return [session, link, link.connect()];
@@ -119,33 +119,5 @@ test('after a reload of the page the answer tells that a cell runs', async () =>
   session.answerModels(true);
   await connected;
   assert.equal(link.state.kind, 'busy');
-  link.dispose();
-});
-
-test('a restart that is told while the new kernel is asked does not end the asking', async () => {
-  const [session, link] = linked();
-  await session.askedForModels();
-  session.statusChanged.emit('restarting');
-  assert.equal(link.channel, null);
-  await session.askedForModels();
-  await pause(50);
-  session.answerModels(false);
-  await pause(50);
-  assert.equal(link.state.kind, 'ready');
-  link.dispose();
-});
-
-test('a restart that is told after the new kernel has answered lets it be asked again', async () => {
-  const [session, link, connected] = linked(true);
-  await session.askedForModels();
-  session.answerModels(false);
-  await connected;
-  session.statusChanged.emit('restarting');
-  assert.equal(link.channel, null);
-  session.statusChanged.emit('idle');
-  await pause(50);
-  session.answerModels(false);
-  await pause(50);
-  assert.equal(link.state.kind, 'ready');
   link.dispose();
 });

@@ -305,9 +305,6 @@ export class KernelLink implements IDisposable {
       status === 'terminating'
     ) {
       this.reset(__('The kernel was restarted.'));
-      // The server may tell of a restart late: cells have run in the new kernel already, and it was asked.
-      this.executed = true;
-      this.askLater();
     } else if (status === 'idle' && this.executed) {
       this.executed = false;
       this.connectUnbidden();
@@ -324,17 +321,10 @@ export class KernelLink implements IDisposable {
     }
     this.executed = true;
     this.mentioned ||= mentionsHybridLab(message.content.code);
-    if (!this.open && this.kernel?.supportsSubshells) {
-      this.askLater();
-    } else {
-      this.retries.forEach(clearTimeout);
-    }
-  }
-
-  /** Ask the kernel again after some seconds, for as long as it does not answer. */
-  private askLater(): void {
     this.retries.forEach(clearTimeout);
-    this.retries = WHILE_BUSY.map(seconds => setTimeout(() => this.connectUnbidden(), seconds * 1000));
+    if (!this.open && this.kernel?.supportsSubshells) {
+      this.retries = WHILE_BUSY.map(seconds => setTimeout(() => this.connectUnbidden(), seconds * 1000));
+    }
   }
 
   /** Whether a cell runs. Requests make the kernel busy, too, and end its busy state while a cell still runs. */
@@ -372,7 +362,6 @@ export class KernelLink implements IDisposable {
 
   private reset(reason: string): void {
     this.generation++;
-    this.again = this.opening;
     const { open, comm } = this;
     this.forget();
     this.problem = null;
