@@ -82,11 +82,11 @@ def compared(
     run: Callable[[str, Sequence[Any]], list[Any]],
     path: str,
     runs: Sequence[tuple[Sequence[Any], Sequence[Any]]],
-    narrow: bool,
+    in_16_bits: bool,
 ) -> str:
     """A line with the largest difference of all runs.
 
-    runs : (inputs, outputs of this package's own run) of each; narrow : whether the network computes in 16 bits.
+    runs : (inputs, outputs of this package's own run) of each; in_16_bits : whether the network computes in 16 bits.
     Raises CommandError, status 1, as `_difference` does.
     """
     needed = {"ONNX Runtime": ["onnxruntime"], "torch": ["torch", "safetensors"]}.get(name, [])
@@ -94,7 +94,7 @@ def compared(
     if missing:
         extra = {"ONNX Runtime": "onnx", "torch": "torch"}[name]
         return f"not compared: {missing[0]} is not installed; {install_hint(extra)}"
-    largest = max(_difference(target, name, run, path, inputs, wanted, narrow) for inputs, wanted in runs)
+    largest = max(_difference(target, name, run, path, inputs, wanted, in_16_bits) for inputs, wanted in runs)
     return f"compared in {name} with random inputs: the largest difference is {largest:.1e} of the largest output"
 
 
@@ -105,7 +105,7 @@ def _difference(
     path: str,
     inputs: Sequence[Any],
     wanted: Sequence[Any],
-    narrow: bool,
+    in_16_bits: bool,
 ) -> float:
     """The largest difference from the outputs of this package's own run, relative to the largest output.
 
@@ -134,8 +134,8 @@ def _difference(
             equal = (one == other) | (np.isnan(one) & np.isnan(other))
             difference = np.where(equal, 0.0, np.abs(one - other) / scale)
         largest = float(np.maximum(largest, np.max(difference, initial=0.0)))  # NaN if one of both is NaN
-    narrow = narrow or any(array.dtype.itemsize == 2 for array in wanted)
-    if not largest <= (CLOSE_IN_16_BITS if narrow else CLOSE):
+    in_16_bits = in_16_bits or any(array.dtype.itemsize == 2 for array in wanted)
+    if not largest <= (CLOSE_IN_16_BITS if in_16_bits else CLOSE):
         raise CommandError(
             f"{target}: {name} differs from this package's own run by up to {largest:.2g} of the largest output; do "
             "not use the file, and please report the model",

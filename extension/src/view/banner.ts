@@ -340,7 +340,7 @@ export class Banner {
     return { ...base, text, act: () => this.events.onNan(nan) };
   }
 
-  /** What to do where parameters hold NaN already: no operator of a further call makes the first one. */
+  /** The answer if parameters already hold NaN: which operator made it can only be seen in a new training. */
   private afresh(text: string): string {
     return __('%1: create %2 again and train, it stops there', text, this.nameOf(''));
   }

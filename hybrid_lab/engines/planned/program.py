@@ -332,7 +332,7 @@ class ProgramWriter:
     def _piece(
         memory: np.ndarray, arrays: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype, offset: int
     ) -> object:
-        """The array `offset` bytes from the arena's beginning. arrays : by name, without effect"""
+        """The array `offset` bytes from the arena's beginning. arrays : read by other entries of `fixed`, not here"""
         return np.ndarray(shape, dtype, memory, offset)
 
     def _emit_output(self, name: str, position: int, value: Value) -> None:

@@ -152,7 +152,7 @@ class _Walk:
         kind: Any = type(block)
         held = vars(block)
         is_users, in_package = of_user(kind.__module__), names_in_package(kind)
-        # What the methods of a base in this package read counts too.
+        # Methods of a base class in this package read attributes, too.
         names = self.reached.names | in_package if is_users else self.reached.names
         self._code(kind)
         self._class(type(kind), f"type({kind.__name__})")

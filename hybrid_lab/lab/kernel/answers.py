@@ -191,7 +191,7 @@ def _change(entry: LiveModel, net: Block) -> ChangeAnswer | None:
 
 
 def _file_now(path: str, noted: str) -> Literal["same", "gone", "other"]:
-    """What became of a file since the ledger noted its version."""
+    """Whether a file still has the version that the ledger noted, has another, or was removed."""
     try:
         now = ledger.version(path)
     except OSError:  # out of reach at the moment

@@ -65,7 +65,7 @@ def _strings(call: ast.Call | None) -> set[str]:
 
 
 def _may_be(node: ast.expr, value: str | None) -> bool:
-    """Whether an argument may have a value, given as code; None: any value."""
+    """Whether the expression `node` may have the value of the literal `value`; None stands for any value."""
     if value is None or not isinstance(node, ast.Constant):
         return True
     try:

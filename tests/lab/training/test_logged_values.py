@@ -258,7 +258,7 @@ def test_values_before_between_and_after_loops():
 
 
 def test_values_after_the_last_step_of_a_trainer_are_drawn():
-    """The first value after a step leaves the clock to the step; those of a long validation have no other."""
+    """The first value after a step draws nothing, since the step could; later values, as of a long validation, draw."""
     _, _, step = small_training()
     drawn = []
     mx.log(loss=step())
