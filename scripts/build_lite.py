@@ -34,6 +34,8 @@ def with_installation(notebook: Path) -> str:
         "metadata": {},
         "outputs": [],
         "source": ["# In the browser: the package from this site, then what the notebook draws with.\n",
+                   "# Python in a browser has no ONNX Runtime, torch, threads and processes: the NumPy engine runs\n",
+                   "# everything, and mx.lab.workers is an error. Code is marked once the kernel runs.\n",
                    "%pip install -q hybrid-lab ipywidgets anywidget matplotlib scikit-learn"],
     }  # fmt: skip
     content["cells"].insert(0, cell)

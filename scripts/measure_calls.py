@@ -5,7 +5,8 @@
     python scripts/measure_calls.py --json     the numbers of this process, as JSON, with the functions
 
 A function counts if it belongs to the package and runs in the call; what an import runs counts as a module that is
-loaded. Bodies of comprehensions belong to their function. A file switch is a call from one file of the package to
+loaded. Bodies of comprehensions belong to their function. A method that `dataclass` or `NamedTuple` has written, such
+as `__init__`, counts as a method in the file of its class. A file switch is a call from one file of the package to
 another one. The calls run in a new process, on the NumPy engine, without files of an earlier process.
 """
 
@@ -54,19 +55,18 @@ class Watch:
         self.modules = {name for name in set(sys.modules) - self._loaded if name.startswith("hybrid_lab")}
 
     def _look(self, frame: FrameType, event: str, argument: object) -> None:
-        code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(PACKAGE) or _is_part(code) or _in_import(frame):
+        if event != "call":
             return
-        file = code.co_filename.removeprefix(PACKAGE)
-        self.functions.add((file, code.co_qualname, code.co_firstlineno))
+        function = _function(frame)
+        if function is None or _is_part(frame.f_code) or _in_import(frame):
+            return
+        self.functions.add(function)
         caller = _caller(frame)
-        if caller is not None and caller != code.co_filename:
+        if caller is not None and caller != function[0]:
             self.switches += 1
-        if code.co_argcount and code.co_varnames[0] in ("self", "cls", "_cls"):
-            owner = frame.f_locals.get(code.co_varnames[0])
-            kind = owner if isinstance(owner, type) else type(owner)
-            if kind.__module__.startswith("hybrid_lab."):
-                self.classes.add(f"{kind.__module__.removeprefix('hybrid_lab.')}.{kind.__qualname__}")
+        kind = _class(frame)
+        if kind is not None and _is_ours(kind):
+            self.classes.add(f"{kind.__module__.removeprefix('hybrid_lab.')}.{kind.__qualname__}")
 
     def numbers(self) -> dict[str, int]:
         return {
@@ -76,6 +76,33 @@ class Watch:
             "file switches": self.switches,
             "modules loaded": len(self.modules),
         }
+
+
+def _function(frame: FrameType) -> tuple[str, str, int] | None:
+    """File in the package, name and line of the function that runs; None if it is not the package's."""
+    code = frame.f_code
+    if code.co_filename.startswith(PACKAGE):
+        return code.co_filename.removeprefix(PACKAGE), code.co_qualname, code.co_firstlineno
+    kind = _class(frame) if code.co_filename == "<string>" else None
+    for base in () if kind is None else kind.__mro__:
+        for name, member in vars(base).items():
+            if getattr(getattr(member, "__func__", member), "__code__", None) is code and _is_ours(base):
+                file = str(sys.modules[base.__module__].__file__)
+                return file.removeprefix(PACKAGE), f"{base.__qualname__}.{name}", code.co_firstlineno
+    return None
+
+
+def _class(frame: FrameType) -> type | None:
+    """The class whose method runs, if one does."""
+    code = frame.f_code
+    if not code.co_argcount or code.co_varnames[0] not in ("self", "cls", "_cls"):
+        return None
+    owner = frame.f_locals.get(code.co_varnames[0])
+    return owner if isinstance(owner, type) else type(owner)
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("hybrid_lab.")
 
 
 def _is_part(code: CodeType) -> bool:
@@ -102,8 +129,9 @@ def _caller(frame: FrameType) -> str | None:
     """The file of the package that called, past frames of other packages; None where it was the user's code."""
     above = frame.f_back
     while above is not None:
-        if above.f_code.co_filename.startswith(PACKAGE):
-            return above.f_code.co_filename
+        function = _function(above)
+        if function is not None:
+            return function[0]
         above = above.f_back
     return None
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import measure_calls  # noqa: E402 - beside this file, which tests load by its path
@@ -70,6 +71,9 @@ LONG = 60
 PARTS = ("engines", "graph", "ops", "gluon", "hybridize")
 
 
+Node = TypeVar("Node", bound=ast.AST)
+
+
 @dataclass
 class Source:
     """One module. name : dotted, without the package; room : as ORDER names it"""
@@ -84,9 +88,32 @@ class Source:
         self.room = room_of(self.name)
 
     @cached_property
-    def nodes(self) -> list[ast.AST]:
-        """All nodes of the module."""
-        return list(ast.walk(self.tree))
+    def _nodes(self) -> dict[type[ast.AST], list[Any]]:
+        """Class -> the nodes of the module that it has, in the order of `ast.walk`; contexts are left out."""
+        found: dict[type[ast.AST], list[Any]] = {}
+        waiting: list[ast.AST] = [self.tree]
+        for node in waiting:  # which grows meanwhile
+            found.setdefault(type(node), []).append(node)
+            for name in node._fields:
+                item = getattr(node, name, None)
+                if isinstance(item, list):
+                    waiting += [each for each in item if isinstance(each, ast.AST)]
+                elif name != "ctx" and isinstance(item, ast.AST):
+                    waiting.append(item)
+        return found
+
+    def of(self, *classes: type[Node]) -> list[Node]:
+        """The nodes of these classes, one class after the other."""
+        return [node for each in classes for node in self._nodes.get(each, ())]
+
+    @cached_property
+    def names_of_package(self) -> dict[str, str]:
+        """Each name that the module imports of the package -> the module, or its name, that it stands for."""
+        return _names_of_package(self)
+
+    @cached_property
+    def imports_by_typing(self) -> dict[bool, list[tuple[ast.stmt, str, bool]]]:
+        return {typing: list(_imports(self, typing)) for typing in (False, True)}
 
     def where(self, node: ast.AST) -> str:
         return f"{self.path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
@@ -111,11 +138,15 @@ def sources() -> list[Source]:
     return found
 
 
-def imports(source: Source, typing: bool = False) -> Iterator[tuple[ast.stmt, str, bool]]:
+def imports(source: Source, typing: bool = False) -> list[tuple[ast.stmt, str, bool]]:
     """Imports of the package's own modules: statement, module, whether it runs when the module is imported.
 
     typing : also the imports for type checkers alone
     """
+    return source.imports_by_typing[typing]
+
+
+def _imports(source: Source, typing: bool) -> Iterator[tuple[ast.stmt, str, bool]]:
 
     def walk(body: list[ast.stmt], now: bool) -> Iterator[tuple[ast.stmt, str, bool]]:
         for node in body:
@@ -128,7 +159,7 @@ def imports(source: Source, typing: bool = False) -> Iterator[tuple[ast.stmt, st
                 if base is not None:
                     for alias in node.names:
                         yield node, f"{base}.{alias.name}".strip("."), now
-            elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            elif isinstance(node, ast.If) and _for_type_checkers(node.test):
                 yield from walk([*node.body, *node.orelse] if typing else node.orelse, now)
             else:
                 inner = now and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
@@ -139,6 +170,12 @@ def imports(source: Source, typing: bool = False) -> Iterator[tuple[ast.stmt, st
                         )
 
     return walk(source.tree.body, True)
+
+
+def _for_type_checkers(test: ast.expr) -> bool:
+    """Whether a condition is TYPE_CHECKING, or it and others."""
+    parts = isinstance(test, (ast.BoolOp, ast.UnaryOp))
+    return "TYPE_CHECKING" in ast.dump(test) if parts else _last(test) == "TYPE_CHECKING"
 
 
 def _absolute(source: Source, node: ast.ImportFrom) -> str | None:
@@ -168,8 +205,8 @@ def upward(modules: list[Source]) -> list[str]:
 
 def _imports_by_text(source: Source) -> Iterator[tuple[ast.AST, str]]:
     """Calls of `import_module("hybrid_lab.room")`."""
-    for node in source.nodes:
-        if isinstance(node, ast.Call) and _last(node.func).endswith("import_module"):
+    for node in source.of(ast.Call):
+        if _last(node.func).endswith("import_module"):
             for argument in node.args:
                 if isinstance(argument, ast.Constant) and str(argument.value).startswith(f"{PACKAGE}."):
                     yield node, str(argument.value).removeprefix(f"{PACKAGE}.")
@@ -189,9 +226,9 @@ def indirect(modules: list[Source]) -> list[str]:
     names = {source.name for source in modules}
     found = []
     for source in modules:
-        here = _names_of_package(source)
-        own = {each.name for each in source.nodes if isinstance(each, ast.FunctionDef)}
-        for node in source.nodes:
+        here = source.names_of_package
+        own = {each.name for each in source.of(ast.FunctionDef)}
+        for node in source.of(ast.Call, ast.Assign, ast.AnnAssign):
             if isinstance(node, ast.Call) and _last(node.func) in ("Provided", "_Provided"):
                 name = getattr(node.args[0], "value", None) if node.args else None
                 room = room_of(providers[name]) if name in providers else None
@@ -233,7 +270,7 @@ def modules_changed(modules: list[Source]) -> list[str]:
     """Assignments to an attribute of another module of the package: `location.cell_runs = 1`."""
     names, found = {source.name for source in modules}, []
     for source in modules:
-        here = _names_of_package(source)
+        here = source.names_of_package
         for target in _targets(source):
             if isinstance(target, ast.Attribute) and here.get(ast.unparse(target.value)) in names:
                 found.append(f"{source.name}: {ast.unparse(target)}")
@@ -242,10 +279,9 @@ def modules_changed(modules: list[Source]) -> list[str]:
 
 def _targets(source: Source) -> Iterator[ast.expr]:
     """What assignments of a module write to, of `a, b = ...` each."""
-    for node in source.nodes:
-        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                yield from getattr(target, "elts", [target])
+    for node in source.of(ast.Assign, ast.AnnAssign, ast.AugAssign):
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            yield from getattr(target, "elts", [target])
 
 
 def _root(node: ast.expr) -> str:
@@ -273,9 +309,8 @@ def _table_of_provided() -> dict[str, str]:
 
 
 def _names_of_package(source: Source) -> dict[str, str]:
-    """The names that a module imports of the package -> the module, or the module and name, that they stand for."""
     names = {}
-    for node in source.nodes:
+    for node in source.of(ast.ImportFrom, ast.Import):
         if isinstance(node, ast.ImportFrom) and (base := _absolute(source, node)) is not None:
             names |= {alias.asname or alias.name: f"{base}.{alias.name}".strip(".") for alias in node.names}
         elif isinstance(node, ast.Import):
@@ -325,7 +360,7 @@ def cycles(modules: list[Source], every: bool = True, typing: bool = False) -> l
 
 
 def annotations_of(source: Source) -> Iterator[ast.expr]:
-    for node in source.nodes:
+    for node in source.of(ast.FunctionDef, ast.AsyncFunctionDef, ast.AnnAssign):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             given = node.args
             for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
@@ -333,7 +368,7 @@ def annotations_of(source: Source) -> Iterator[ast.expr]:
                     yield argument.annotation
             if node.returns is not None:
                 yield node.returns
-        elif isinstance(node, ast.AnnAssign):
+        else:
             yield node.annotation
 
 
@@ -356,8 +391,8 @@ def long_functions(modules: list[Source]) -> list[str]:
     return [
         f"{source.where(node)}: {node.name} has {(node.end_lineno or 0) - node.lineno + 1} lines"
         for source in modules
-        for node in source.nodes
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (node.end_lineno or 0) - node.lineno >= LONG
+        for node in source.of(ast.FunctionDef, ast.AsyncFunctionDef)
+        if (node.end_lineno or 0) - node.lineno >= LONG
     ]
 
 
@@ -379,33 +414,30 @@ def private(modules: list[Source]) -> list[str]:
     operators = {
         keyword.value.value
         for source in modules
-        for node in source.nodes
-        if isinstance(node, ast.ClassDef)
+        for node in source.of(ast.ClassDef)
         for keyword in node.keywords
         if keyword.arg == "name" and isinstance(keyword.value, ast.Constant)
     }
     for source in modules:
         names = own.setdefault(source.room, set())
-        for node in source.nodes:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                names.add(node.name)
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                names.add(node.attr)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                names.add(node.id)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                names.add(node.value)  # of __slots__
+        names |= {node.name for node in source.of(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)}
+        names |= {node.attr for node in source.of(ast.Attribute) if isinstance(node.ctx, ast.Store)}
+        names |= {node.id for node in source.of(ast.Name) if isinstance(node.ctx, ast.Store)}
+        names |= {node.value for node in source.of(ast.Constant) if isinstance(node.value, str)}  # of __slots__
     everywhere = set().union(*own.values())
+    known = {room: names | operators for room, names in own.items()}
     found = []
     for source in modules:
-        others = everywhere - own[source.room] - operators
+        here = known[source.room]
         foreign = _names_of_others(source)
-        for node in source.nodes:
-            if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr in others:
+        for node in source.of(ast.Attribute, ast.ImportFrom):
+            if isinstance(node, ast.Attribute):
+                if not _private(node.attr) or node.attr in here or node.attr not in everywhere:
+                    continue
                 if _root(node) in foreign or ast.unparse(node.value) in ("self", "cls"):
                     continue
                 found.append(f"{source.where(node)}: {ast.unparse(node)[:80]}")
-            elif isinstance(node, ast.ImportFrom) and (base := _absolute(source, node)) is not None:
+            elif (base := _absolute(source, node)) is not None:
                 if room_of(base) != source.room:
                     found += [
                         f"{source.where(node)}: {base}.{alias.name}"
@@ -419,8 +451,8 @@ def _names_of_others(source: Source) -> set[str]:
     """The names that a module imports of other packages."""
     return {
         (alias.asname or alias.name).split(".")[0]
-        for node in source.nodes
-        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and _absolute(source, node) is None)
+        for node in source.of(ast.Import, ast.ImportFrom)
+        if isinstance(node, ast.Import) or _absolute(source, node) is None
         for alias in node.names
         if not alias.name.startswith(PACKAGE)
     }
@@ -431,12 +463,9 @@ def broad(modules: list[Source]) -> list[str]:
     return [
         f"{source.where(node)}: except {ast.unparse(node.type) if node.type else ''}"
         for source in modules
-        for node in source.nodes
-        if isinstance(node, ast.ExceptHandler)
-        and (
-            node.type is None
-            or {"Exception", "BaseException"} & {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)}
-        )
+        for node in source.of(ast.ExceptHandler)
+        if node.type is None
+        or {"Exception", "BaseException"} & {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)}
     ]
 
 

@@ -8,6 +8,9 @@ that is found. Each environment is a folder in .versions/; it is made once and u
     python scripts/test_versions.py --list             the environments and what would be installed
     python scripts/test_versions.py --browser          browser tests, oldest and newest JupyterLab and Notebook 7
 
+`uv python install 3.14` brings an interpreter that a system lacks; so does a folder made by debootstrap of a newer
+Debian, inside which this command is run.
+
 Without --torch the environments have neither torch nor triton, and the tests that need them are skipped. On Linux a
 plain `torch` brings gigabytes of CUDA libraries.
 """
@@ -71,24 +74,25 @@ def project() -> dict[str, Any]:
 
 
 def declared() -> list[str]:
-    """The requirements of the package and of its extras lab and cpu."""
+    """The requirements of the package and of its extras lab, cpu and images."""
     extras = project()["optional-dependencies"]
-    return [*project()["dependencies"], *extras["lab"], *extras["cpu"]]
+    return [*project()["dependencies"], *extras["lab"], *extras["cpu"], *extras["images"]]
 
 
 def oldest(requirement: str) -> str:
-    """The requirement with its lower bound as the only version: "numpy>=2.1" as "numpy==2.1.0"."""
+    """The requirement with its lower bound as the only version: "numpy>=2.1" as "numpy==2.1.0.*"."""
     name, version = re.fullmatch(r"([\w-]+)>=([\d.]+).*", requirement).groups()  # type: ignore[union-attr]
-    return f"{name}=={version}{'.0' * (2 - version.count('.'))}"
+    return f"{name}=={version}{'.0' * (2 - version.count('.'))}.*"  # OpenCV's packages have a fourth number
 
 
 def interpreters() -> dict[str, str]:
-    """A command for each release of Python that is found on the PATH or among pyenv's."""
+    """A command for each release of Python that is found on the PATH, or among those of pyenv and of uv."""
     found = {}
     for release in PYTHONS:
         pyenv = sorted((Path.home() / ".pyenv" / "versions").glob(f"{release}.*/bin/python"))
+        uv = sorted((Path.home() / ".local" / "share" / "uv" / "python").glob(f"cpython-{release}.*/bin/python3"))
         named = shutil.which(f"python{release}")
-        for command in (*filter(None, [named]), *map(str, pyenv)):
+        for command in (*filter(None, [named]), *map(str, pyenv), *map(str, uv)):
             code = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2], sys.executable)"
             done = subprocess.run([command, "-c", code], capture_output=True, text=True)
             if done.stdout.startswith(f"{release} "):

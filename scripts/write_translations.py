@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from babel.messages.catalog import Catalog
+from babel.messages.catalog import Catalog, Message
 from babel.messages.pofile import read_po, write_po
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,19 +51,24 @@ def catalog_json(catalog: Catalog, language: str) -> str:
     }
     content: dict[str, object] = {"": header}
     for message in sorted(catalog, key=lambda each: each.id if isinstance(each.id, str) else each.id[0]):
-        forms = message.string if isinstance(message.string, (list, tuple)) else [message.string]
+        forms = _forms(message)
         if message.id and all(forms):
             content[message.id if isinstance(message.id, str) else message.id[0]] = list(forms)
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
+def _forms(message: Message) -> Sequence[str]:
+    """The translation of a text: one form, or one for each number of things that the language tells apart."""
+    return message.string if isinstance(message.string, (list, tuple)) else [message.string]
+
+
 def problems(catalog: Catalog, wanted: Sequence[Text]) -> list[str]:
     """Texts without a translation, translations of no text, and those with other places for arguments."""
     known = {message.id: message for message in catalog if message.id}
-    found = [f"{text!r} has no translation" for text in wanted if text not in known or not known[text].string]
+    found = [f"{text!r} has no translation" for text in wanted if text not in known or not all(_forms(known[text]))]
     found += [f"{text!r} is no text of the front end" for text in known if text not in set(wanted)]
     for text, message in known.items():
-        forms = message.string if isinstance(message.string, (list, tuple)) else [message.string]
+        forms = _forms(message)
         places = set(re.findall(r"%\d|%%", text if isinstance(text, str) else text[1]))
         found += [f"{text!r}: {form!r} has other arguments" for form in forms
                   if form and set(re.findall(r"%\d|%%", form)) != places]  # fmt: skip

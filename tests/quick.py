@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from itertools import product
 from typing import Any
 from zlib import crc32
@@ -19,15 +20,24 @@ ALL = bool(os.environ.get("HYBRID_LAB_ALL"))
 #: Engines that need libraries of seconds.
 OTHERS = ("onnxruntime", "torch", "triton")
 
+#: The packages that an engine needs.
+_PACKAGES = {"onnxruntime": ("onnxruntime",), "torch": ("torch",), "triton": ("torch", "triton")}
+
 
 def engines(*names: str) -> Sequence[str]:
     """The engines of these that run now."""
-    return [name for name in names if not (QUICK and name in OTHERS)]
+    return [name for name in _installed(names) if not (QUICK and name in OTHERS)]
 
 
 def in_turn(key: str, *names: str) -> Sequence[str]:
     """The first engine and, by the key, one of the others; all of them in `make test-all`."""
-    return names if ALL else (names[0], names[1 + crc32(key.encode()) % (len(names) - 1)])
+    first, *others = _installed(names)
+    return [first, *others] if ALL or not others else [first, others[crc32(key.encode()) % len(others)]]
+
+
+def _installed(names: Sequence[str]) -> Sequence[str]:
+    """The engines whose packages are there."""
+    return [name for name in names if all(map(find_spec, _PACKAGES.get(name, ())))]
 
 
 def count(variable: str, usual: int, all_: int) -> int:

@@ -6,6 +6,8 @@ import threading
 
 import pytest
 
+from hybrid_lab import nd, sym
+from hybrid_lab.ops.framework import operator
 from hybrid_lab.system import provided
 
 PACKAGE = """
@@ -53,3 +55,13 @@ def test_a_call_waits_for_a_thread_that_imports_the_package(events):
     importing.join(60)
     calling.join(60)
     assert answers == [3] and "provided_package" in sys.modules
+
+
+NAMESPACES = {"nd": nd, "nd.random": nd.random, "nd.contrib": nd.contrib, "sym": sym, "sym.random": sym.random}
+
+
+@pytest.mark.parametrize("module", NAMESPACES.values(), ids=list(NAMESPACES))
+def test_what_python_asks_of_a_module_loads_no_operators(module, monkeypatch):
+    """The first hybrid call asks the modules among the code's globals for `__module__`."""
+    monkeypatch.setattr(operator, "_unloaded", ["hybrid_lab.there_is_no_such_module"])
+    assert not hasattr(module, "__no_such_name__")

@@ -14,17 +14,20 @@ from pathlib import Path
 import pytest
 
 from hybrid_lab import aliases
+from hybrid_lab.graph.memory.packing import Allocation
+from hybrid_lab.hybridize.stale.user_state import Name
 from hybrid_lab.system import provided
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 
 #: What the calls of the network in README.md may run at most, and what `from hybrid_lab import gluon` may load. These
-#: only get lower: a change that needs more shows what for.
+#: only get lower: a change that needs more shows what for. The aim of 36 classes in the first call is not reached: each
+#: of the 46, except `NumPyEngine`, has state of its own.
 BUDGETS = {
     "import gluon": {"modules loaded": 195},
-    "first call": {"functions": 330, "files": 60, "classes": 42, "file switches": 666, "modules loaded": 12},
+    "first call": {"functions": 345, "files": 62, "classes": 46, "file switches": 657, "modules loaded": 12},
     "second call": {"functions": 17, "files": 9, "classes": 5, "file switches": 10, "modules loaded": 0},
-    "new batch size": {"functions": 133, "files": 34, "classes": 24, "file switches": 140, "modules loaded": 0},
+    "new batch size": {"functions": 141, "files": 36, "classes": 27, "file switches": 155, "modules loaded": 0},
 }
 #: Calls upward that no import shows, see `measure_code.indirect`.
 INDIRECT = 55
@@ -142,6 +145,24 @@ def test_a_call_runs_through_few_functions(measure):
     }
     assert not over, "python scripts/measure_calls.py --list shows what runs"
     assert result["lint modules"] == []
+
+
+def test_methods_that_python_writes_are_counted(measure):
+    """`__init__` of a dataclass, also in a subclass that inherits it, and `__new__` of a NamedTuple."""
+
+    class Further(Allocation):
+        pass
+
+    with measure.measure_calls.Watch() as watch:
+        Further(100, 0, 1)
+        Name(None, "", "", None)
+    assert {(file, name) for file, name, _ in watch.functions} == {
+        ("graph/memory/packing.py", "Allocation.__init__"),
+        ("graph/memory/packing.py", "Allocation.__post_init__"),
+        ("hybridize/stale/user_state.py", "Name.__new__"),
+    }
+    assert watch.classes == {"hybridize.stale.user_state.Name"}  # Further is not the package's
+    assert watch.switches == 0
 
 
 @pytest.mark.parametrize("name", provided._providers)

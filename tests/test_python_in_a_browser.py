@@ -12,7 +12,7 @@ import textwrap
 import pytest
 
 SIMULATED = """
-import importlib.abc, os, subprocess, sys, sysconfig, tempfile, threading
+import importlib.abc, os, signal, subprocess, sys, sysconfig, tempfile, threading
 import numpy as np
 sysconfig.get_config_vars()
 MISSING = {"ctypes", "_ctypes", "mmap", "resource", "fcntl", "termios", "_multiprocessing", "ssl", "_ssl", "sqlite3",
@@ -36,8 +36,14 @@ class Popen:
 
 sys.meta_path[:] = map(Without, sys.meta_path)
 threading.Thread.start, subprocess.Popen, sys.platform = start, Popen, "emscripten"
-for name in ("fork", "sched_getaffinity"):
+for name in ("geteuid", "getxattr", "link", "posix_fallocate", "preadv", "sched_getaffinity", "setxattr"):
     delattr(os, name) if hasattr(os, name) else None
+del signal.pthread_kill, threading.get_native_id
+
+def fork():
+    raise OSError(52, "Function not implemented")
+
+os.fork = fork
 os.chdir(tempfile.mkdtemp())
 
 import hybrid_lab as mx
@@ -83,6 +89,24 @@ WORK = {
         net.load_parameters("p.params")
         net.save_parameters("p.safetensors")
         str(mx.diff("m.hlab", net))""",
+    "earlier saves": """
+        from pathlib import Path
+        from hybrid_lab.lab.saving import history
+        file = Path("m.hlab")
+        for scale in (1.0, 2.0):
+            net[3].bias.set_data(nd.ones(10) * scale)
+            with history.replacing(file):
+                net.save("m")
+        (earlier,) = history.entries(file)
+        assert gluon.load(str(earlier))[3].bias.data().asnumpy()[0] == 1
+        history.put_back(file, earlier)
+        assert gluon.load("m.hlab")[3].bias.data().asnumpy()[0] == 1""",
+    "measurements": """
+        from pathlib import Path
+        from hybrid_lab.engines.store import why_untrusted
+        Path("cache").mkdir(mode=0o700)
+        assert why_untrusted(Path("cache"), may_be_link=True) is None
+        str(mx.tune(net, x)), net(x)""",
     "recurrent": """
         from hybrid_lab.gluon import rnn
         layer = rnn.LSTM(4)

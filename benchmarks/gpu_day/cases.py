@@ -79,6 +79,16 @@ def masked_attention(F: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
     return F.batch_dot(F.softmax(F.broadcast_add(F.batch_dot(q, k, transpose_b=True) * 0.125, mask)), v)
 
 
+def quotients_and_roots(F: Any, a: Any, b: Any) -> Any:
+    """Whole numbers of a table of products: a / b, rounded down, and b again. One unit less shows."""
+    return F.broadcast_add(F.floor(F.broadcast_div(a, b)), F.sqrt(F.square(b)))
+
+
+def table(small: bool) -> tuple[int, int]:
+    """Rows and columns of that table, both from 1 on: below what they are."""
+    return (9, 7) if small else (400, 300)
+
+
 def mix(F: Any, x: Any, y: Any) -> Any:
     return x * F.sigmoid(y) + F.LeakyReLU(y, act_type="gelu") - F.tanh(x)
 

@@ -25,6 +25,11 @@ def main(arguments: list[str]) -> int:
 
         work(Options.of(arguments[1]))
         return 0
+    if arguments == ["--launchers"]:
+        from gpu_day import launchers
+
+        launchers.main()
+        return 0
     if arguments[:1] in (["--list"], ["--item"]):
         _inside(arguments)
         return 0
@@ -87,7 +92,10 @@ def run_stage(options: Options, budget: Budget | None = None) -> Results:
         ahead = [item for item in stage.compile_items(options) if item.name in due]
         part = Budget(COMPILING * budget.left() / 60, budget.clock)
         run_items(ahead, command, results, part, options.jobs or max(cores - 1, 1))
-    complete = run_items(waiting, command, results, budget, jobs, getattr(stage, "FRESH", False))
+    try:
+        complete = run_items(waiting, command, results, budget, jobs, getattr(stage, "FRESH", False))
+    finally:
+        results.leave(item.name for item in waiting)
     counts = ", ".join(f"{number} {status}" for status, number in sorted(results.counts().items()))
     rest = sum(not results.is_done(item.name) for item in every)
     ending = "complete" if complete else f"the time was up, {rest} left: run it again to go on"

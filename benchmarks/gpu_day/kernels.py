@@ -63,8 +63,19 @@ def run(name: str, options: Options) -> dict[str, Any]:
 
 def compile_for(name: str, target: str, small: bool = False) -> dict[str, Any]:
     """Compile the kernels of a layer, or all that steps of a network need, for a target that need not be here."""
-    from hybrid_lab.engines.triton import tuning
     from hybrid_lab.engines.triton.build import compiling
+
+    sources, failed = sources_of(name, target, small), dict[int, str]()
+    compiling.compile_all(sources, target, failed)
+    return {"kernels": len(sources), "failed": sorted({text.splitlines()[0] for text in failed.values()})}
+
+
+def sources_of(name: str, target: str, small: bool = False) -> list[Any]:
+    """The kernels of a layer, of "network: lenet, tf32", "smoke: softmax, small, float32" or "tiles: gemm 512, tf32".
+
+    small : of miniature sizes
+    """
+    from hybrid_lab.engines.triton import tuning
     from hybrid_lab.engines.triton.kernels import kernels_of_graphs
     from hybrid_lab.engines.triton.plan.by_vendor import rule_for
     from hybrid_lab.engines.triton.write import tiles
@@ -74,9 +85,13 @@ def compile_for(name: str, target: str, small: bool = False) -> dict[str, Any]:
     rest = rest or name
     how = tiles.precision(rest.endswith("tf32"), target)
     sources: list[KernelSource] = []
-    if kind == "network":
+    if kind in ("network", "smoke"):
+        from gpu_day import smoke
+
         rule = rule_for(target, how)
-        listed, _ = kernels_of_graphs(step_graphs(rest.rpartition(", ")[0], small, rule), how, rule=rule)
+        smoked = kind == "smoke"
+        graphs = smoke.graphs(rest, rule, small) if smoked else step_graphs(rest.rpartition(", ")[0], small, rule)
+        listed, _ = kernels_of_graphs(graphs, how, rule=rule)
         sources = [kernel.generated for kernel in listed]
     else:
         for group, kernels in _groups(layers.layer(rest, small).graph(), how):
@@ -84,9 +99,7 @@ def compile_for(name: str, target: str, small: bool = False) -> dict[str, Any]:
             for title, (_, form) in forms.items():
                 if kind == "tiles" or title in ("rule", "vendor"):
                     sources += [source for source in form if isinstance(source, KernelSource)]
-    failed: dict[int, str] = {}
-    compiling.compile_all(sources, target, failed)
-    return {"kernels": len(sources), "failed": sorted({text.splitlines()[0] for text in failed.values()})}
+    return sources
 
 
 def _groups(graph: Any, precision: str) -> list[tuple[Any, Any]]:

@@ -199,9 +199,14 @@ def graph_of(
 
 
 def graphs_of(
-    make: Callable[[], Any], shapes: list[tuple[int, ...]], dtype: str = "float32", part: str = "forward"
-) -> dict[str, Any]:
-    """The same with the forward beside its gradients. Nothing runs."""
+    make: Callable[[], Any], shapes: list[tuple[int, ...]], dtype: str = "float32", part: str = "forward",
+    rule: Any = None, whole: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """The same with the forward beside its gradients. Nothing runs.
+
+    rule : which recurrent layers the GPU's own library computes; whole : the first input is whole numbers, which have
+    no gradient
+    """
     import numpy as np
 
     from hybrid_lab import nd
@@ -212,12 +217,12 @@ def graphs_of(
     block.cast(dtype)
     inputs = [nd.array(np.zeros(shape, dtype), dtype=dtype) for shape in shapes]
     if part in ("data", "every"):
-        for array in inputs:
+        for array in inputs[whole:]:
             array.attach_grad()
     if part == "data":
         for parameter in block.collect_params().values():
             parameter.grad_req = "null"
-    return ahead.graphs_of(block, inputs, train=part != "forward")
+    return ahead.graphs_of(block, inputs, train=part != "forward", rule=rule)
 
 
 def _computed(compute: Callable[..., Any]) -> Callable[[], Any]:

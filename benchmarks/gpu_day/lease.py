@@ -30,6 +30,8 @@ SECONDS = {"right": 150.0, "fast": 420.0}
 PACKING = 6.0
 #: The first kernel must have run after so many seconds.
 PROBING = 90.0
+#: A training step, and the kernels of a layer or a network, may take so many seconds in `fast`.
+STEP_LIMIT, KERNEL_LIMIT = 75.0, 60.0
 #: Networks whose training steps decide whether the engine is fast, the most telling one first.
 NETWORKS = ("resnet18", "encoder 6 layers", "lenet", "lstm 2x200")
 
@@ -66,6 +68,8 @@ class Lease:
         except WorkersFailed as error:
             print(f"{stage}: {error}", flush=True)
             self.failed = True
+        finally:
+            results.leave(names)
         done = [name for name in names if name in results.items]
         bad = [name for name in done if results.items[name]["status"] not in (PASSED, SKIPPED)]
         self.failed |= bool(bad)
@@ -122,8 +126,8 @@ def right(lease: Lease) -> None:
 def fast(lease: Lease) -> None:
     """Steps of whole networks, ours beside torch; then single layers by the rule, by the vendor, and by torch."""
     lease.phase("kernels", ["ceilings"], 40, 1, 40)
-    lease.phase("steps", step_names(lease.options), 0.65 * lease.left(), 1, 75, fresh=True)
-    lease.phase("kernels", kernel_names(), lease.left(), 1, 60)
+    lease.phase("steps", step_names(lease.options), 0.65 * lease.left(), 1, STEP_LIMIT, fresh=True)
+    lease.phase("kernels", kernel_names(), lease.left(), 1, KERNEL_LIMIT)
 
 
 PARTS: dict[str, Callable[[Lease], None]] = {"right": right, "fast": fast}
@@ -159,6 +163,7 @@ _PROBE = """
 import json, sys, time
 began = time.time()
 sys.path[:0] = {paths!r}
+from gpu_day import cases
 from gpu_day.options import Options
 from gpu_day.worker import machine, use_folders, use_gpu
 options = Options.of({options!r})
@@ -169,8 +174,8 @@ if missing:
 found = {{"import, s": round(time.time() - began, 1), **machine()}}
 import numpy as np
 import hybrid_lab as mx
-began, (high, wide) = time.time(), (9, 7) if options.small else (400, 300)
-net = mx.gluon.nn.HybridLambda(lambda F, a, b: F.broadcast_add(F.floor(F.broadcast_div(a, b)), F.sqrt(F.square(b))))
+began, (high, wide) = time.time(), cases.table(options.small)
+net = cases.of(cases.quotients_and_roots)()
 net.hybridize(engine="triton")
 a, b = (each.ravel().astype("float32") for each in np.meshgrid(np.arange(1, high), np.arange(1, wide)))
 one = net(mx.nd.array(a * b, ctx=mx.gpu(0)), mx.nd.array(b, ctx=mx.gpu(0))).asnumpy()
@@ -182,7 +187,6 @@ print(json.dumps(found))
 
 def probe(options: Options) -> bool:
     """Whether a first kernel runs. What it tells of the machine goes to DIR/probe.txt, too."""
-    _warn_of_other_triton(Path(options.out))
     paths = [str(SCRIPT.parents[1] / each) for each in ("", "benchmarks", "benchmarks/cpu")]
     code = _PROBE.format(paths=paths, options=options.text())
     log = Path(options.out) / "probe.txt"
@@ -197,19 +201,6 @@ def probe(options: Options) -> bool:
             end_process(process)
     print(log.read_text(encoding="utf-8", errors="replace").strip()[-3000:], flush=True)
     return status == 0
-
-
-def _warn_of_other_triton(folder: Path) -> None:
-    """Say so where kernels were compiled ahead with another Triton: they are useless here."""
-    import importlib.metadata
-
-    here = importlib.metadata.version("triton")
-    for archive in folder.glob("kernels-*.tar.xz"):
-        if not archive.name.endswith(f"-triton{here}.tar.xz"):
-            print(
-                f"WARNING: {archive.name} is not for Triton {here}, which is here: its kernels are compiled anew",
-                flush=True,
-            )
 
 
 # -- compute-sanitizer, tests, results ---------------------------------------------------------------------------------

@@ -135,6 +135,10 @@ def run_items(
                     elif answer is None:
                         status = LATE if worker in late else DIED
                         said = leave(worker)
+                        if status == LATE:  # tables show the last line
+                            said += f"\nit was ended after {seconds:.0f} s, its limit is {item.limit:.0f} s"
+                        elif not said:
+                            said = f"its process ended with status {worker.pipe.returncode} and said nothing"
                         done += 1
                         results.add(item.name, {"status": status, "seconds": seconds, "error": said})
                         continue

@@ -1,7 +1,7 @@
 """report: tables of the results in a folder, as Markdown; runs anywhere, without a GPU.
 
 gpu-<GPU>.md has everything: what passed, layers beside torch, kernels by how far they are from what the GPU allows,
-tiles, and steps. Where a stage was cut off, its table has what there is and says how many items are missing.
+tiles, and steps. If a stage was cut off, its table has what there is, and the page counts and names the missing items.
 """
 
 from __future__ import annotations
@@ -44,15 +44,20 @@ def page(stages: dict[str, Results]) -> str:
     parts = [f"# {machine['gpu']}", _machine(machine)]
     if len(set(others)) > 1:
         parts.append(f"The stages ran on different machines: {', '.join(dict.fromkeys(others))}.")
-    parts += ["## What ran", table(["stage", PASSED, FAILED, LATE, DIED, SKIPPED], _counts(stages.values()))]
+    parts += [
+        "## What ran",
+        table(["stage", PASSED, FAILED, LATE, DIED, SKIPPED, "not reached"], _counts(stages.values())),
+    ]
     parts += _problems(stages)
+    parts += _unreached(stages)
     kernels, steps = stages["kernels"].items, stages["steps"].items
     for title, text, head, rows in (
         ("Steps", "Medians in ms, a process for each figure; the GPU's work is waited for after every step.",
          ["step", *RUNTIMES, "torch eager / ours", "torch.compile / ours"], step_rows(steps)),
-        ("First calls, launches and memory", "The first call with kernels on disk; launches of a step, which are "
-         "replays and copies where they are captured; the host's microseconds for each.",
-         ["step", "first, s", "host, ms", "launches", "us a launch", "kernels", "memory, MiB"], detail_rows(steps)),
+        ("First calls, launches and memory", "The first call, and how many kernels were compiled in it; launches "
+         "of a step, which are replays and copies where they are captured; the host's microseconds for each.",
+         ["step", "first, s", "compiled", "host, ms", "launches", "us a launch", "kernels", "memory, MiB"],
+         detail_rows(steps)),
         ("Layers", "Microseconds with a cold cache, on random numbers; of what takes the host longer than the GPU, the "
          "host's. `vendor` is torch's library, called by the "
          "engine in the kernel's place. The last column is the kernels' time over the least that this GPU allows.",
@@ -85,9 +90,9 @@ def _machine(machine: dict[str, Any]) -> str:
 def _counts(stages: Iterable[Results]) -> list[Row]:
     statuses = (PASSED, FAILED, LATE, DIED, SKIPPED)
     return [
-        [stage.path.stem, *(str(stage.counts().get(status, 0)) for status in statuses)]
+        [stage.path.stem, *(str(stage.counts().get(status, 0)) for status in statuses), str(len(stage.unreached))]
         for stage in stages
-        if stage.items
+        if stage.items or stage.unreached
     ]
 
 
@@ -99,6 +104,17 @@ def _problems(stages: dict[str, Results]) -> list[str]:
                 said = (record.get("error") or "").strip().splitlines()
                 lines.append(f"- {stage}, {name}: {record['status']}; {said[-1][:200] if said else ''}")
     return ["## What went wrong", "\n".join(lines[:100])] if lines else []
+
+
+def _unreached(stages: dict[str, Results]) -> list[str]:
+    """Items that the time did not suffice for. One that was running may hang."""
+    lines = []
+    for stage, results in stages.items():
+        begun = {name: ran for name, ran in results.unreached.items() if ran}
+        lines += [f"- {stage}, {name}: the time was up after {ran:.0f} s of it" for name, ran in begun.items()]
+        waiting = [name for name in results.unreached if name not in begun]
+        lines += [f"- {stage}: {'; '.join(waiting[:50])}" + "; ..." * (len(waiting) > 50)] if waiting else []
+    return ["## What was not reached", "\n".join(lines)] if lines else []
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
@@ -141,7 +157,7 @@ def detail_rows(items: dict[str, dict[str, Any]]) -> list[Row]:
         launches = result["launches"]
         each = result["host us a launch"]
         rows.append([
-            name, f"{result['first s']:.2f}", f"{result['host ms']:.3g}",
+            name, f"{result['first s']:.2f}", str(result.get("compiled", "")), f"{result['host ms']:.3g}",
             " + ".join(f"{number:g} {what}" for what, number in launches.items() if number) if launches else "",
             f"{each:.1f}" if each is not None else "", str(result["kernels"] or ""), f"{result['memory MiB']:.0f}",
         ])  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ PASSED, FAILED, SKIPPED, LATE, DIED = "passed", "failed", "skipped", "late", "di
 class Results:
     """machine : what the workers said of the GPU and the versions; items : name -> the item's latest record
     running : name -> seconds that the item had run when the time was up; it has no record, so it is run again
+    unreached : items without a record that a run of the stage was to run -> seconds that they had run, 0 if not begun
 
     A record has "status", "seconds", and "result" or "error".
     """
@@ -27,11 +29,15 @@ class Results:
         self.machine: dict[str, Any] = {}
         self.items: dict[str, dict[str, Any]] = {}
         self.running: dict[str, float] = {}
+        self.unreached: dict[str, float] = {}
         for entry in _entries(self.path):
             if "machine" in entry:
                 self.machine = entry["machine"]
             elif "item" in entry:
                 self.items[entry["item"]] = {name: value for name, value in entry.items() if name != "item"}
+            elif "left" in entry:
+                self.unreached |= entry["left"]
+        self.unreached = {name: ran for name, ran in self.unreached.items() if name not in self.items}
 
     def is_done(self, name: str, again: bool = False) -> bool:
         """Whether the item has a record; with `again`, whether it passed or was skipped."""
@@ -47,6 +53,13 @@ class Results:
         if machine != self.machine:
             self.machine = machine
             self._append({"machine": machine})
+
+    def leave(self, names: Iterable[str]) -> None:
+        """Note which of the items were not reached, and for how long the items in `running` had run."""
+        left = {name: round(self.running.get(name, 0.0), 1) for name in names if name not in self.items}
+        self.unreached |= left
+        if left:
+            self._append({"left": left})
 
     def counts(self) -> dict[str, int]:
         """status -> number of items."""

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gpu_day.cases import CASES, SIZES, Case
+from gpu_day import layers
+from gpu_day.cases import CASES, SIZES, Case, of, quotients_and_roots, table
 from gpu_day.options import Item, Options
 
 JOBS = 4
@@ -22,6 +23,8 @@ LIMIT = 100.0
 TOLERANCES = {"float32": (2e-5, 2e-4), "tf32": (1e-2, 2e-2), "float16": (1e-2, 3e-2)}
 #: What is checked beside the cases.
 OTHERS = ("training by sgd", "training by adam", "dropout", "captured prediction", "captured training", "copies")
+#: What `right` and `fast` run before anything else.
+FIRST = "first kernel"
 #: Cases that have products, which alone are different with tf32.
 _PRODUCTS = ("dense", "batched product", "convolution", "1 x 1 convolution", "attention", "LSTM")
 
@@ -45,6 +48,25 @@ def run(name: str, options: Options) -> dict[str, Any]:
         return trainings.check(name)
     case, size, precision = name.split(", ")
     return check(CASES[case], size, precision)
+
+
+def graphs(name: str, rule: Any = None, small: bool = False) -> dict[str, Any]:
+    """The graphs of an item or of FIRST; {} for copies. Nothing runs.
+
+    rule : which products the GPU's own library computes
+    """
+    if name in OTHERS:
+        from gpu_day import trainings
+
+        return trainings.graphs(name)
+    if name == FIRST:
+        rows, columns = table(small)
+        return layers.graphs_of(of(quotients_and_roots), [((rows - 1) * (columns - 1),)] * 2)
+    case, size, precision = name.split(", ")
+    dtype = "float16" if precision == "float16" else "float32"
+    shapes = list(CASES[case].shapes[SIZES.index(size)])
+    found = layers.graphs_of(CASES[case].block, shapes, dtype, "every", rule, bool(CASES[case].numbers))
+    return {part: graph for part, graph in found.items() if not part.startswith("update")}
 
 
 def check(case: Case, size: str, precision: str) -> dict[str, Any]:

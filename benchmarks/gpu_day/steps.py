@@ -6,6 +6,7 @@ order is that of worth: training before prediction, ours and eager torch before 
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -74,7 +75,9 @@ def measure(call: Callable[[], Any], options: Options) -> dict[str, Any]:
         torch.cuda.synchronize()
         return time.perf_counter() - started
 
+    on_disk = _binaries()
     found: dict[str, Any] = {"first s": whole()}
+    found["compiled"] = _binaries() - on_disk
     rounds = 2 if options.small else 8
     warm = [whole() for _ in range(rounds)]  # captures, and cuDNN's choices
     before = launches.snapshot()
@@ -102,6 +105,14 @@ def measure(call: Callable[[], Any], options: Options) -> dict[str, Any]:
     number = sum(ours.values()) or found["kernels"]
     found["host us a launch"] = 1e3 * found["host ms"] / number if number else None
     return found
+
+
+def _binaries() -> int:
+    """How many of our kernels are on disk. torch.compile's are not counted."""
+    from hybrid_lab.engines.triton.build.binaries import BINARIES
+
+    folder = BINARIES.disk.folder()
+    return len(os.listdir(folder)) if folder is not None and folder.exists() else 0
 
 
 def _back_to_back(call: Callable[[], Any], count: int) -> float:

@@ -36,6 +36,34 @@ def network(engine: str | None, ctx: Any, captured: bool = False, dropout: float
     return net
 
 
+def graphs(name: str) -> dict[str, Any]:
+    """The graphs of a check: of the network, its loss and its update. Nothing runs."""
+    import hybrid_lab as mx
+    from hybrid_lab import gluon
+    from hybrid_lab.gluon import ahead, nn
+
+    if name == "copies":
+        return {}
+    if name == "dropout":
+        return ahead.graphs_of(nn.Dropout(0.3), (77, 501), train=True)
+    net = network(None, mx.cpu(), dropout=0 if name == "captured training" else 0.2)
+    prediction = {f"prediction {part}": graph for part, graph in ahead.graphs_of(net, (8, 3, 10, 10)).items()}
+    if name == "captured prediction":
+        return prediction
+    trainer = gluon.Trainer(net.collect_params(), *optimizer_of("adam" if name == "training by adam" else "sgd"))
+    training = ahead.graphs_of(net, (8, 3, 10, 10), train=True)
+    output = mx.nd.zeros((8, 5))
+    output.attach_grad()
+    error = ahead.graphs_of(gluon.loss.SoftmaxCrossEntropyLoss(), [output, mx.nd.zeros((8,))], train=True)
+    del trainer  # whose rule the update is
+    return prediction | training | {f"loss {part}": error[part] for part in ("forward", "backward")}
+
+
+def optimizer_of(name: str) -> tuple[str, dict[str, float]]:
+    """The name of an optimizer and its settings, as arguments of a Trainer."""
+    return name, {"learning_rate": 0.01} | ({"momentum": 0.9, "wd": 1e-3} if name == "sgd" else {})
+
+
 def steps(
     engine: str | None, ctx: Any, optimizer: str = "sgd", captured: bool = False, dropout: float = 0.2
 ) -> list[np.ndarray]:
@@ -44,8 +72,7 @@ def steps(
     from hybrid_lab import autograd, gluon
 
     net = network(engine, ctx, captured, dropout)
-    settings = {"learning_rate": 0.01} | ({"momentum": 0.9, "wd": 1e-3} if optimizer == "sgd" else {})
-    trainer = gluon.Trainer(net.collect_params(), optimizer, settings)
+    trainer = gluon.Trainer(net.collect_params(), *optimizer_of(optimizer))
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     if engine is not None:
         loss.hybridize(engine=engine, static_alloc=captured, static_shape=captured)

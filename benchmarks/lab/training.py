@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CHUNK, SECONDS = 0.04, 3.0
 """Seconds of steps of one kind in a row, and in a round."""
-KINDS = {"progress": "mx.lab.progress and mx.log", "trainer": "a Trainer alone"}
+KINDS = {"log": "mx.log alone", "trainer": "a Trainer alone", "progress": "mx.lab.progress, mx.log, a Trainer"}
 
 
 class Pause:
@@ -107,6 +107,8 @@ def steps_of(kind: str, step: Callable[[], mx.nd.NDArray]) -> Callable[[], None]
     """One step of a training of this kind."""
     if kind == "trainer":
         return lambda: (step(), None)[1]
+    if kind == "log":
+        return lambda: mx.log(loss=step())
     bar: Iterator[int] = iter(mx.lab.progress(range(10**9), unit="batch"))
 
     def shown() -> None:
@@ -133,7 +135,7 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
     shown = steps_of(kind, step)
     shown()
     pause.begin()
-    listeners, now = boundary.listeners, time.perf_counter
+    listeners, now = [] if kind == "log" else boundary.listeners, time.perf_counter
     found: dict[str, list[float]] = {"ms": [], "step": [], "all": [], "processor": []}
     spent: list[tuple[float, float]] = []
     for _ in range(1 + rounds):

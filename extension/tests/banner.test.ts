@@ -34,6 +34,7 @@ const answers = (changes: Partial<AnswersReply> = {}): AnswersReply => ({
     reachable: true,
     when: NOW,
     changed: 0,
+    uncompared: 0,
     unsure: 0,
     parameters: 4,
     structure: false
@@ -247,7 +248,10 @@ test('a logged NaN is found by one click: the watch is on, and the cell is to ru
   click(buttonOf(made.element, 'loss not finite at step 57: find where'));
   await settle();
   assert.deepEqual(kernel.asked.at(-1), { type: 'watch_nan', body: { model: 'm1', on: true } });
-  assert.equal(texts(made)[0], 'loss not finite at step 57: run the cell again, it stops there');
+  assert.equal(
+    texts(made)[0],
+    'loss not finite at step 57: run the cell again, and it stops at the first NaN'
+  );
   assert.match(status(made), /Run the cell again/);
 });
 
@@ -259,7 +263,10 @@ test('where parameters hold NaN already, the model is to be created again', asyn
   await made.refresh();
   click(buttonOf(made.element, 'loss not finite at step 57: find where'));
   await settle();
-  assert.equal(texts(made)[0], 'loss not finite at step 57: create net again and train, it stops there');
+  assert.equal(
+    texts(made)[0],
+    'loss not finite at step 57: create net again and train it; the cell then stops at the first NaN'
+  );
   assert.match(status(made), /create the model again/);
 });
 
@@ -307,7 +314,8 @@ test('changes: by hand, of the structure, of files of another kernel', async () 
   const cases: [Partial<typeof change>, string][] = [
     [{ changed: 1 }, '1 tensor changed since the save'],
     [{ changed: 2, how: 'loaded' }, '2 tensors changed since it was loaded'],
-    [{ changed: 2, structure: true }, 'Blocks or parameters and 2 tensors changed since the save'],
+    [{ changed: 3, uncompared: 2 }, 'up to 3 tensors changed since the save'],
+    [{ changed: 2, structure: true }, 'Blocks or parameters changed since the save'],
     [{ how: 'unknown' }, `net.hlab ${today}: compare`]
   ];
   for (const [changes, text] of cases) {

@@ -90,7 +90,10 @@ test('a run shows its loops, its curves and a table', () => {
   const charts = [...view.element.querySelectorAll('svg[role=img]')];
   assert.deepEqual(
     charts.map(chart => chart.getAttribute('aria-label')),
-    ['loss in words; val_loss in words. Arrow keys read values.', 'acc in words. Arrow keys read values.']
+    [
+      'loss in words; val_loss in words. The arrow keys left and right read values.',
+      'acc in words. The arrow keys left and right read values.'
+    ]
   );
   const rows = [...view.element.querySelectorAll('tbody tr')].map(row =>
     [...row.children].map(cell => cell.textContent)

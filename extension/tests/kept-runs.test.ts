@@ -101,7 +101,7 @@ test('runs are listed as text, and those that are chosen share a chart for each 
   assert.equal(charts(view).length, 2);
   assert.equal(
     charts(view)[0]?.getAttribute('aria-label'),
-    'loss: run 1 <b>lr=0.1</b>, loss in words; run 2 <b>lr=0.1</b>, loss in words. Arrow keys read values.'
+    'loss: run 1 <b>lr=0.1</b>, loss in words; run 2 <b>lr=0.1</b>, loss in words. The arrow keys left and right read values.'
   );
   assert.equal(charts(view)[0]?.querySelectorAll('path.hl-line').length, 2);
   await click(boxes(view)[0]);

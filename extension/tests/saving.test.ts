@@ -296,7 +296,7 @@ test('a save is one click, and can be undone where its outcome is', async () => 
     type: 'save',
     body: { model: 'm1', file: 'net.hlab', overwrite: false }
   });
-  assert.match(text(view.element), /Saved net.*is in the history/s);
+  assert.match(text(view.element), /Saved net.*is among the earlier saves/s);
   click(buttonOf(view.element, 'Undo this save'));
   await settle();
   assert.deepEqual(kernel.asked.find(each => each.type === 'undo')?.body, { model: 'm1', undo: 'u0' });
@@ -783,7 +783,7 @@ test('the autosave is set here, and its failure is an alert', async () => {
   unit.dispatchEvent(new Event('change'));
   await settle();
   assert.deepEqual(kernel.asked.at(-1)?.body, { model: 'm1', file: '', unit: 'epoch', every: 100 });
-  assert.match(text(view.element), /Goes to net\.autosave\.hlab/);
+  assert.match(text(view.element), /Saves will go to net\.autosave\.hlab/);
   view.setModels([model()], { m1: { left_out: '', autosave } });
   assert.match(text(view.element), /2 saves to net\.autosave\.hlab, the last 3 s ago; it took 0\.21 s/);
   const alert = view.element.querySelector<HTMLElement>('.hl-alert[role=alert]');

@@ -166,7 +166,10 @@ test('an invalid expression is looked for as text, and said', () => {
   );
   const { hits, problem } = search(scene, 'kernel=(5, 5)');
   assert.deepEqual(hits, ['n1']);
-  assert.match(problem, /kernel=\(5, is no expression \(a \( without its \)\): looked for as text/);
+  assert.match(
+    problem,
+    /kernel=\(5, is no regular expression \(a \( without its \)\), so it is searched for as text/
+  );
   assert.equal(query('plain words').problem, '');
 });
 

@@ -139,7 +139,7 @@ test('what if: other inputs, a refusal, and back', async () => {
   await settle();
   assert.equal(says.textContent, "'big' is no shape Write shapes.");
   assert.deepEqual(cells(tree, ''), ['(2, 10)', '850', '64', '64 B'], 'a refusal changes nothing');
-  click(buttonOf(columns.panel, 'As called'));
+  click(buttonOf(columns.panel, 'Back to the last call'));
   await settle();
   assert.deepEqual(cells(tree, '')[2], '4.09 G');
   assert.equal(inputs.value, '');

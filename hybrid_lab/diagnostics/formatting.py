@@ -1,11 +1,11 @@
-"""Formatting and checks that several messages share: counts, invisible characters, lists of choices."""
+"""Formatting and checks that messages share: counts, invisible characters, lists of choices, names of Blocks."""
 
 from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 Entry = TypeVar("Entry")
 
@@ -64,3 +64,49 @@ def lookup(kind: str, name: str, entries: Mapping[str, Entry]) -> Entry:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(entries))}"
         raise ValueError(f"there is no {kind} named {name!r}; {hint}")
     return entry
+
+
+# -- names of Blocks --------------------------------------------------------------------------------------------------
+
+
+class Named(Protocol):
+    """A Block."""
+
+    @property
+    def name(self) -> str:
+        """Its own name, such as `dense0`."""
+        ...
+
+
+known_as: Callable[[Any], str] | None = None
+"""Gives the name of a Block by the variables of the notebook, "" if none leads to it. The lab sets it."""
+
+
+def set_known_as(find: Callable[[Any], str] | None) -> None:
+    """Ask this function for names from now on."""
+    global known_as
+    known_as = find
+
+
+def variable_of(block: Named) -> str:
+    """The name of a Block by the variables of the notebook; "" without a notebook, and if no variable leads to it."""
+    if known_as is None:
+        return ""
+    try:
+        return known_as(block)
+    except Exception:  # a message must not fail because of its words
+        return ""
+
+
+def called(block: Named, path: str = "") -> str:
+    """The name of a Block in messages. path : of a Block below it, whose name is then returned"""
+    known = variable_of(block)
+    if known:
+        return access_path(known, path)
+    return f"{block.name}.{path}" if path else block.name
+
+
+def access_path(name: str, path: str) -> str:
+    """The code that reads the Block at a path of a model: `net.head[2]` for `head.2` of `net`."""
+    parts = [part for part in path.split(".") if part]
+    return name + "".join([f"[{part}]" if part.isascii() and part.isdecimal() else f".{part}" for part in parts])

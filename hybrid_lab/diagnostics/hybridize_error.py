@@ -19,12 +19,14 @@ class HybridizeError(HybridLabError):
     runs_eagerly : whether a hybridized Block with such code runs eagerly, Block by Block, instead of raising this
     in_graph_code : whether hybrid_forward broke it, and not Python of the user's around hybrid_forward
     keeps_tensors : whether the code keeps tensors on the Block: then all its calls run eagerly until `hybridize()`
+    known_as : the name of the block in the message, if the variables of a notebook give another one than `block`
     """
 
     partial: Any = None
     runs_eagerly: bool = False
     in_graph_code: bool = False
     keeps_tensors: bool = False
+    known_as: str = ""
 
     def __init__(
         self,
@@ -52,12 +54,13 @@ class HybridizeError(HybridLabError):
 
     def __str__(self) -> str:
         lines = [f"HybridizeError {self.code}: {self.message}"]
-        block = f" (block {self.block})" if self.block else ""
+        name = self.known_as or self.block
+        block = f" (block {name})" if name else ""
         if self.location is not None:
             lines.append(f"  {self.location.describe()}{block}")
             lines += [excerpt] if (excerpt := self.location.excerpt("  ")) else []
         elif block:
-            lines.append(f"  block {self.block}")
+            lines.append(f"  block {name}")
         lines += [f"  {self.reason}"] if self.reason else []
         first, *more = self.rewrite.splitlines() or [""]
         lines += [f"  Instead:  {first}", *(f"            {line}" for line in more)] if first else []

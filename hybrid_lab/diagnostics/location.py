@@ -8,6 +8,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, cast
@@ -86,19 +87,20 @@ def _width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Location:
     """A place in source code, kept as (code object, instruction offset).
 
     Lines count from 1 and columns, in characters, from 0. Everything is computed on first use, so noting a
     location costs a fraction of a microsecond.
+
+    code, lasti : as in a frame: the code object, and the offset of the instruction in it
+    resolved : first line, first column, last line and last column; None until they are asked for
     """
 
-    __slots__ = ("resolved", "code", "lasti")
-    resolved: tuple[int, int, int, int]
-
-    def __init__(self, code: CodeType, lasti: int) -> None:
-        self.code = code
-        self.lasti = lasti
+    code: CodeType
+    lasti: int
+    resolved: tuple[int, int, int, int] | None = None
 
     @classmethod
     def known(
@@ -106,11 +108,8 @@ class Location:
         function: str = "<module>",
     ) -> Location:  # fmt: skip
         """A place given in words, as a file or another process tells it."""
-        place = cls.__new__(cls)
-        place.code = cast(CodeType, _Known(file, function, line))
-        place.lasti = -1
-        place.resolved = (line, col, end_line or line, col if end_col is None else end_col)
-        return place
+        resolved = (line, col, end_line or line, col if end_col is None else end_col)
+        return cls(cast(CodeType, _Known(file, function, line)), -1, resolved)
 
     @property
     def file(self) -> str:
@@ -118,11 +117,9 @@ class Location:
 
     @property
     def _span(self) -> tuple[int, int, int, int]:
-        try:
-            return self.resolved
-        except AttributeError:
+        if self.resolved is None:
             self.resolved = self._resolve()
-            return self.resolved
+        return self.resolved
 
     def _resolve(self) -> tuple[int, int, int, int]:
         positions = self.code.co_positions()

@@ -207,7 +207,11 @@ def _words(code: str, site: _Site) -> SourceFacts:
         left = site.node(ast.Compare).left
         return SourceFacts(code, _condition_name(left, site), {"construct": "in", "condition": site.text(left)})
     if operation in _TRUTHS or "JUMP" in operation:
-        return _truth(code, site, site.consumed())
+        condition = site.consumed()
+        call = site.around(condition)
+        if isinstance(call, ast.Call) and call.func is condition:
+            return _call(code, site, call)  # since 3.14 `all(... for ...)` and `any` are loops in the caller's bytecode
+        return _truth(code, site, condition)
     raise _Elsewhere
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,7 @@ Program = Callable[[Sequence[np.ndarray], tuple[int, int]], list[np.ndarray]]
 CONSTANT_ROLES = frozenset({"param", "aux", "hoisted"})
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Executable:
     """A compiled graph.
 
@@ -36,12 +38,10 @@ class Executable:
     device : torch's device if it takes and gives tensors there instead of arrays; else None
     """
 
-    __slots__ = ("__weakref__", "graph", "report", "run")
-
-    device: torch.device | None = None
-
-    def __init__(self, graph: Graph, run: Program, report: Report):
-        self.graph, self.run, self.report = graph, run, report
+    graph: Graph
+    run: Program
+    report: Report
+    device: torch.device | None = field(default=None, init=False)
 
     def __call__(self, inputs: Sequence[np.ndarray], rng: tuple[int, int] = (0, 0)) -> list[np.ndarray]:
         return self.run(inputs, rng)

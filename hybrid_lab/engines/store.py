@@ -207,11 +207,16 @@ def why_untrusted(path: Path, may_be_link: bool = False) -> str | None:
         return None
     try:
         state = os.lstat(path)
-        if may_be_link and stat.S_ISLNK(state.st_mode) and state.st_uid in (0, os.geteuid()):
+        if may_be_link and stat.S_ISLNK(state.st_mode) and state.st_uid in _owners():
             state = os.stat(path)
     except OSError:
         return None  # reading it will fail, and making it may
     return _reason(state, path)
+
+
+def _owners() -> tuple[int, ...]:
+    """Who may own a file: root and this user. Python in a browser has no users."""
+    return (0, os.geteuid()) if hasattr(os, "geteuid") else (0,)
 
 
 def _reason(state: os.stat_result, path: Path) -> str | None:
@@ -219,7 +224,7 @@ def _reason(state: os.stat_result, path: Path) -> str | None:
         return None
     if stat.S_ISLNK(state.st_mode):
         return "it is a symbolic link; HYBRID_LAB_CACHE names another folder"
-    if state.st_uid not in (0, os.geteuid()):
+    if state.st_uid not in _owners():
         return f"it belongs to the user {state.st_uid}; HYBRID_LAB_CACHE names a folder of your own"
     if stat.S_IMODE(state.st_mode) & 0o022:
         mode = f"{stat.S_IMODE(state.st_mode):04o}"

@@ -1,23 +1,17 @@
-"""Run passes: skip a pass on a graph without operators for it; with HYBRID_LAB_DUMP=all, or names of passes as in
-"infer,split,plan", print what they make to standard error; remember each as a Stage, printable with the graph before
-and after it.
+"""Print what passes make to standard error, with HYBRID_LAB_DUMP=all, or names of passes as in "infer,split,plan". A
+Stage is one pass that ran, printable with the graph before and after it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches, unified_diff
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
-from hybrid_lab.ops.framework.sizes import NeedsNumber
 from hybrid_lab.system.logger import logger
-
-if TYPE_CHECKING:
-    from hybrid_lab.graph.graph import Graph
 
 T = TypeVar("T")
 
@@ -38,14 +32,6 @@ PASSES = (
     "plan",
     "program",
 )
-#: The properties of operators that give a pass work: a graph without such an operator skips the pass. Other passes run
-#: on every graph.
-WORKS_ON = {
-    "bind_mode": ("mode_dependent", "signature.aux", "channels_last", "by_shapes"),
-    "layout": ("permutes", "in_order"),
-    "fold_norm": ("signature.aux",),
-    "decompose": ("is_composite",),
-}
 
 
 def dump(stage: str, made: T) -> T:
@@ -100,19 +86,3 @@ class Stage:
 
     def __str__(self) -> str:
         return f"--- {self.name}: before\n{self.before}\n--- {self.name}: after\n{self.after}"
-
-
-def run_pass(stages: list[Stage] | None, name: str, function: Callable[..., T], before: Graph, *arguments: object) -> T:
-    """`function(before, *arguments)`, or `before` if the pass has no work; printed if HYBRID_LAB_DUMP asks for it.
-
-    stages : get the Stage, if not None
-    """
-    works_on = WORKS_ON.get(name)
-    try:
-        result: Any = before if works_on and not before.has(*works_on) else function(before, *arguments)
-        after: T = dump(name, result)
-    except NeedsNumber as need:
-        raise NeedsNumber(need.symbols, need.rule or f"{name}: the pass") from None
-    if stages is not None:
-        stages.append(Stage(name, before, after))
-    return after

@@ -14,15 +14,15 @@ of the size has graphs of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.graph.call_graphs import Source, Specialized
-from hybrid_lab.graph.dump import Stage, dump, is_dumping, run_pass
+from hybrid_lab.graph.dump import Stage, dump, is_dumping
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.graph.passes.bind_mode import bind_mode
@@ -36,6 +36,17 @@ from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.ops.framework.precision import Precision
 from hybrid_lab.ops.framework.sizes import Guards, NeedsNumber, guards_of
 from hybrid_lab.ops.framework.types import Shape
+
+T = TypeVar("T")
+
+#: The properties of operators that give a pass work: a graph without such an operator skips the pass. Other passes run
+#: on every graph.
+WORKS_ON = {
+    "bind_mode": ("mode_dependent", "signature.aux", "channels_last", "by_shapes"),
+    "layout": ("permutes", "in_order"),
+    "fold_norm": ("signature.aux",),
+    "decompose": ("is_composite",),
+}
 
 
 def specialize(
@@ -129,6 +140,22 @@ def _simplified(stages: list[Stage] | None, graph: Graph) -> Graph:
     simple = run_pass(stages, "simplify", simplify, graph)
     moved = run_pass(stages, "layout", layout, simple)
     return simple if moved.nodes == simple.nodes else run_pass(stages, "simplify", simplify, moved)
+
+
+def run_pass(stages: list[Stage] | None, name: str, function: Callable[..., T], before: Graph, *arguments: object) -> T:
+    """`function(before, *arguments)`, or `before` if the pass has no work; printed if HYBRID_LAB_DUMP asks for it.
+
+    stages : get the Stage, if not None
+    """
+    works_on = WORKS_ON.get(name)
+    try:
+        result: Any = before if works_on and not before.has(*works_on) else function(before, *arguments)
+        after: T = dump(name, result)
+    except NeedsNumber as need:
+        raise NeedsNumber(need.symbols, need.rule or f"{name}: the pass") from None
+    if stages is not None:
+        stages.append(Stage(name, before, after))
+    return after
 
 
 def _with_parameters(graph: Graph, num_data: int) -> Graph:

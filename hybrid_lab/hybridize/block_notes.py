@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab.diagnostics.formatting import variable_of
+
 if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Tree
 
@@ -14,7 +16,8 @@ CALLS: set[CodeType] = set()
 
 
 def note_block(error: Exception, block: Tree) -> None:
-    """Note on an exception that leaves this Block in which Block it was raised: `in block net0.features.3 (Dense)`.
+    """Note on an exception that leaves this Block in which Block it was raised: `in block net0.features.3 (Dense)`, by
+    the variables of a notebook `in block net.features[3] (Dense)`.
 
     Each Block that the exception leaves makes the path longer. Errors that name their Block get no note.
     """
@@ -30,6 +33,7 @@ def note_block(error: Exception, block: Tree) -> None:
         if each is not inner:
             key = next((key for key, child in inner._children.items() if child is each), None)
             path, inner = each.name if key is None else f"{path}.{key}", each
+    path = variable_of(inner) or path
     if f"block {path}" not in str(error):
         note = error.__dict__["_block_note"] = f"in block {path} ({type(inner).__name__})"
         error.add_note(note)

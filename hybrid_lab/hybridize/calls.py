@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import EngineUnavailable
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.diagnostics.frames import hide_own_frames
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import capture
@@ -240,8 +241,8 @@ class GraphCalls:
             changed = block._graphs.watch.unnoticed() if hasattr(block, "_graphs") else []
             if changed:
                 logger.warning(
-                    f"{block.name}: {', '.join(changed)} changed since the trace. Calls used the earlier values until "
-                    "now; the block is traced again. Call hybridize() after such a change"
+                    f"{called(block)}: {', '.join(changed)} changed since the trace. Calls used the earlier values "
+                    "until now; the block is traced again. Call hybridize() after such a change"
                 )
                 block._structure_changed()
 
@@ -384,7 +385,7 @@ class GraphCalls:
 
     def _new_program(self, call: Call, leaves: Sequence[NDArray]) -> CompiledCall:
         location = capture()
-        shown = progress.working(f"compiling {self.block.name}") if progress.listeners else contextlib.nullcontext()
+        shown = progress.working(f"compiling {called(self.block)}") if progress.listeners else contextlib.nullcontext()
         with self.graphs.lock, without_collecting(), shown:
             known = self.compiled.find(call)  # another thread may have compiled it
             if known is not None:
@@ -420,7 +421,7 @@ class GraphCalls:
                 block._note_output_types(program.output_types)
                 for listener in events.changed:
                     listener(block)
-            compiled.announce(program, seconds)
+            compiled.announce(program, seconds, self.block)
             for tell in events.compiled:
                 tell(block, compiled.compilations[-1])
             return program

@@ -147,23 +147,23 @@ class CompiledCall:
         return specialize_call(self.cache.specializations, *arguments, **options)
 
     def _make_executables(self, special: Specialized, state: CallState) -> None:
-        split, flags = special.split, self.flags
-        graphs = [special.forward] if split is None else [split.forward, split.backward]
+        flags = self.flags
+        graphs = [special.forward] if special.backward is None else [special.forward, special.backward]
         engine, choice = (self.asked, "") if self.asked else _chosen_engine(graphs, bool(flags.get("strict")))
         options = {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
         if flags.get("strict"):
             options["strict"] = True
         options |= {name: flags[name] for name in engine.own_options if flags.get(name)}
-        if split is not None:
-            split = engine.training_graphs(split, **options)
-            special = replace(special, forward=split.forward, backward=split.backward, sources=split.sources)
-        self.special = special
         self.together: Training | None = None
         self.large_gradients = False
         self.backward: Executable | None = None
-        if split is None:
+        if special.backward is None:
             self.forward = engine.compile(special.forward, **options)
         else:
+            parts = special.split
+            assert parts is not None
+            split = engine.training_graphs(parts, **options)
+            special = replace(special, forward=split.forward, backward=split.backward, sources=split.sources)
             compiled = engine.compile_training(split, **options)
             self.forward, self.backward = compiled.forward, compiled.backward
             # Small graphs without saved values are faster apart.
@@ -171,6 +171,7 @@ class CompiledCall:
             if self.large_gradients or split.saves:
                 self.together = compiled
             self.backward.report.choice = choice
+        self.special = special
         self.forward.report.choice = choice
         self.engine = self.forward.report.engine
         self.prologue: Prologue | None = None
@@ -488,9 +489,9 @@ class CompiledCall:
         """(shape, dtype) of each output."""
         return tuple((value.shape, value.dtype) for value in self.forward.graph.outputs[: self._num_outputs])
 
-    def headline(self, seconds: float) -> str:
-        """The line logged at the first hybrid call."""
+    def headline(self, seconds: float, name: str = "") -> str:
+        """The line logged at the first hybrid call. name : of the Block, "" for its own"""
         count = len(self.neutral.graph.operators)
         operators = f"{count} operator{'s' if count != 1 else ''}"
         mixed = "" if self.precision is None else f" in {self.precision.target.name} and float32"
-        return f"{self.block_name}: 1 graph, {operators}{mixed}, {self.where}, compiled in {seconds:.1f} s"
+        return f"{name or self.block_name}: 1 graph, {operators}{mixed}, {self.where}, compiled in {seconds:.1f} s"

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.finding import Finding
+from hybrid_lab.diagnostics.formatting import called, variable_of
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import Location, is_own
 from hybrid_lab.hybridize import events
@@ -144,7 +145,7 @@ class Failures:
         """Warn of something about the Block, if it was not told before."""
         if key not in self.told:
             self.told.add(key)
-            logger.warning(f"{self.block.name}: {said}")
+            logger.warning(f"{called(self.block)}: {said}")
 
     def tell_of_observed(self, observation: Observation) -> None:
         """Warn of what the code asked for while it was traced: the graph is valid only for the same answers."""
@@ -171,6 +172,9 @@ def failure_of(error: Exception, block: Hybrid) -> Failure:
     text = next(iter(str(error).splitlines()), "")
     paths = _running(error.__traceback__) or [(weakref.ref(block), block.name)]
     if isinstance(error, HybridizeError):
+        innermost, path = paths[-1][0](), paths[-1][1]
+        if innermost is not None and error.block == path:
+            error.known_as = variable_of(innermost)
         return Failure(text, error.code, error.message, error.finding, error.location, error.partial, paths)
     where = _user_location(error.__traceback__)
     return Failure(f"{name}: {text}" if text else name, name, text, None, where, None, paths)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.hybridize import events
 from hybrid_lab.hybridize.block import tree_of
 from hybrid_lab.hybridize.known_calls import KnownCall, KnownCalls, Types, cast_types
@@ -211,7 +212,9 @@ class Graphs:
         """Drop traces; graphs from a file stay until a child is replaced."""
         with self.lock:
             if self.pinned and not same_objects(self._live_pinned_tree(), tree_of(self.block)[1:]):
-                logger.warning(f"{self.block.name}: a child was replaced, so the code runs instead of the loaded graph")
+                logger.warning(
+                    f"{called(self.block)}: a child was replaced, so the code runs instead of the loaded graph"
+                )
                 self.pinned = {}
                 for listener in events.changed:
                     listener(self.block)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.hybridize.stale.code import of_user
 from hybrid_lab.system.logger import logger
 
@@ -20,10 +21,10 @@ def has_hooks(block: Tree) -> bool:
 
 def _warn(block: Tree, outer: Tree) -> None:
     """Warn that the hooks of a Block do not run while the Block is a part of the graph of `outer`."""
+    name = called(outer)
     logger.warning(
-        f"the forward hooks of {block.name} ({type(block).__name__}) run once, on Symbols, while {outer.name} is "
-        f"traced, and not in its calls: hook {outer.name} itself, or call {outer.name}.hybridize(False) while hooks "
-        "are needed"
+        f"the forward hooks of {called(block)} ({type(block).__name__}) run once, on Symbols, while {name} is traced, "
+        f"and not in its calls: hook {name} itself, or call {name}.hybridize(False) while hooks are needed"
     )
 
 

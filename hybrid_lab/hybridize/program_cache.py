@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab import engines
+from hybrid_lab.diagnostics.formatting import Named, called
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.specialize import Specializations
@@ -46,13 +47,13 @@ Signature = tuple[Call, Requests]
 class Compilation:
     """The record of one compile: its reason, graphs and reports. It has no arrays, so that it may outlive its program.
 
-    program : None once nobody calls it any more and it is gone
     kind : "first", "shape", "dtype", "mode", "recording", "gradient", "grad_req", "context", "structure", "parameter",
     "value", "evicted", "second" or "heads"; reason : the same in words
     seconds : wall time; place : the user's line that called
     number : of the compile among those of its Block, from 0
     signature : None for gradients of gradients, and for a backward from other outputs
     forward, backward : the reports of the executables
+    neutral, special, precision, training, engine : as of the program
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Compilation:
 
     @property
     def program(self) -> CompiledCall | None:
+        """The program; None once nobody calls it any more and it is gone."""
         return self._program()
 
     @property
@@ -261,11 +263,11 @@ class ProgramCache:
         self.compilations, self.kinds, self._warn_at = before.compilations, before.kinds, before._warn_at
         self.changed_values, self.announced = changed, before.announced
 
-    def announce(self, program: CompiledCall, seconds: float) -> None:
-        """Log the first compile of a Block; later compiles only at the level DEBUG."""
+    def announce(self, program: CompiledCall, seconds: float, block: Named) -> None:
+        """Log the first compile of this Block; later compiles only at the level DEBUG."""
         if not self.announced:
             self.announced = True
-            logger.info(program.headline(seconds))
+            logger.info(program.headline(seconds, called(block)))
         elif logger.isEnabledFor(logging.DEBUG):
             logger.debug(f"{program.block_name}: recompiled in {seconds:.2f} s: {self.compilations[-1]}")
 
@@ -274,7 +276,9 @@ class ProgramCache:
         self._note(Compilation(program, kind, reason, seconds, capture()))
 
     def _note(self, item: Compilation) -> None:
-        """Count a compile, and warn if there have been many. Compiles for other modes or recording do not count."""
+        """Keep the record of a compile, and warn if there have been many. Compiles for other modes or recording do not
+        count.
+        """
         item.number = self.kinds.total()
         self.compilations.append(item)
         if len(self.compilations) > KEPT:

@@ -1,4 +1,6 @@
-"""The NaN or infinity that `watch_nan` found last in each model, until a watched call of the model is finite again."""
+"""The NaN or infinity that `watch_nan` found last in each model, until a watched call of the model is finite again, or
+other values are in its parameters.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.location import Location, is_cell
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.files.saved import Versions
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -24,6 +28,7 @@ class LastNan:
     net : the watched model; block, operator, part, location, parameter : as the error has them
     text : the first line of the error
     file : of the notebook's cell that was running, "" outside of one
+    versions : of the trained parameters then. Other values, of a load or of a new initialization, may be without NaN
     """
 
     net: weakref.ref[Block]
@@ -34,6 +39,7 @@ class LastNan:
     text: str
     file: str
     parameter: str
+    versions: dict[str, Versions]
 
 
 _found: list[LastNan] = []
@@ -47,14 +53,20 @@ def note(nets: Iterable[Block], error: NonFiniteError) -> NonFiniteError:
         _found[:] = [item for item in _found if item.net() is not net]
         reference = weakref.ref(net)
         place = (error.block, error.operator, error.part, error.location)
-        _found.append(LastNan(reference, *place, text, file, error.parameter))
+        _found.append(LastNan(reference, *place, text, file, error.parameter, _versions(net)))
     return error
 
 
 def all_found() -> list[LastNan]:
-    """The NaNs of models that are alive, the latest last."""
-    _found[:] = [item for item in _found if item.net() is not None]
+    """The NaNs, the latest last. A model that is gone, or has other values in its parameters by now, has none."""
+    _found[:] = [item for item in _found if (net := item.net()) is not None and _versions(net) == item.versions]
     return list(_found)
+
+
+def _versions(net: Block) -> dict[str, Versions]:
+    """The versions of the parameters that a Trainer or a load writes; running statistics change in calls too."""
+    found = access.parameters_by_path(net)
+    return {path: Versions.of(item) for path, item in found.items() if item.grad_req != "null"}
 
 
 def is_finite(net: Block) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, NonFiniteError
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
@@ -294,7 +295,7 @@ class _WatchedCall:
         """What to call a Block of the same model."""
         blocks = dict(blocks_below(self.net))
         kind = f" ({class_name(blocks[path])})" if path in blocks else ""
-        return f"{self.net.name}{'.' if path else ''}{path}{kind}"
+        return f"{called(self.net, path)}{kind}"
 
     def path_of(self, scope: str) -> str:
         """The path in the model of a scope in a run of this Block, `net0.conv1`."""

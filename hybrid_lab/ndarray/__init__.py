@@ -113,7 +113,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("hybrid_lab.ndarray.sparse")
     function = namespace.find_function(name)
     if function is None:
-        raise _unknown_name("nd", name, __dir__())
+        raise _unknown_name("nd", name, () if name.startswith("_") else __dir__())
     globals()[name] = function
     return function
 

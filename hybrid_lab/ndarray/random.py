@@ -103,7 +103,7 @@ def __getattr__(name: str) -> Any:
     """The remaining operators of the family."""
     operator = None if name.startswith("_") else _operators().get(name)
     if operator is None:
-        raise _unknown_name("nd.random", name, __dir__())
+        raise _unknown_name("nd.random", name, () if name.startswith("_") else __dir__())
     globals()[name] = function = find_function(operator)
     return function
 

@@ -68,14 +68,15 @@ class Server:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """Settings of its own, and the extension of this checkout where it is not installed."""
+    """Settings of its own, and the extension of this checkout where it is not installed, or another checkout's is."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "IPYTHON", "HYBRID_LAB"))}
     data = home / "share"
     prefix = Path(PYTHON).parents[1]
-    installed = (prefix / "share/jupyter/labextensions/hybrid-lab/package.json").exists()
-    if not installed:
+    installed, ours = prefix / "share/jupyter/labextensions/hybrid-lab", ROOT / "hybrid_lab" / "labextension"
+    is_another_checkout = installed.is_symlink() and installed.resolve() != ours.resolve()
+    if is_another_checkout or not (installed / "package.json").exists():
         # Not a link: JupyterLab's server before 2.28.1 does not follow links to other folders.
-        shutil.copytree(ROOT / "hybrid_lab" / "labextension", data / "labextensions" / "hybrid-lab")
+        shutil.copytree(ours, data / "labextensions" / "hybrid-lab")
         variables["JUPYTER_PATH"] = str(data)
         variables["PYTHONPATH"] = os.pathsep.join([str(ROOT), variables.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     config = home / "config"

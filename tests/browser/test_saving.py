@@ -62,7 +62,7 @@ def test_what_changed_since_the_last_save(open_cells):
 
     # The next save keeps the file that it replaces; the list of earlier saves leads back to it.
     notebook.click("Save net")
-    notebook.result("is in the history")
+    notebook.result("is among the earlier saves")
     panel.get_by_role("tab", name="Saves").click()
     panel.locator(".hl-save-card").first.click()
     panel.get_by_role("button", name=re.compile("^Reload the save of")).click()
@@ -180,7 +180,7 @@ def test_values_and_gradients_over_three_saves(open_cells):
     # The live row follows the model; a new save adds a row.
     notebook.kernel("net.head.weight.set_data(net.head.weight.data() * 0 + 7)")
     notebook.click("Save net")
-    notebook.result("is in the history")
+    notebook.result("is among the earlier saves")
     notebook.open_drawer("Details")
     expect(rows).to_have_count(5)
     expect(rows.nth(4)).to_have_accessible_name(re.compile("now, live, min 7 · max 7"))

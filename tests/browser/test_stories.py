@@ -89,13 +89,13 @@ def test_which_block_is_not_hybridized_and_why(open_cells):
     # Its row is selected already; the error in the cell is short, and leads to Block and line.
     expect(notebook.row("1")).to_have_attribute("aria-selected", "true")
     output = notebook.show_cell(1).locator(".jp-OutputArea")
-    expect(output.locator(".hl-error-links")).to_contain_text("Block net.1")
+    expect(output.locator(".hl-error-links")).to_contain_text("Block net[1]")
     assert "hybrid_lab/gluon" not in output.locator(".jp-OutputArea-output").first.inner_text()
     expect(output.locator(".hl-error-whole pre")).to_be_hidden()
     output.get_by_text(re.compile("^Whole traceback")).click()
     expect(output.locator(".hl-error-whole pre")).to_contain_text("hybrid_lab")
     notebook.row("0").click()
-    output.get_by_role("button", name="net.1").click()
+    output.get_by_role("button", name="net[1]").click()
     expect(notebook.row("1")).to_have_attribute("aria-selected", "true")
     story.click("1 Block failed")
     expect(panel.locator(".hl-details")).to_contain_text("HL101")
@@ -129,7 +129,8 @@ def test_where_the_first_nan_is(open_cells):
     notebook.run_all()
     story = Story(panel)
     story.click("loss not finite at step 1: find where")
-    story.answer("create net again and train, it stops there")  # its parameters hold NaN already
+    # Its parameters hold NaN already.
+    story.answer("create net again and train it; the cell then stops at the first NaN")
     notebook.run_cell(1)
     story.answer(r"NaN first in net\[1\] \(log\)")
     story.ends("a NaN in training")

@@ -50,7 +50,7 @@ def test_columns(open_cells):
     expect(menu.get_by_role("status")).to_contain_text("Counted for f32[4,32]")
     assert page.evaluate(PLACES, panel.element_handle()) == places, "nothing moves when the numbers come"
 
-    menu.get_by_role("button", name="As called").click()
+    menu.get_by_role("button", name="Back to the last call").click()
     page.keyboard.press("Escape")
     expect(menu).to_be_hidden()
     notebook.run_cell(1)

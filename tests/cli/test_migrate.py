@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -251,15 +252,44 @@ def test_where_the_line_goes(text, changed):
     assert prepared_text(text) == changed
 
 
-def test_differences_are_those_of_the_page():
+@pytest.fixture(scope="module")
+def rows_of_the_page():
+    """The script that reads docs/differences.md."""
     import importlib.util
 
     root = Path(__file__).parent.parent.parent
     spec = importlib.util.spec_from_file_location("write_differences", root / "scripts" / "write_differences.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.TARGET.read_text(encoding="utf-8") == module.text(), "run python scripts/write_differences.py"
-    assert len(module.differences()) > 200
+    return module
+
+
+def test_differences_are_those_of_the_page(rows_of_the_page):
+    wanted = rows_of_the_page.text()
+    assert rows_of_the_page.TARGET.read_text(encoding="utf-8") == wanted, "run python scripts/write_differences.py"
+    assert len(rows_of_the_page.differences()) > 200
+
+
+@pytest.mark.parametrize("cell", ["`dtype='float32'`", "`image.flip_*`", "sums: `x + weight`", "`f().g().h`", "`a b`"])
+def test_a_row_that_cannot_be_read_is_an_error(rows_of_the_page, cell, tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text(f"| `np.var` | gives 1 | gives 2 | |\n| {cell} | gives 1 | gives 2 | |\n")
+    monkeypatch.setattr(rows_of_the_page, "SOURCE", page)
+    with pytest.raises(rows_of_the_page.UnreadableRow, match=re.escape(cell)):
+        rows_of_the_page.differences()
+
+
+def test_a_row_names_functions_with_their_arguments(rows_of_the_page, tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    cell = '`len(f.Sampler(x, k=...))`, `y[0] = x`, `//`, `Trainer("lars", kvstore="a")`, `linalg.qr`'
+    page.write_text(f"| {cell} | gives 1 | gives 2 | |\n")
+    monkeypatch.setattr(rows_of_the_page, "SOURCE", page)
+    found = [(row["name"], row["strings"], row["arguments"]) for row in rows_of_the_page.differences()]
+    assert sorted(found) == [
+        ("Trainer", ["lars"], {"kvstore": "'a'"}),
+        ("f.Sampler", [], {"k": None}),
+        ("linalg.qr", [], {}),
+    ]
 
 
 @pytest.mark.parametrize("indent", [None, 1, 4])

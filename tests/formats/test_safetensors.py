@@ -151,3 +151,18 @@ def test_bfloat16_without_ml_dtypes(tmp_path, monkeypatch):
     bfloat16.cache_clear()
     with pytest.raises(ArchiveError, match="tensor 'b': bfloat16 .*pip install ml_dtypes"):
         read_safetensors(path)
+
+
+@pytest.mark.parametrize("size", [0, 3, 1500, 600_000])
+def test_an_array_is_found_equal_bit_for_bit(tmp_path, size):
+    array = np.arange(size, dtype="float32")
+    write_safetensors(tmp_path / "a", {"before": np.ones(5), "w": array, "n": np.full(2, np.nan, "float32")})
+    file = SafetensorsFile.open(tmp_path / "a")
+    assert file.holds("w", array) and file.holds("w", np.repeat(array, 2)[::2]) and file.holds("n", file["n"])
+    assert not file.holds("w", array[None]) and not file.holds("w", array.view("int32"))
+    for place in {0, size // 2, size - 1} if size else ():
+        other = array.copy()
+        other[place] = -0.0 if other[place] == 0 else -other[place]
+        assert not file.holds("w", other)
+    with pytest.raises(KeyError):
+        file.holds("other", array)

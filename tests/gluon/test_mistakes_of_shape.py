@@ -14,6 +14,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import ArrayIndexError, ShapeError
 from hybrid_lab.gluon import HybridBlock, nn, rnn
+from tests import quick
 from tests.random_programs.layers import LAYERS, Layer
 from tests.random_programs.writing import Chance
 
@@ -73,8 +74,9 @@ def test_wrong_shapes_are_the_same_errors(number: int):
         Net(*text)
     except ShapeError:  # settings that contradict one another
         return
-    for shape in (*_wrong(SHAPES[layer.ranks[0]]), SHAPES[layer.ranks[0]]):
-        for record in (False, True):
+    for place, shape in enumerate((*_wrong(SHAPES[layer.ranks[0]]), SHAPES[layer.ranks[0]])):
+        # A shape is recorded in every other layer, and a layer in every other shape.
+        for record in (False, True) if quick.ALL else ((number + place) % 2 == 0,):
             eager, hybrid = (_answer(layer, text, shape, record, mode) for mode in (False, True))
             assert eager == hybrid, (text, shape, record)
 

@@ -11,10 +11,59 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from gpu_day import lease
-from gpu_day.options import Options
+from gpu_day import lease, report
+from gpu_day.options import Budget, Options
+from gpu_day.pool import Worker
+from gpu_day.results import Results
 
 from tests.gpu_day.test_stages import gpu_day
+
+#: A GPU without its chip and its engine: what becomes of an item is in its plan, `BROKEN`, by name.
+WORKER = """
+import json, os, sys, time
+BROKEN = {broken!r}
+machine = dict.fromkeys(("memory MiB", "multiprocessors", "L2 MiB"), 1) | {{"gpu": "Planned", "target": "sm90"}}
+print(json.dumps({{"machine": machine}}), flush=True)
+for line in sys.stdin:
+    name = json.loads(line)
+    plan = BROKEN.get(name, "")
+    if plan == "hang":
+        time.sleep(60)
+    if plan == "die":
+        print("CUDA error: unspecified launch failure", file=sys.stderr)
+        os._exit(134)
+    kernel = {{"name": name, "kind": "pointwise", "bytes": 1e6, "flops": 0, "times": 1, "left_out": {{}},
+              "seconds": {{"rule": 1e-5}}}}
+    result = {{"ms": 2.0, "first s": 1.0, "compiled": 3, "host ms": 1.0, "host us a launch": None, "launches": None,
+              "kernels": None, "memory MiB": 1.0, "copy GB/s": 1000.0, "flops": 0, "torch": {{"torch": 1e-5}}}}
+    answer = {{"status": "passed", "result": result if "train" in name else result | {{"kernels": [kernel]}}}}
+    if plan in ("fail", "lose"):
+        answer = {{"status": "failed", "error": "Traceback ...\\nCUDA error: " + plan}}
+    print(json.dumps(answer | ({{"lost": True}} if plan == "lose" else {{}})), flush=True)
+"""
+
+
+@pytest.fixture
+def planned(tmp_path, monkeypatch):
+    """A function that runs `fast` with items that fail, hang, die or lose the GPU; it gives the status.
+
+    after : what the clock of the stages says once an item hangs; before, no time passes
+    """
+    give, hanging = Worker.give, []
+    monkeypatch.setattr(lease, "probe", lambda options: True)
+    monkeypatch.setattr(lease, "SCRIPT", tmp_path / "worker.py")
+
+    def run(after=0.0, **broken):
+        def give_and_note(worker, item, now):
+            give(worker, item, now)
+            hanging.extend([item.name] * (broken.get(item.name) == "hang"))
+
+        monkeypatch.setattr(Worker, "give", give_and_note)
+        monkeypatch.setattr(lease, "Budget", lambda minutes: Budget(minutes, lambda: after if hanging else 0.0))
+        (tmp_path / "worker.py").write_text(WORKER.format(broken=broken))
+        return lease.run("fast", Options("steps", str(tmp_path)), 600)
+
+    return run
 
 
 @pytest.fixture
@@ -106,7 +155,50 @@ def test_tests_whose_collection_hangs_are_left_out(tmp_path, capsys):
     assert "tests: left out: the tests were not collected after" in capsys.readouterr().out
 
 
-def test_kernels_for_another_triton_are_not_passed_over_in_silence(tmp_path, capsys):
-    (tmp_path / "kernels-sm90-triton0.0.1.tar.xz").touch()
-    lease._warn_of_other_triton(tmp_path)
-    assert "WARNING: kernels-sm90-triton0.0.1.tar.xz is not for Triton" in capsys.readouterr().out
+def test_fast_goes_on_beside_a_failure_a_hang_and_a_lost_context_and_its_report_says_so(tmp_path, planned, capsys):
+    broken = {"lenet": "fail", "resnet18": "hang", "lstm 2x200": "lose", "encoder 6 layers": "die"}
+    broken = {f"train, {net}, hybrid, tf32": what for net, what in broken.items()} | {"memory gelu, float32": "lose"}
+    status = planned(lease.STEP_LIMIT + 1, **broken)
+    text = capsys.readouterr().out
+    names, kernels = lease.step_names(Options("steps", "")), lease.kernel_names()
+    assert status == 2 and text.strip().endswith("NOT RIGHT"), text
+    assert f"steps: {len(names)} of {len(names)} run, 4 wrong" in text
+    assert f"kernels: {len(kernels)} of {len(kernels)} run, 1 wrong" in text
+    said = {"fail": "failed", "lose": "failed", "hang": "late", "die": "died"}
+    steps = Results(tmp_path, "steps").items
+    assert {name: said[what] for name, what in broken.items() if name in steps} == {
+        name: record["status"] for name, record in steps.items() if record["status"] != "passed"
+    }
+    assert report.write(tmp_path, tmp_path) == 0
+    page = (tmp_path / "gpu-planned.md").read_text()
+    for line in (
+        f"| steps | {len(names) - 4} | 2 | 1 | 1 | 0 | 0 |",
+        f"| kernels | {len(kernels)} | 1 | 0 | 0 | 0 | 0 |",
+        "- steps, train, lenet, hybrid, tf32: failed; CUDA error: fail",
+        f"- steps, train, resnet18, hybrid, tf32: late; it was ended after {lease.STEP_LIMIT + 1:.0f} s, its limit is ",
+        "- steps, train, encoder 6 layers, hybrid, tf32: died; CUDA error: unspecified launch failure",
+        "- kernels, memory gelu, float32: failed; CUDA error: lose",
+        "| train, lenet, tf32 |  | 2 | 2 | 2 | 1.00 | 1.00 |",
+        "| train, lstm 2x200, torch eager, tf32 | 1.00 | 3 | 1 |  |  |  | 1 |",
+    ):
+        assert line in page, page
+    assert "not reached |\n" in page and "What was not reached" not in page
+
+
+def test_fast_keeps_its_time_beside_a_hang_and_its_report_names_what_was_not_reached(tmp_path, planned, capsys):
+    hanging = "train, encoder 6 layers, hybrid, tf32"
+    status = planned(1000.0, **{hanging: "hang"})
+    names = lease.step_names(Options("steps", ""))
+    text = capsys.readouterr().out
+    assert status == 0 and "items not reached: " in text
+    assert f"  unfinished {hanging}: the time was up" in text
+    left = Results(tmp_path, "steps").unreached
+    begun = [name for name, ran in left.items() if ran]
+    assert begun == [hanging] and set(left) == set(names[names.index(hanging) :])
+    assert report.write(tmp_path, tmp_path) == 0
+    page = (tmp_path / "gpu-planned.md").read_text()
+    assert f"- steps, {hanging}: the time was up after " in page and f"- steps: {list(left)[1]}; " in page
+    assert f"| steps | {names.index(hanging)} | 0 | 0 | 0 | 0 | {len(left)} |" in page
+    # The next command does what is left, and the page forgets it.
+    planned()
+    assert not Results(tmp_path, "steps").unreached

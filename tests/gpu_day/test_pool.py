@@ -18,7 +18,7 @@ print(json.dumps({"machine": {"gpu": "none"}}), flush=True)
 for line in sys.stdin:
     name = json.loads(line)
     if name.startswith("die"):
-        print("a last word", file=sys.stderr)
+        print("a last word" * (name == "die"), end="", file=sys.stderr)
         os._exit(3)
     if name.startswith("hang"):
         time.sleep(60)
@@ -66,6 +66,11 @@ def test_a_worker_that_dies_is_replaced_and_its_last_words_are_kept(tmp_path):
     assert len(processes) == 2
 
 
+def test_a_worker_that_dies_without_a_word_leaves_its_status(tmp_path):
+    _, results = run(tmp_path, ["die silently"])
+    assert results.items["die silently"]["error"] == "its process ended with status 3 and said nothing"
+
+
 def test_a_worker_that_lost_the_gpu_runs_nothing_more(tmp_path):
     complete, results = run(tmp_path, ["one", "lose", "two"])
     assert complete and results.counts() == {"passed": 2, "failed": 1}
@@ -76,6 +81,7 @@ def test_a_worker_that_lost_the_gpu_runs_nothing_more(tmp_path):
 def test_an_item_that_takes_too_long_is_ended_alone(tmp_path):
     complete, results = run(tmp_path, ["hang", "one"], limit=1.0)
     assert complete and results.counts() == {"late": 1, "passed": 1}
+    assert results.items["hang"]["error"].splitlines()[-1].endswith(" s, its limit is 1 s")
 
 
 def test_a_worker_that_waits_in_the_driver_is_left_behind(tmp_path, unkillable):

@@ -6,12 +6,12 @@ from operator import attrgetter
 
 import pytest
 
-from hybrid_lab.graph.dump import PASSES, WORKS_ON, run_pass
+from hybrid_lab.graph.dump import PASSES
 from hybrid_lab.graph.passes.bind_mode import bind_mode
 from hybrid_lab.graph.passes.decompose import decompose
 from hybrid_lab.graph.passes.fold_norm import fold_norm
 from hybrid_lab.graph.passes.layout import layout
-from hybrid_lab.graph.specialize import specialize
+from hybrid_lab.graph.specialize import WORKS_ON, run_pass, specialize
 from hybrid_lab.ops.framework.operator import Operator
 from tests.graph.building import graph_of
 from tests.onnx import one_operator

@@ -77,15 +77,13 @@ def outcome(block: HybridBlock, arrays: list[np.ndarray], wrt: list[int]) -> lis
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_records(case: Case):
     """Each length in the inputs is 0 in turn: hybridized calls give what eager ones give, and raise what they raise."""
-    twice, block = Twice(case), Sampled(case)
+    twice, eager, hybrid = Twice(case), Sampled(case), Sampled(case)
+    hybrid.hybridize(engine="numpy")  # one trace for all lengths
     differentiable = case.record.differentiable and case.sample.gradient
     for length in {length for array in twice.arrays for length in array.shape}:
         arrays = [array[tuple(slice(None if n != length else 0) for n in array.shape)] for array in twice.arrays]
         for wrt in ([], twice.wrt) if differentiable and twice.wrt else ([],):
-            block.hybridize(False)
-            wanted = outcome(block, arrays, wrt)
-            block.hybridize(engine="numpy")
-            found = outcome(block, arrays, wrt)
+            wanted, found = outcome(eager, arrays, wrt), outcome(hybrid, arrays, wrt)
             assert [getattr(item, "shape", item) for item in found] == [getattr(item, "shape", item) for item in wanted]
             for one, other in zip(found, wanted, strict=True):
                 if isinstance(one, np.ndarray) and not case.record.random:

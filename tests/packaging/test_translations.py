@@ -1,5 +1,6 @@
 """The front end in other languages: catalogs are complete, and JupyterLab's server finds them."""
 
+import importlib.util
 import json
 import re
 import shutil
@@ -23,6 +24,18 @@ def test_catalogs_have_every_text_and_are_those_of_the_po_files():
     command = [sys.executable, "scripts/write_translations.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("forms", "complete"), [(("", ""), False), (("%1 Ding", ""), False), (("a %1", "b %1"), True)])
+def test_a_text_with_two_forms_needs_both(forms, complete):
+    catalog = pytest.importorskip("babel.messages.catalog").Catalog(locale="de_DE")
+    catalog.add(("%1 thing", "%1 things"), forms)
+    catalog.add("Save", "Speichern")
+    spec = importlib.util.spec_from_file_location("write_translations", ROOT / "scripts" / "write_translations.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    found = script.problems(catalog, [("%1 thing", "%1 things"), "Save"])
+    assert found == ([] if complete else ["('%1 thing', '%1 things') has no translation"])
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -38,6 +38,27 @@ _POINTEES = {
 }  # fmt: skip
 
 
+def driver_library(folder: str, hip: bool) -> Path:
+    """Build the library that stands in for the driver's, AMD's if `hip`, and let Triton find it."""
+    import triton
+
+    from hybrid_lab.engines.triton.run import availability
+
+    include = Path(triton.__file__).parent / "backends" / ("amd" if hip else "nvidia") / "include"
+    name = "libamdhip64.so" if hip else "libcuda.so.1"
+    library = Path(folder) / name
+    subprocess.run(
+        [availability.c_compiler() or "cc", "-shared", "-fPIC", "-w", "-std=gnu2x", f"-I{include}",
+         *["-DSIMULATE_HIP"] * hip, str(Path(__file__).with_name("driver.c")), f"-Wl,-soname,{name}",
+         "-o", str(library)],
+        check=True,
+    )  # fmt: skip
+    if not hip:
+        (Path(folder) / "libcuda.so").symlink_to(name)
+    os.environ["TRITON_LIBHIP_PATH" if hip else "TRITON_LIBCUDA_PATH"] = str(library if hip else folder)
+    return library
+
+
 class Refused(AssertionError):
     """A launch that a GPU would run wrongly."""
 
@@ -62,24 +83,9 @@ class SimulatedGpu:
 
     def install(self, folder: str) -> None:
         """Build the driver's library, and let Triton find it."""
-        import triton
-
-        from hybrid_lab.engines.triton.run import availability
-
-        include = Path(triton.__file__).parent / "backends" / ("amd" if self.hip else "nvidia") / "include"
-        name = "libamdhip64.so" if self.hip else "libcuda.so.1"
-        library = Path(folder) / name
-        subprocess.run(
-            [availability.c_compiler() or "cc", "-shared", "-fPIC", "-w", "-std=gnu2x", f"-I{include}",
-             *["-DSIMULATE_HIP"] * self.hip, str(Path(__file__).with_name("driver.c")), f"-Wl,-soname,{name}",
-             "-o", str(library)],
-            check=True,
-        )  # fmt: skip
-        if not self.hip:
-            (Path(folder) / "libcuda.so").symlink_to(name)
-        os.environ["TRITON_CACHE_DIR"] = str(Path(folder) / "triton")  # of its launchers, which are for this driver
-        os.environ["TRITON_LIBHIP_PATH" if self.hip else "TRITON_LIBCUDA_PATH"] = str(library if self.hip else folder)
-        driver = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+        driver = ctypes.CDLL(str(driver_library(folder, self.hip)), mode=ctypes.RTLD_GLOBAL)
+        if self.hip or not os.environ.get("TRITON_CACHE_DIR"):  # AMD's launchers are for this path of the library
+            os.environ["TRITON_CACHE_DIR"] = str(Path(folder) / "triton")
         word, unsigned = ctypes.c_size_t, ctypes.c_uint
         load = ctypes.CFUNCTYPE(word, ctypes.c_void_p, ctypes.c_char_p)
         launch = ctypes.CFUNCTYPE(ctypes.c_int, word, *[unsigned] * 5, word, ctypes.POINTER(ctypes.c_void_p))

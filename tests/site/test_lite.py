@@ -22,7 +22,8 @@ def test_the_notebook_installs_the_package_first():
     module = script()
     content = json.loads(module.with_installation(module.NOTEBOOK))
     original = json.loads(module.NOTEBOOK.read_text(encoding="utf-8"))
-    assert "%pip install -q hybrid-lab" in "".join(content["cells"][0]["source"])
+    installing = "".join(content["cells"][0]["source"])
+    assert "\n%pip install -q hybrid-lab" in installing and "the NumPy engine runs" in installing
     assert content["cells"][1:] == original["cells"] and content["metadata"]["kernelspec"]["name"] == "python"
 
 

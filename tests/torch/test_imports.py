@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -76,8 +77,7 @@ def test_networks_compute_what_torch_computes(name, tmp_path, without_torch):
 
 
 def test_the_tree_and_the_names_are_those_of_the_module():
-    module = NETWORKS["gpt"][0]()
-    net = mx.torch.imports(module, torch.zeros(2, 5, dtype=torch.int64))
+    module, _, net = _imported("gpt")
     assert repr(net).splitlines()[:6] == [
         "GPT(", "  (tokens): Embedding()", "  (blocks): ModuleList(", "    (0): GPTBlock(",
         "      (norm1): LayerNorm()", "      (qkv): Linear()",
@@ -109,9 +109,16 @@ def test_modules_that_are_called_twice():
     assert len(access.graphs(net).first().graph.operators) == 8  # one of them checks the inputs
 
 
+@cache
+def _imported(name):
+    """A network, its example, and the Block that it becomes, which several tests share: an import costs seconds."""
+    make, inputs = NETWORKS[name]
+    module, example = make().eval(), inputs()
+    return module, example, mx.torch.imports(module, example)
+
+
 def test_a_child_runs_by_itself():
-    module = NETWORKS["residual net"][0]().eval()
-    net = mx.torch.imports(module, torch.randn(2, 3, 32, 32))
+    module, _, net = _imported("residual net")
     x = torch.randn(3, 8, 8, 8)
     with torch.no_grad():
         theirs = module.layer1[0](x).numpy()
@@ -292,11 +299,9 @@ def test_attention_that_drops_in_prediction_is_refused():
 )
 def test_engines_and_onnx_files(name, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
-    make, inputs = NETWORKS[name]
-    module, example = make().eval(), inputs()
+    module, example, net = _imported(name)
     with torch.no_grad():
         theirs = [item.numpy() for item in torch.utils._pytree.tree_leaves(module(*example))]
-    net = mx.torch.imports(module, example)
     given = [nd.array(item.numpy(), dtype=item.numpy().dtype) for item in example]
     for engine in ("numpy", "torch", "onnxruntime"):
         net.hybridize(engine=engine)

@@ -50,7 +50,9 @@ export function query(text: string): Query {
         if (!(error instanceof PatternError)) {
           throw error;
         }
-        problems.push(__('%1 is no expression (%2): looked for as text', word, error.message));
+        problems.push(
+          __('%1 is no regular expression (%2), so it is searched for as text', word, error.message)
+        );
       }
     }
     terms.push(termOf(field, word, expression));

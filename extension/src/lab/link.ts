@@ -22,11 +22,17 @@ import { VERSION } from '../version';
 import type { KernelState } from '../view/panel-view';
 import { __ } from '../text';
 
-/** Seconds after which a busy kernel is asked again whether it imported hybrid_lab meanwhile. */
+/** Seconds after which a kernel that is busy, or was restarted, is asked again whether it imported hybrid_lab meanwhile. */
 const WHILE_BUSY = [2, 5, 10, 20];
 
 /** How long a subshell may take to start before the comm opens without one. */
 const SUBSHELL_PATIENCE = 3000;
+
+/** Milliseconds after which an idle kernel that has not answered is asked once more, by a cell's end or *Connect*. */
+const LOST = 10_000;
+
+/** How long a kernel that was restarted may take to tell who it is, before it is asked again later. */
+const RESTART_PATIENCE = 2000;
 
 export interface LinkOptions {
   /** Whether the notebook's code is about hybrid_lab: only then is a kernel asked unbidden. */
@@ -110,32 +116,52 @@ export class KernelLink implements IDisposable {
     const { kernel } = this;
     if (this.opening) {
       this.again = true;
+      if (kernel?.status === 'idle' && Date.now() > this.openingSince + LOST) {
+        this.giveUp(__('The kernel did not answer in time.'));
+      }
       return;
     }
     if (!kernel || this.open || this.isDisposed) {
       return;
     }
     this.opening = true;
+    this.openingSince = Date.now();
     const { generation } = this;
     let comm: Kernel.IComm | null = null;
+    const given = new Promise<never>((_, reject) => {
+      this.giveUp = reason => reject(new RequestError('closed', reason));
+    });
+    const unlessGivenUp = <T>(answer: Promise<T>): Promise<T> => {
+      answer.catch(() => undefined); // nothing waits for it any more once it is given up
+      return Promise.race([answer, given]);
+    };
+    given.catch(() => undefined); // also while nothing waits for it
     try {
-      const info = await kernel.info;
+      // Of a kernel that goes before its first answer this promise is never settled.
+      const info = await unlessGivenUp(kernel.info);
       this.isPython = info.language_info.name === 'python';
       if (!this.isPython) {
         return;
       }
       this._changed.emit();
+      if (this.restarting) {
+        // A comm that is opened while the kernel restarts would never be answered.
+        await unlessGivenUp(answerOf(kernel));
+        this.sameSince(generation);
+        this.restarting = false;
+        this.retries.forEach(clearTimeout);
+      }
       comm = kernel.createComm(TARGET);
       await subshellOf(comm, kernel.supportsSubshells);
-      if (generation !== this.generation) {
-        throw new RequestError('closed', __('The kernel was restarted.'));
-      }
+      this.sameSince(generation);
       const channel = this.talk(comm);
-      const hello = await channel.request('hello', {
-        front_end: VERSION,
-        protocol: PROTOCOL,
-        notebook: this.options.path()
-      });
+      const hello = await unlessGivenUp(
+        channel.request('hello', {
+          front_end: VERSION,
+          protocol: PROTOCOL,
+          notebook: this.options.path()
+        })
+      );
       channel.kernelId = hello.kernel_id;
       this.problem = mismatch(VERSION, hello);
       this.hello = hello;
@@ -151,6 +177,9 @@ export class KernelLink implements IDisposable {
       if (error.code !== 'closed' && generation === this.generation) {
         this.problem = [error.message, error.next].filter(text => text !== '').join(' ');
       }
+      if (error.code === 'closed' && comm && comm === this.comm) {
+        this.drop(error.message);
+      }
       if (comm && !comm.isDisposed) {
         comm.dispose(); // also gives the subshell back
       }
@@ -162,6 +191,13 @@ export class KernelLink implements IDisposable {
       if (again) {
         void this.connect(); // the cell that imports hybrid_lab, or a restart, came after the kernel was asked
       }
+    }
+  }
+
+  /** Fails where the kernel was restarted or changed meanwhile. */
+  private sameSince(generation: number): void {
+    if (generation !== this.generation) {
+      throw new RequestError('closed', __('The kernel was restarted.'));
     }
   }
 
@@ -234,7 +270,6 @@ export class KernelLink implements IDisposable {
     }
     this._isDisposed = true;
     clearTimeout(this.busyTimer);
-    this.retries.forEach(clearTimeout);
     if (this.comm && !this.comm.isDisposed && this.kernel) {
       this.comm.close(); // so that the kernel stops sending to nobody
     }
@@ -305,9 +340,12 @@ export class KernelLink implements IDisposable {
       status === 'terminating'
     ) {
       this.reset(__('The kernel was restarted.'));
-    } else if (status === 'idle' && this.executed) {
-      this.executed = false;
-      this.connectUnbidden();
+      if (status === 'restarting' || status === 'autorestarting') {
+        // The server may tell of a restart late, when cells have run in the new kernel and nothing else will be told.
+        this.restarting = true;
+        this.executed = true;
+        this.askLater();
+      }
     }
   }
 
@@ -315,16 +353,27 @@ export class KernelLink implements IDisposable {
     if (KernelMessage.isStatusMsg(message) && isAboutExecution(message)) {
       this.isTold = true;
       this.setBusy(message.content.execution_state === 'busy');
+      if (message.content.execution_state === 'idle' && this.executed) {
+        this.executed = false;
+        this.connectUnbidden();
+      }
     }
     if (!KernelMessage.isExecuteInputMsg(message)) {
       return;
     }
     this.executed = true;
+    this.restarting = false;
     this.mentioned ||= mentionsHybridLab(message.content.code);
     this.retries.forEach(clearTimeout);
-    if (!this.open && this.kernel?.supportsSubshells) {
-      this.retries = WHILE_BUSY.map(seconds => setTimeout(() => this.connectUnbidden(), seconds * 1000));
+    if (!this.hello && this.kernel?.supportsSubshells) {
+      this.askLater();
     }
+  }
+
+  /** Ask the kernel after some seconds, and again while it does not answer. */
+  private askLater(): void {
+    this.retries.forEach(clearTimeout);
+    this.retries = WHILE_BUSY.map(seconds => setTimeout(() => this.connectUnbidden(), seconds * 1000));
   }
 
   /** Whether a cell runs. Requests make the kernel busy, too, and end its busy state while a cell still runs. */
@@ -346,6 +395,13 @@ export class KernelLink implements IDisposable {
     if (this.mentioned || this.options.mentions()) {
       void this.connect();
     }
+  }
+
+  /** Close the channel, and forget what came over it. */
+  private drop(reason: string): void {
+    const { open } = this;
+    this.forget();
+    open?.close(reason);
   }
 
   /** Forget the connection, and what the kernel said over it. */
@@ -371,6 +427,9 @@ export class KernelLink implements IDisposable {
     this.executed = false;
     this.busy = false;
     this.isTold = false;
+    this.restarting = false;
+    this.retries.forEach(clearTimeout);
+    this.giveUp(reason);
     open?.close(reason);
     if (comm && !comm.isDisposed) {
       comm.onClose = () => undefined;
@@ -399,14 +458,20 @@ export class KernelLink implements IDisposable {
   /** A message that is shown once for each connection. */
   private note = '';
   private opening = false;
+  private openingSince = 0;
+  /** Ends the asking that is under way. */
+  private giveUp: (reason: string) => void = () => undefined;
   /** Somebody asked to connect while the kernel was being asked. */
   private again = false;
   private isPython = true;
+  /** A cell has begun, and its end was not told yet. That the kernel is idle may mean that a request has ended. */
   private executed = false;
   private mentioned = false;
   private busy = false;
   /** The kernel has told whether a cell runs. Its answer to `models` may be older than that. */
   private isTold = false;
+  /** A restart was told of, and nothing has come from the kernel since. */
+  private restarting = false;
   private busyTimer: ReturnType<typeof setTimeout> | undefined;
   private retries: ReturnType<typeof setTimeout>[] = [];
   private generation = 0;
@@ -423,6 +488,20 @@ export function mentionsHybridLab(source: string): boolean {
 function isAboutExecution(message: KernelMessage.IMessage): boolean {
   const parent = message.parent_header;
   return 'msg_type' in parent && parent.msg_type === 'execute_request';
+}
+
+/** Wait until the kernel tells who it is. */
+async function answerOf(kernel: Kernel.IKernelConnection): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const patience = new Promise<never>((_, reject) => {
+    const late = new RequestError('closed', __('The kernel did not answer in time.'));
+    timer = setTimeout(() => reject(late), RESTART_PATIENCE);
+  });
+  try {
+    await Promise.race([kernel.requestKernelInfo(), patience]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** Wait until the comm has its subshell, where the kernel has subshells at all. */

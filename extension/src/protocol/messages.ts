@@ -410,6 +410,7 @@ export const changeAnswer = record({
   reachable: flag,
   when: number,
   changed: integer,
+  uncompared: integer,
   unsure: integer,
   parameters: integer,
   structure: flag

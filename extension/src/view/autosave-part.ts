@@ -83,7 +83,7 @@ export class AutosavePart {
       const body = { model: model.id, file: '', unit, every, ...(overwrite && { overwrite }) } as const;
       const { autosave } = await requester.request('autosave', body);
       if (model.id === this.model?.id) {
-        this.status.textContent = autosave ? words(autosave) : __('Not saved by itself.');
+        this.status.textContent = autosave ? words(autosave) : __('Autosave is off.');
       }
       this.onChanged(requester, model);
     } catch (caught) {
@@ -130,7 +130,7 @@ export class AutosavePart {
 
 function words(state: AutosaveState): string {
   if (state.saves === 0) {
-    return __('Goes to %1; nothing was saved yet.', state.file);
+    return __('Saves will go to %1; none was made yet.', state.file);
   }
   const ago = agoText(state.last, Date.now() / 1000);
   return __(

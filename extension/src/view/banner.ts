@@ -300,7 +300,7 @@ export class Banner {
     };
     listed('refused', refused, refused.length === 1 ? __('runs eagerly') : __('run eagerly'));
     listed('eager', eager, __('not hybridized'));
-    listed('plain', plain, 'plain');
+    listed('plain', plain, __('plain'));
     if (failed.length === 0 && items.length === 0) {
       const isWaiting = waiting === blocks;
       items.push({
@@ -325,7 +325,8 @@ export class Banner {
       if (this.isWatching !== this.model) {
         return { ...base, text, end: __(': find where'), act: () => void this.watch(nan) };
       }
-      const next = nan.count > 0 ? this.afresh(text) : __('%1: run the cell again, it stops there', text);
+      const next =
+        nan.count > 0 ? this.afresh(text) : __('%1: run the cell again, and it stops at the first NaN', text);
       return { ...base, text: next, act: null };
     }
     if (nan.source === 'parameters') {
@@ -342,7 +343,11 @@ export class Banner {
 
   /** The answer if parameters already hold NaN: which operator made it can only be seen in a new training. */
   private afresh(text: string): string {
-    return __('%1: create %2 again and train, it stops there', text, this.nameOf(''));
+    return __(
+      '%1: create %2 again and train it; the cell then stops at the first NaN',
+      text,
+      this.nameOf('')
+    );
   }
 
   /** Stop at the operator that makes the NaN, when the cell runs again. */
@@ -355,9 +360,9 @@ export class Banner {
       this.say(
         nan.count > 0
           ? __(
-              'Stop at NaN is on. Parameters hold NaN already: create the model again and train. It stops at the operator.'
+              'Stop at NaN is on. Parameters hold NaN already: create the model again and train it. The cell then stops at the first NaN.'
             )
-          : __('Stop at NaN is on. Run the cell again: it stops at the operator.')
+          : __('Stop at NaN is on. Run the cell again, and it stops at the first NaN.')
       );
     } catch (error) {
       this.say(asRequestError(error).message);
@@ -402,7 +407,7 @@ export class Banner {
       return { key, tone: 'calm', text: __('not saved yet'), title, act: null };
     }
     const when = timeText(change.when, new Date());
-    const title = `${change.path}, ${change.how === 'loaded' ? 'loaded' : 'saved'} ${when}`;
+    const title = `${change.path}, ${change.how === 'loaded' ? __('loaded %1', when) : __('saved %1', when)}`;
     const compare = change.reachable ? (): void => this.events.onCompare(change.file) : null;
     if (change.how === 'unknown') {
       const text = `${change.file} ${when}`;
@@ -417,25 +422,27 @@ export class Banner {
       return { key, tone: 'note', text, title, act: compare };
     }
     const since = change.how === 'saved' ? __('since the save') : __('since it was loaded');
-    const parts = [
-      change.structure ? __('Blocks or parameters') : '',
-      change.changed > 0 ? _n('%1 tensor', '%1 tensors', change.changed) : ''
-    ].filter(text => text !== '');
-    if (parts.length > 0) {
-      const text = __('%1 changed %2', parts.join(' and '), since);
+    // Which tensors are the same ones, where Blocks came or went, only the comparison finds out.
+    const what = change.structure
+      ? __('Blocks or parameters')
+      : change.changed > 0
+        ? tensorsText(change)
+        : '';
+    if (what !== '') {
+      const unread = change.uncompared > 0 && !change.structure;
       return {
         key,
         tone: 'note',
-        text,
-        title: __('%1. Written values count as changed', title),
+        text: __('%1 changed %2', what, since),
+        title: unread ? `${title}. ${uncomparedText(change.uncompared)}` : title,
         act: compare
       };
     }
     const unsure =
       change.unsure > 0
-        ? `. ${_n('%1 tensor', '%1 tensors', change.unsure)} other programs may have written to`
+        ? `. ${_n('Other programs may have written to %1 tensor', 'Other programs may have written to %1 tensors', change.unsure)}`
         : '';
-    const text = `${change.how} ${when}`;
+    const text = change.how === 'loaded' ? __('loaded %1', when) : __('saved %1', when);
     return { key, tone: 'calm', text, title: __('%1: nothing changed since%2', title, unsure), act: compare };
   }
 
@@ -532,6 +539,21 @@ export class Banner {
   private written = '';
   private shown = new Map<string, Item>();
   private resting: ReturnType<typeof setTimeout> | undefined;
+}
+
+/** How many tensors changed; "up to" where written ones were not compared with the file. */
+function tensorsText({ changed, uncompared }: ChangeAnswer): string {
+  return uncompared > 0
+    ? _n('up to %1 tensor', 'up to %1 tensors', changed)
+    : _n('%1 tensor', '%1 tensors', changed);
+}
+
+function uncomparedText(uncompared: number): string {
+  return _n(
+    '%1 tensor was written since then and not compared with the file yet',
+    '%1 tensors were written since then and not compared with the file yet',
+    uncompared
+  );
 }
 
 /** Each Block once; of those without a graph the ones whose own code has none, where that is known. */

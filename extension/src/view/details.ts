@@ -89,7 +89,7 @@ export class Details {
       h('p', { class: 'hl-title' }, h('code', {}, accessPath(modelName, block.path))),
       this.table([
         [__('Class'), block.class],
-        [__('Is'), block.repr !== `${block.class}(...)` && block.repr && h('code', {}, block.repr)],
+        [__('Printed as'), block.repr !== `${block.class}(...)` && block.repr && h('code', {}, block.repr)],
         [__('State'), h('span', {}, h('b', {}, __(state.word)), ` — ${block.why || __(state.meaning)}`)],
         [__('Engine'), block.engine],
         [__('Graphs'), block.hybrid ? String(block.graphs) : ''],

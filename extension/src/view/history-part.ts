@@ -213,7 +213,10 @@ export class HistoryPart {
         save.file !== this.current &&
           button(__('Restore'), () => this.options.onRestore(save.file), {
             disabled,
-            title: __('Make this save %1 again; what is there now stays among the earlier saves', this.file),
+            title: __(
+              'Make this save the file %1 again; the file that is there now stays among the earlier saves',
+              this.file
+            ),
             'aria-label': __('Restore %1', label)
           })
       )

@@ -72,10 +72,10 @@ export class LineChart {
     this.drawing.setAttribute(
       'aria-label',
       __(
-        '%1%2. Arrow keys read values%3.',
+        '%1%2. The arrow keys left and right read values%3.',
         this.heading === '' ? '' : `${this.heading}: `,
         curves.map(curve => curve.text).join('; '),
-        curves.length > FEW ? __(', up and down of another curve') : ''
+        curves.length > FEW ? __(', those up and down choose the curve') : ''
       )
     );
     const inner = s('svg', {

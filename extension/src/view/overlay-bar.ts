@@ -74,7 +74,7 @@ export class OverlayBar {
         title:
           __(
             'Copy the inputs of the next call of each shape, to measure on them instead of random numbers. '
-          ) + __('The copies go when this is off, or with the model')
+          ) + __('The copies are deleted when you switch this off, or with the model')
       },
       this.keep,
       __('Keep inputs'),

@@ -164,7 +164,7 @@ function savedList(replies: readonly (readonly [SaveTarget, SaveReply])[]): HTML
             [
               graphWords(reply.graphs.map(graph => graph.path)),
               bytesText(reply.bytes),
-              reply.kept && __('what was there is in the history'),
+              reply.kept && __('the replaced file is among the earlier saves'),
               reply.note
             ]
               .filter(text => text)
@@ -265,7 +265,7 @@ export function saved(
       ) + __('%1, in %2 s.', bytesText(reply.bytes), reply.seconds.toFixed(2))
     ),
     h('p', { class: 'hl-path' }, h('code', {}, reply.path), __(' on %1', reply.host)),
-    reply.kept !== '' && h('p', {}, __('The file that was there is in the history.')),
+    reply.kept !== '' && h('p', {}, __('The replaced file is among the earlier saves.')),
     reply.note !== '' && h('p', {}, reply.note),
     graphs.length > 0 &&
       h('details', {}, h('summary', {}, __('Graphs')), h('ul', {}, ...graphs.map(line => h('li', {}, line)))),

@@ -38,7 +38,7 @@ export const COLUMNS: readonly Column[] = [
   {
     id: 'flop',
     head: 'FLOP',
-    note: __('two for each MAC, and others'),
+    note: __('two for each MAC, one for each element of other operators'),
     about: __('Floating-point operations: two for each multiply-add, one for each element of other operators')
   },
   {
@@ -111,7 +111,7 @@ export class TreeColumns {
       ...DTYPES.map(name => h('option', { value: name }, name))
     );
     this.says = h('p', { class: 'hl-columns-says', role: 'status' });
-    this.reset = button(__('As called'), () => this.clear(), {
+    this.reset = button(__('Back to the last call'), () => this.clear(), {
       title: __('Count for the last call of the model again')
     });
     const form = h(
@@ -251,7 +251,7 @@ export class TreeColumns {
     ];
     if (this.reply.what_if) {
       const outputs = work.outputs.map(tensor => `${tensor.dtype} ${shapeText(tensor.shape)}`).join(', ');
-      rows.push([__('Output then'), outputs]);
+      rows.push([__('Output for these inputs'), outputs]);
     }
     return rows;
   }
@@ -261,7 +261,10 @@ export class TreeColumns {
       return { text: '', title: this.problem };
     }
     if (this.work.size > 0) {
-      return { text: '–', title: this.of(node.path) ? __('Not called in this call') : __('Not counted') };
+      return {
+        text: '–',
+        title: this.of(node.path) ? __('This call does not reach the Block') : __('Not counted')
+      };
     }
     return { text: '–', title: this.reply.missing };
   }

@@ -51,7 +51,7 @@ export class RecordedRequester implements Requester {
     if (!Object.hasOwn(replies, at) || asksForInputs) {
       throw new RequestError(
         'not-found',
-        __('This is not in the page, which has no kernel to ask.'),
+        __('The page does not contain this, and it has no kernel to ask.'),
         MISSING[type]
       );
     }

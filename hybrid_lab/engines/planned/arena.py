@@ -7,6 +7,7 @@ import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,12 @@ FIRST_PIECES = 256
 Frame = tuple[Any, ...]
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Arena:
     """The memory of one running program: planned values lie at its beginning, temporary memory of kernels behind them.
 
     memory : its bytes, an array, or a tensor on a device; nbytes : how many
+    peak : bytes that the programs so far would have needed
     frame : the arrays of the program that runs in it, each at its place
     backward_frame : the arrays of the backward of that program; None before its first run
     frames : the arrays of all programs that have run in it
@@ -40,19 +43,20 @@ class Arena:
     takes a piece of it. What does not fit is allocated, and `peak` says how large an arena would have been enough.
     """
 
-    __slots__ = (
-        *("__weakref__", "_first", "_start", "_top", "backward_frame", "frame", "frames", "memory", "nbytes"),
-        *("peak", "stream"),
-    )
+    memory: Any
+    nbytes: int = field(init=False)
+    peak: int = 0
+    stream: int | None = None
+    frame: Frame = ()
+    backward_frame: Frame | None = None
+    frames: weakref.WeakKeyDictionary[Frames, Frame] = field(default_factory=weakref.WeakKeyDictionary)
+    _start: int = 0
+    _top: int = 0
+    #: The first pieces behind a start, with their ends.
+    _first: dict[Hashable, tuple[np.ndarray, int]] = field(default_factory=dict)
 
-    def __init__(self, memory: np.ndarray):
-        self.memory, self.nbytes, self.peak = memory, int(memory.nbytes), 0
-        self.stream: int | None = None
-        self.frame: Frame = ()
-        self.backward_frame: Frame | None = None
-        self.frames: weakref.WeakKeyDictionary[Frames, Frame] = weakref.WeakKeyDictionary()
-        self._start = self._top = 0
-        self._first: dict[Hashable, tuple[np.ndarray, int]] = {}  # the first pieces behind a start, with their ends
+    def __post_init__(self) -> None:
+        self.nbytes = int(self.memory.nbytes)
 
     def scratch(self, start: int) -> Arena:
         self._start = self._top = start

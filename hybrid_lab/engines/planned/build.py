@@ -18,12 +18,13 @@ from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.engines.planned.watch import WatchedProgram
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.call_graphs import Split
-from hybrid_lab.graph.dump import dump, is_dumping, run_pass
+from hybrid_lab.graph.dump import dump, is_dumping
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.loops import body
 from hybrid_lab.graph.memory.plan import plan
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.graph.passes.decompose import decompose
+from hybrid_lab.graph.specialize import run_pass
 from hybrid_lab.ops.framework.lowering import draw_lowering, run_lowering
 from hybrid_lab.ops.framework.run import computes_in_float32
 from hybrid_lab.system import forks

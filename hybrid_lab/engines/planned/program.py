@@ -318,8 +318,8 @@ class ProgramWriter:
                 return name
             self._fixed_values.add(value)
             self.names[value] = name = self._local("t")
-            place = {"shape": value.shape, "dtype": value.dtype, "offset": self.plan.allocation_of[value].offset}
-            self.fixed.append((name, functools.partial(self._piece, **place)))
+            piece, place = self._piece, (value.shape, value.dtype, self.plan.allocation_of[value].offset)
+            self.fixed.append((name, lambda memory, arrays: piece(memory, *place)))
             return name
         if kind == "output":
             position = self.plan.position[value]
@@ -329,10 +329,8 @@ class ProgramWriter:
         return None
 
     @staticmethod
-    def _piece(
-        memory: np.ndarray, arrays: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype, offset: int
-    ) -> object:
-        """The array `offset` bytes from the arena's beginning. arrays : read by other entries of `fixed`, not here"""
+    def _piece(memory: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, offset: int) -> object:
+        """The array `offset` bytes from the arena's beginning."""
         return np.ndarray(shape, dtype, memory, offset)
 
     def _emit_output(self, name: str, position: int, value: Value) -> None:

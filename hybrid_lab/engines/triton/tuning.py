@@ -16,7 +16,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -53,9 +52,6 @@ BUDGET, FEWEST, MOST = 0.05, 5, 30
 SPILLS = 16
 #: Bytes that are written between two runs, more than any chip's second-level cache holds.
 FLUSH = 256 << 20
-
-#: At most PERIOD (a prime) random numbers are drawn for an array.
-PERIOD = 1_048_583
 
 #: The form of a group: sources of kernels, or the vendor's call and kernels behind it.
 Form = tuple[Any, ...]
@@ -335,26 +331,26 @@ def _arrays(values: set[Value], group: Region, positive: bool = False) -> dict[V
     """Random numbers of a fixed seed for the inputs of the group; whole numbers are 0 and 1, which are valid indices
     everywhere.
     """
-    random, device = np.random.default_rng(0), availability.torch_device()
+    import torch
+
+    device = availability.torch_device()
+    random = torch.Generator(device).manual_seed(0)
     inside = {value for node in group.nodes for value in node.outputs}
     arrays = {}
     for value in values_of(group.nodes):
         if value not in values or value in inside:
             continue
         if isinstance(value.node.op, Constant):
-            array = np.asarray(value.node.op.array)
-        elif value.dtype.kind in "iub":
-            array = random.integers(0, 2, value.shape).astype(value.dtype)
+            arrays[value] = memory.to_device(np.ascontiguousarray(value.node.op.array), device)
+            continue
+        array = arrays[value] = memory.empty(value.shape, memory.torch_dtype(value.dtype), device)
+        if value.dtype.kind in "iub":
+            array.random_(0, 2, generator=random)
         else:
-            array = _drawn(random, value.shape)
-            array = (np.abs(array) + 0.1 if positive else array).astype(value.dtype)
-        arrays[value] = memory.to_device(np.ascontiguousarray(array), device)
+            array.normal_(generator=random)
+            if positive:
+                array.abs_().add_(0.1)
     return arrays
-
-
-def _drawn(random: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
-    """Normal numbers; large arrays repeat them, with a period that fits into no row of a power of two."""
-    return np.resize(random.standard_normal(min(prod(shape), PERIOD), np.float32), shape)
 
 
 def _bound(form: Form, arrays: Mapping[Value, object]) -> tuple[dict[Value, Any], Callable[[], None]]:

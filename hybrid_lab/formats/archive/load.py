@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError, SettingError
-from hybrid_lab.diagnostics.formatting import check_choice, first_line
+from hybrid_lab.diagnostics.formatting import called, check_choice, first_line
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -257,8 +257,8 @@ class _Loading:
         report = LoadReport(path, len(self.seen), parameters, count, self.differences, notes, aux, states, restored)
         report.attributes = self.attributes.found
         for note in report.notes:
-            logger.warning(f"{self.net.name}: {note}")
-        logger.info(f"{self.net.name}: {str(report).splitlines()[0]}")
+            logger.warning(f"{called(self.net)}: {note}")
+        logger.info(f"{called(self.net)}: {str(report).splitlines()[0]}")
         return report
 
     # -- graphs='file' ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from hybrid_lab import _version
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.errors import FewerGraphsError, SettingError, Unmappable
 from hybrid_lab.diagnostics.file_errors import writing
-from hybrid_lab.diagnostics.formatting import check_choice, count
+from hybrid_lab.diagnostics.formatting import called, check_choice, count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.files.saved import note_file
@@ -219,7 +219,7 @@ def _save(
 
 def _called(block: Block) -> str:
     """The name of a Block in messages, or its class if it has no name, as a BidirectionalCell or a SymbolBlock."""
-    return block.name or type(block).__name__
+    return called(block) or type(block).__name__
 
 
 _told: dict[int, tuple[ref[Block], set[str]]] = {}

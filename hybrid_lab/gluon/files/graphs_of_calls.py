@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import MissingGraphError
-from hybrid_lab.diagnostics.formatting import first_line
+from hybrid_lab.diagnostics.formatting import called, first_line
 from hybrid_lab.gluon import access
 from hybrid_lab.hybridize.failures import failure_of
 from hybrid_lab.hybridize.known_calls import MAX_CALLS, KnownCall, dtypes_of
@@ -65,7 +65,9 @@ def trace_calls(block: Hybrid) -> str | None:
             return f"the calls {describe(call.spec)}{mode} of {problem}"
     dropped = graphs.calls.dropped
     if dropped is not None and graphs.graph_of(dropped) is None:
-        return f"earlier calls of {block.name}, such as {describe(dropped.spec)}: it keeps {MAX_CALLS} kinds of calls"
+        return (
+            f"earlier calls of {called(block)}, such as {describe(dropped.spec)}: it keeps {MAX_CALLS} kinds of calls"
+        )
     return None
 
 
@@ -77,7 +79,7 @@ def _has_form(neutral: NeutralGraph, call: KnownCall) -> bool:
 def why_unknown(block: Hybrid) -> str | None:
     """Why no call is known of a Block that was called; None if it was never called."""
     refused = access.graphs(block).calls.refused
-    return f"{block.name}, which was called with {refused}; no graph takes such arguments" if refused else None
+    return f"{called(block)}, which was called with {refused}; no graph takes such arguments" if refused else None
 
 
 def _why_untraced(block: Hybrid, call: KnownCall) -> str | None:
@@ -87,7 +89,7 @@ def _why_untraced(block: Hybrid, call: KnownCall) -> str | None:
     refusal = access.calls(block).failures.refusal_of(call)
     if refusal is not None:
         where = f" ({refusal.location.describe()})" if refusal.location is not None else ""
-        return f"{block.name}, whose calls run eagerly: {first_line(refusal)}{where}"
+        return f"{called(block)}, whose calls run eagerly: {first_line(refusal)}{where}"
     try:
         trace(block, call)
     except Exception as error:  # noqa: BLE001 - the user's code may raise anything when it is called on Symbols
@@ -99,7 +101,7 @@ def described(error: Exception, block: Hybrid) -> str:
     """The error of a trace in one line, with the user's line."""
     failure = failure_of(error, block)
     where = f" ({failure.location.describe()})" if failure.location is not None else ""
-    return f"{block.name}: {failure.text}{where}"
+    return f"{called(block)}: {failure.text}{where}"
 
 
 def predicting(block: Hybrid) -> NeutralGraph:
@@ -120,7 +122,7 @@ def predicting(block: Hybrid) -> NeutralGraph:
                 continue
             refusal = failures.refusal_of(wanted)
             if refusal is not None:
-                raise MissingGraphError(f"{block.name} has no graph, its calls run eagerly: {refusal}") from refusal
+                raise MissingGraphError(f"{called(block)} has no graph, its calls run eagerly: {refusal}") from refusal
             try:
                 return _told_of_earlier(trace(block, wanted, keep=access.is_active(block)), problem)
             except Exception as error:  # noqa: BLE001 - see above
@@ -133,7 +135,7 @@ def predicting(block: Hybrid) -> NeutralGraph:
     unknown = why_unknown(block)
     if unknown is not None:
         raise MissingGraphError(f"there is no graph of {unknown}")
-    raise MissingGraphError(f"{block.name} was never called, so it has no graph yet: call it once on data")
+    raise MissingGraphError(f"{called(block)} was never called, so it has no graph yet: call it once on data")
 
 
 def _told_of_earlier(neutral: NeutralGraph, problem: str) -> NeutralGraph:

@@ -42,12 +42,14 @@ class Change:
 
     changed : parameters that were written, added or removed; unsure : parameters whose memory other programs share
     total : all parameters; structure : Blocks or parameters were added or removed
+    written : the parameters among `changed` that were there before, by their paths
     """
 
     changed: int
     unsure: int
     total: int
     structure: bool
+    written: dict[str, Parameter]
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,13 @@ class FileState:
         """The changes of the model since then."""
         now = _parameters(net)
         changed = unsure = 0
+        written: dict[str, Parameter] = {}
         for path, parameter in now.items():
             versions = Versions.of(parameter)
             if versions != self.versions.get(path):
                 changed += 1
+                if path in self.versions:
+                    written[path] = parameter
             elif versions.may_change_unnoticed:
                 unsure += 1
         changed += len(self.versions.keys() - now.keys())
@@ -77,7 +82,7 @@ class FileState:
         # Not by the version of the structure, which also grows when code changes and graphs are dropped.
         same = blocks.keys() == self.blocks.keys() and now.keys() == self.versions.keys()
         same = same and all(self.blocks[path]() is block for path, block in blocks.items())
-        return Change(changed, unsure, len(now), not same)
+        return Change(changed, unsure, len(now), not same, written)
 
 
 def _blocks(net: Block) -> dict[str, Block]:

@@ -2,8 +2,8 @@
 
 steps  012345
 a      ==        192 bytes at 0
-b       ===      100 bytes at 192     beside a, which is alive in step 1 too
-c        ===     192 bytes at 0       where a was
+b       ===      100 bytes at 192     beside a: both are alive in step 1
+c        ===     192 bytes at 0       in the place of a
 d         ===     64 bytes at 320     arena of 384 bytes: as many as are alive in step 3
 """
 
@@ -26,7 +26,7 @@ ALIGNMENT = 64
 class Allocation:
     """A piece of the arena: `nbytes` from `offset`, in use from step `first` to step `last`, both included.
 
-    size : bytes taken, alignment included
+    size : the bytes that it takes, up to the next offset at which another allocation may begin
     """
 
     nbytes: int

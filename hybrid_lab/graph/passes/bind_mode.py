@@ -53,8 +53,6 @@ def bound(graph: Graph, train: bool) -> Graph:
     twice updates its states twice, in program order. No gradient goes through the new value. Effects of a graph without
     a mode, (state, a result), name operators that no output needs and whose updates are wanted.
     """
-    if not graph.has("mode_dependent", "signature.aux", "channels_last"):
-        return graph
     graph = channels_first(graph)
     updated: dict[Value, Value] = {}
 

@@ -25,8 +25,8 @@ def hoist(graph: Graph) -> Specialized:
     Random nodes stay (they draw anew at each call), and so do views of parameters (they cost nothing) and results that
     merely repeat a smaller array (reading them from memory costs more than making them).
     """
-    chosen = _chosen(graph)
     users, roots = graph.users(), set(graph.roots)
+    chosen = _chosen(graph, users, roots)
     hoisted = [
         value
         for node in graph.nodes
@@ -76,9 +76,9 @@ def steady_values(graph: Graph) -> set[Value]:
     return steady
 
 
-def _chosen(graph: Graph) -> set[Node]:
+def _chosen(graph: Graph, users: dict[Value, list[Node]], roots: set[Value]) -> set[Node]:
     """The operators to take out: operators with steady values, except operators that cost nothing in their place."""
-    steady, users, roots = steady_values(graph), graph.users(), set(graph.roots)
+    steady = steady_values(graph)
     order = [node for node in graph.operators if node.outputs[0] in steady and not isinstance(node.op, Constant)]
     chosen = set(order)
     for node in reversed(order):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType
 from typing import NamedTuple
@@ -153,12 +154,14 @@ class CodeFacts(NamedTuple):
 
     attributes : names of attributes that it reads; loaded : the same, with names from super() and
     `from module import name`
+    called : names of globals, attributes and outer variables that it calls or hands on
     globals : names of globals in it; modules : names of imported modules, `..rates` for a relative import. For
         `from package import name`, also `package.name`, perhaps a module
     names : all of `co_names`, including assigned names
     strings : its constants; subscripts : how it subscripts globals, attributes and outer variables
     compares : whether it compares anything, or asks `a in b`
     keeps : whether an instruction changes what outlives the call, or tells objects apart other than None
+    formats : whether it makes texts of values, as f-strings do
     """
 
     attributes: tuple[str, ...]
@@ -170,6 +173,8 @@ class CodeFacts(NamedTuple):
     subscripts: Subscripts
     compares: bool
     keeps: bool
+    called: frozenset[str]
+    formats: bool
 
 
 #: Instructions that change what outlives the call (HL173, HL178), and methods of containers that do.
@@ -179,13 +184,15 @@ _STORES = frozenset({
 #: The same of a variable of a function around.
 _STORES_OUTSIDE = frozenset({"DELETE_DEREF", "STORE_DEREF"})
 _GROWING = frozenset({"append", "appendleft", "extend", "insert", "setdefault", "update"})
+#: How the names of instructions end that load a local variable, perhaps after another one or after a store.
+_LOADS_OF_LOCALS = ("LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK")
 
 
 def _keeps(each: dis.Instruction, before: dis.Instruction | None) -> bool:
-    if each.opname == "IS_OP":
-        return before is None or before.argval is not None
-    # Of a local list, `found.append(x)`, nothing is left after the call.
-    grows = each.argval in _GROWING and before is not None and not before.opname.startswith("LOAD_FAST")
+    if each.opname == "IS_OP":  # since 3.14 also in `all(... for ...)`: whether `all` is the builtin
+        return before is None or (before.argval is not None and before.opname != "LOAD_COMMON_CONSTANT")
+    # Of a local list, `found.append(x)`, nothing is left after the call. One instruction may store and load it.
+    grows = each.argval in _GROWING and before is not None and not before.opname.endswith(_LOADS_OF_LOCALS)
     return grows or each.opname in _STORES
 
 
@@ -209,7 +216,10 @@ def facts_of(code: CodeType) -> CodeFacts:
     subscripts: dict[str, frozenset[str | int] | None] = {}
     for number, each in enumerate(plain):
         if each.opname in (*_GLOBALS, *_ATTRIBUTES, "LOAD_DEREF", "LOAD_SUPER_ATTR"):
-            merge_subscripts(subscripts, {each.argval: _constant_key(plain[number + 1 : number + 4])})
+            if each.argval != "globals" or not _is_namespace(plain[max(number - 2, 0) : number + 2]):
+                merge_subscripts(subscripts, {each.argval: _constant_key(each.argval, plain[number + 1 : number + 6])})
+            else:
+                subscripts.setdefault("globals", frozenset())
     for other in inner:
         merge_subscripts(subscripts, other.subscripts)
     strings = frozenset(each for each in code.co_consts if isinstance(each, str))
@@ -226,7 +236,100 @@ def facts_of(code: CodeType) -> CodeFacts:
         any(map(_keeps, instructions, [None, *instructions]))
         or any(each.opname in _STORES_OUTSIDE and each.argval in code.co_freevars for each in instructions)
         or any(other.keeps for other in inner),
+        frozenset(_called(instructions)).union(*(other.called for other in inner)),
+        any(each.opname.startswith("FORMAT_") for each in instructions) or any(other.formats for other in inner),
     )
+
+
+def paths_of(code: CodeType) -> frozenset[tuple[str, ...]]:
+    """Names with the attributes that code reads of them, `("np", "load")`; the name is "" if another value has the
+    attributes. `open` is left out if it only writes.
+    """
+    modules = {each.partition(".")[0] for each in facts_of(code).modules}
+    inner = (paths_of(each) for each in code.co_consts if isinstance(each, CodeType))
+    return frozenset(_paths(list(dis.get_instructions(code)), modules)).union(*inner)
+
+
+def _paths(instructions: list[dis.Instruction], modules: set[str]) -> Iterator[tuple[str, ...]]:
+    """Names with the attributes that code reads of them. modules : names that it imports"""
+    plain = [each for each in instructions if each.opname != "EXTENDED_ARG"]
+    last = -1
+    for number, each in enumerate(plain):
+        is_name = each.opname in (*_GLOBALS, "LOAD_DEREF")
+        is_name |= each.opname.startswith("LOAD_FAST") and type(each.argval) is str and each.argval in modules
+        if not is_name and (number <= last or each.opname not in _ATTRIBUTES):
+            continue
+        path = (each.argval,) if is_name else ("", each.argval)
+        last = number
+        while last + 1 < len(plain) and plain[last + 1].opname in _ATTRIBUTES:
+            last += 1
+            path = (*path, plain[last].argval)
+        if path[-1] != "open" or not _only_writes(plain[last:], is_first=len(path) > 1 and path[0] != "io"):
+            yield path
+
+
+def _only_writes(instructions: Sequence[dis.Instruction], is_first: bool) -> bool:
+    """Whether a call of `open` has a constant mode with which the file is only written to.
+
+    instructions : from the one that loads `open`; is_first : whether the mode is the first argument, as of a path
+    """
+    arguments = list(_arguments(instructions))
+    for number, each in enumerate(arguments):
+        after = arguments[number + 1].opname if number + 1 < len(arguments) else ""
+        is_text = each.opname == "LOAD_CONST" and isinstance(each.argval, str) and (number or is_first)
+        if is_text and _ONLY_WRITES.fullmatch(each.argval) and not after.startswith("BINARY_"):
+            return True
+    return False
+
+
+_ONLY_WRITES = re.compile("[bt]?[awx][bt]?")
+
+
+def _called(instructions: list[dis.Instruction]) -> Iterator[str]:
+    """The names that code calls, and the globals and outer variables that it hands on, as in `map(Rate, numbers)`; an
+    argument of `isinstance` is not handed on. Python marks calls by a flag of the instruction, or by another
+    instruction beside it.
+    """
+    asked: set[int] = set()  # offsets of the arguments of isinstance
+    for number, each in enumerate(instructions):
+        if each.opname == "LOAD_GLOBAL" and each.argval in ("isinstance", "issubclass"):
+            asked.update(argument.offset for argument in _arguments(instructions[number:]))
+    for before, each, after in zip([None, *instructions], instructions, [*instructions[1:], None], strict=False):
+        beside = [other.opname for other in (before, after) if other is not None]
+        flagged = each.opname in ("LOAD_ATTR", "LOAD_GLOBAL") and bool((each.arg or 0) & 1)
+        if flagged or each.opname == "LOAD_METHOD" or (each.opname == "LOAD_DEREF" and "PUSH_NULL" in beside):
+            yield each.argval
+        elif each.opname in ("LOAD_DEREF", "LOAD_GLOBAL") and each.offset not in asked and after is not None:
+            if after.opname not in _ATTRIBUTES:
+                yield each.argval
+
+
+def _arguments(instructions: Sequence[dis.Instruction]) -> Iterator[dis.Instruction]:
+    """The instructions of the arguments of a call, without calls inside of them. The first of `instructions` loads what
+    is called.
+    """
+    depth = 0
+    for each in instructions:
+        if each.opname in _CALLS:
+            depth -= 1
+        elif _is_called(each):
+            depth += 1
+            continue
+        if depth <= 0:
+            return
+        if depth == 1:
+            yield each
+
+
+#: Instructions that call; PRECALL of Python 3.11 stands before them.
+_CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW"})
+
+
+def _is_called(each: dis.Instruction) -> bool:
+    """Whether an instruction loads what a later one calls: Python loads NULL beside it, and `dis` says so."""
+    if each.opname in ("LOAD_METHOD", "PUSH_NULL"):
+        return True
+    return each.opname in ("LOAD_ATTR", "LOAD_GLOBAL", "LOAD_SUPER_ATTR") and each.argrepr != each.argval
 
 
 def _imported(module: str, names: Sequence[str]) -> list[str]:
@@ -242,15 +345,33 @@ def merge_subscripts(uses: dict[str, frozenset[str | int] | None], more: Subscri
         uses[name] = None if keys is None or known is None else known | keys
 
 
-def _constant_key(following: Sequence[dis.Instruction]) -> frozenset[str | int] | None:
-    """The constant, where the instructions after a name read `[constant]` or `.get(constant`."""
+#: Functions that read something by the name in their first argument.
+_READING = frozenset({"eval", "exec", "getenv"})
+
+
+def _constant_key(name: str, following: Sequence[dis.Instruction]) -> frozenset[str | int] | None:
+    """The constant, where the instructions after a name read `[constant]`, `.get(constant`, the same of the result of
+    a call without arguments, as in `globals()["rate"]`, or `(constant` after a name in `_READING`.
+    """
+    if following and following[0].opname == "CALL" and not following[0].arg:
+        following = following[1:]
     by_get = bool(following) and following[0].opname in _ATTRIBUTES and following[0].argval == "get"
     key = next(iter(following[by_get:]), None)
     if key is None or key.opname not in ("LOAD_CONST", "LOAD_SMALL_INT") or type(key.argval) not in (str, int):
         return None
-    after = next(iter(following[by_get + 1 :]), None)
-    subscripts = after is not None and (after.opname == "BINARY_SUBSCR" or after.argrepr == "[]")
-    return frozenset([key.argval]) if by_get or subscripts else None
+    after = following[by_get + 1 :]
+    if by_get or name in _READING:  # `get("a" + name)` has no call behind the constant, or behind a second argument
+        is_read = any(each.opname == "CALL" for each in after[:2]) and after[0].opname.startswith(("CALL", "LOAD_"))
+    else:
+        is_read = bool(after) and (after[0].opname == "BINARY_SUBSCR" or after[0].argrepr == "[]")
+    return frozenset([key.argval]) if is_read else None
+
+
+def _is_namespace(around: Sequence[dis.Instruction]) -> bool:
+    """Whether instructions are `exec(constant, globals()`, the code of which is known."""
+    if len(around) < 4 or around[0].argval not in ("eval", "exec") or around[2].argval != "globals":
+        return False
+    return around[1].opname == "LOAD_CONST" and around[3].opname == "CALL" and not around[3].arg
 
 
 def instruction_loading(code: CodeType, name: str) -> tuple[CodeType, int] | None:

@@ -15,6 +15,7 @@ from importlib.util import resolve_name
 from types import FunctionType
 from typing import Any
 
+from hybrid_lab.hybridize.block import AnyBlock
 from hybrid_lab.hybridize.stale.code import (
     NOT_TRACED,
     bases_of_user,
@@ -29,7 +30,7 @@ _LIMIT = 500
 """Functions that are followed, at most."""
 #: Methods that Python calls without their name in the code; those below are not run by a trace.
 _NOT_IMPLIED = frozenset({
-    "__class_getitem__", "__copy__", "__deepcopy__", "__del__", "__dir__", "__getstate__", "__init__",
+    "__copy__", "__deepcopy__", "__del__", "__dir__", "__getstate__", "__init__",
     "__init_subclass__", "__new__", "__reduce__", "__reduce_ex__", "__repr__", "__setattr__", "__setstate__", "__str__",
 })  # fmt: skip
 #: Beginnings of a trace.
@@ -48,6 +49,19 @@ _PATH = re.compile(r"[\w.]+")
 _PIECE = re.compile(r"[\w.%{}]+")
 _LONG = 200
 """Characters of a text that is no expression."""
+#: Methods that Python runs for what code names: a name -> the methods.
+_RUN_BY = {
+    "copy": {"__copy__"}, "deepcopy": {"__deepcopy__"}, "dir": {"__dir__"}, "format": {"__format__", "__str__"},
+    "repr": {"__repr__"}, "setattr": {"__setattr__"}, "str": {"__repr__", "__str__"},
+}  # fmt: skip
+#: What code names that reads globals by texts.
+_BY_GLOBAL_TEXT = frozenset({"__globals__", "eval", "exec", "f_globals", "globals"})
+#: Names of functions and methods that may read files.
+READERS = frozenset({
+    "exists", "fromfile", "genfromtxt", "getline", "getlines", "getmtime", "getsize", "glob", "iglob", "is_dir",
+    "is_file", "isdir", "isfile", "iterdir", "listdir", "load", "loadtxt", "open", "read", "read_bytes", "read_text",
+    "rglob", "scandir", "stat", "walk",
+})  # fmt: skip
 #: What code names that imports modules by texts.
 _IMPORTS = frozenset({"__import__", "import_module", "modules"})
 
@@ -62,6 +76,8 @@ class Reached:
         one of `pieces`, as with "act" of `getattr(self, f"act{number}")`, unless it trains or saves
     pieces : constants of the code; value_pieces : texts that it reads from values
     asked : names of attributes that the functions look for even if missing, as in `getattr(x, "rate", 1)`
+    called : names of globals, attributes and outer variables that the functions call or hand on
+    makes_globals : names in `_BY_GLOBAL_TEXT` with which the functions read globals by texts made at run time
     """
 
     def __init__(self, kinds: Iterable[type]):
@@ -73,16 +89,20 @@ class Reached:
         self.pieces: set[str] = set()
         self.value_pieces: set[str] = set()
         self.asked: set[str] = set()
+        self.called: set[str] = set()
+        self.makes_globals: set[str] = set()
         self._reads_by_text = self._runs_texts = False
         self._seen: set[int] = set()
         self._methods: dict[str, list[FunctionType]] = {}
         self._kinds: set[type] = set()
+        self._bases: set[tuple[type, frozenset[str]]] = set()
+        self._given: set[str] = set()  # names of methods that the user gave classes of this package
         self.add_kinds(kinds)
 
     @property
     def size(self) -> int:
         """It grows with everything that is added."""
-        return len(self.functions) + len(self.names) + len(self.asked) + len(self.pieces | self.value_pieces)
+        return sum(map(len, (self.functions, self.names, self.asked, self.called, self.pieces | self.value_pieces)))
 
     def add_kinds(self, kinds: Iterable[type], begin: frozenset[str] = _BEGIN) -> None:
         """Classes of Blocks that the trace runs; with `begin` empty, classes of objects that the code reads.
@@ -94,17 +114,21 @@ class Reached:
                 continue
             self._kinds.add(kind)
             for base in kind.__mro__:
-                if not has_no_values(base.__module__):
+                if (base, begin) not in self._bases and not has_no_values(base.__module__):
+                    self._bases.add((base, begin))
                     self._add_methods(base, begin)
 
     def _add_methods(self, base: type, begin: frozenset[str]) -> None:
-        """The methods that a class itself has; of a class of this package, methods with which the user replaced
-        `begin`: `nn.Dense.hybrid_forward = f`.
+        """The methods that a class itself has; of a class of this package, methods that the user gave it:
+        `nn.Dense.hybrid_forward = f`.
         """
         is_users = of_user(base.__module__)
         for name, item in vars(base).items():
-            if not is_users and not (name in begin and isinstance(item, FunctionType) and of_user(item.__module__)):
-                continue
+            if not is_users:
+                own = not isinstance(item, FunctionType) or item.__module__ == base.__module__
+                if own or not of_user(item.__module__):
+                    continue
+                self._given.add(name)
             implied = name.startswith("__") and name.endswith("__") and name not in _NOT_IMPLIED
             for function in functions_in(item):
                 self._methods.setdefault(name, []).append(function)
@@ -115,11 +139,26 @@ class Reached:
 
     def code_of(self, kind: type) -> list[str]:
         """Names under which a class has, or inherits, functions that were reached; with the beginnings of a trace."""
-        of_kind = {name for base in bases_of_user(kind) for name in vars(base)}
+        of_kind = {name for base in bases_of_user(kind) for name in vars(base)} | self._given
         if not of_user(kind.__module__) and not of_kind & _BEGIN:
             return [name for name in ("hybrid_forward", "forward", "__call__") if hasattr(kind, name)]
         names = {name for name, functions in self._methods.items() if any(id(each) in self._seen for each in functions)}
         return sorted((names & of_kind) | (_BEGIN & set(dir(kind))))
+
+    def add_constructors(self, kind: type) -> None:
+        """A class that the code may call: its objects are made in the trace. Classes of Blocks and of exceptions are
+        left out.
+        """
+        if issubclass(kind, (AnyBlock, BaseException)):
+            return
+        for base in bases_of_user(kind):
+            for name in ("__new__", "__init__", "__post_init__"):
+                for function in functions_in(vars(base).get(name)):
+                    self.add(function)
+
+    def has_method(self, name: str) -> bool:
+        """Whether a class of the user's that the code reaches has a method of this name."""
+        return name in self._methods
 
     def add_names_of(self, kind: type) -> None:
         """A class of this package, of which an object is read: what its methods read of it counts."""
@@ -137,6 +176,13 @@ class Reached:
             facts = facts_of(function.__code__)
             names = set(facts.loaded)
             loaded = names | {*facts.globals}
+            self.called |= facts.called
+            names.update(*(_RUN_BY[name] for name in _RUN_BY.keys() & loaded))
+            if facts.formats:
+                names |= {"__format__", "__repr__", "__str__"}
+            if facts.keeps:
+                names.add("__setattr__")
+            self.makes_globals |= {name for name in _BY_GLOBAL_TEXT & loaded if facts.subscripts.get(name) is None}
             self.any_name |= not loaded.isdisjoint(_BY_ANY_TEXT)
             self._reads_by_text |= self.any_name or "hasattr" in loaded
             self._runs_texts |= not loaded.isdisjoint(_RUNS_TEXTS)
@@ -144,9 +190,9 @@ class Reached:
             if self._reads_by_text:
                 self.asked |= self.texts
                 names |= self.texts
-            if self.any_name and (words := _words(self.strings) - self.pieces):
+            if (self.any_name or self.makes_globals) and (words := _words(self.strings) - self.pieces):
                 self.pieces |= words
-                pending += self._made_methods()
+                pending += self._made_methods() if self.any_name else []
             if not loaded.isdisjoint(_MISSING):
                 self.asked |= names
             merge_subscripts(self.subscripts, facts.subscripts)
@@ -170,9 +216,9 @@ class Reached:
     def add_pieces(self, texts: Iterable[str]) -> None:
         """Texts that the code reads from values: `getattr(self, self.activation)`."""
         words = _words(texts) - self.value_pieces
-        if self.any_name and words:
+        if (self.any_name or self.makes_globals) and words:
             self.value_pieces |= words
-            for function in self._made_methods():
+            for function in self._made_methods() if self.any_name else ():
                 self.add(function)
 
     @property
@@ -193,15 +239,20 @@ class Reached:
 
     def globals_of(self, function: FunctionType) -> tuple[str, ...]:
         """Names of globals that a function reads."""
-        read = facts_of(function.__code__).globals
-        if "globals" in read or not _RUNS_TEXTS.isdisjoint(read):
-            return tuple(dict.fromkeys((*read, *sorted(self.texts))))
-        return read
+        facts = facts_of(function.__code__)
+        read = facts.globals
+        by_text = _BY_GLOBAL_TEXT & {*read, *facts.loaded}
+        if not by_text:
+            return read
+        made = filter(self.may_be_made, function.__globals__) if by_text & self.makes_globals else ()
+        return tuple(dict.fromkeys((*read, *sorted(self.texts), *made)))
 
     def modules_of(self, function: FunctionType) -> tuple[str, ...]:
         """Names of modules that a function may import when it runs, and of the packages around them."""
         facts = facts_of(function.__code__)
         names = list(facts.modules)
+        if "__name__" in facts.globals:  # `sys.modules[__name__]`, or another way to the function's own module
+            names.append(function.__module__)
         if not _IMPORTS.isdisjoint((*facts.globals, *facts.loaded)):
             names += sorted(filter(_PATH.fullmatch, facts.strings))
         return tuple(dict.fromkeys(each for name in names for each in _with_packages(name, function.__globals__)))

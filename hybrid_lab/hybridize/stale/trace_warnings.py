@@ -16,6 +16,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import TYPE_CHECKING, cast
 
 from hybrid_lab.diagnostics.finding import Finding, Severity
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.hybridize.block import tree_of
 from hybrid_lab.hybridize.stale.code import CodeFacts, cell_content, code_of, facts_of, functions_of, of_user
@@ -122,7 +123,7 @@ def _change(name: Name) -> Finding | None:
 
 
 def _log(block: Tree, finding: Finding) -> None:
-    logger.warning(f"{block.name}: {finding}\n  Instead:  {finding.rewrite}")
+    logger.warning(f"{called(block)}: {finding}\n  Instead:  {finding.rewrite}")
 
 
 def _find_in_source(kind: type) -> list[Finding]:

@@ -70,8 +70,7 @@ class ValueGuard:
         """Write `holds` as one expression, `owner0.name is place0[2] and owner1['key'] is place1[2] ...`."""
         names: dict[str, Any] = {"all_places": self.compare, "GONE": _GONE}
         terms = []
-        call = "owner{1}(*what{1})".format  # of (what, number), as `_subscript` and `_attribute`
-        reads = ((self._items, _subscript), (self._attributes, _attribute), (self._calls, call))
+        reads = ((self._items, _subscript), (self._attributes, _attribute), (self._calls, _call))
         for number, (place, read) in enumerate((place, read) for group, read in reads for place in group):
             owner, what, value, *_ = place
             known = f"value{number}" if isinstance(value, FunctionType) else f"place{number}[2]"
@@ -159,7 +158,7 @@ class ValueGuard:
             if vars(kind).get(name, _ABSENT) is not value:
                 setattr(kind, name, value)
         for owner, name, value, *_ in self._attributes:
-            if isinstance(owner, AnyBlock):  # an attribute of its class, which one of its own hides now
+            if isinstance(owner, AnyBlock):  # of its class, now hidden by its own attribute
                 vars(owner).pop(name, None)
                 continue
             if isinstance(owner, type):
@@ -222,6 +221,10 @@ def _attribute(name: str, number: int) -> str:
 def _subscript(key: object, number: int) -> str:
     """Short keys stand in the text; others are read from a variable."""
     return f"owner{number}[{key!r}]" if type(key) is str and len(key) < 60 else f"owner{number}[what{number}]"
+
+
+def _call(arguments: object, number: int) -> str:
+    return f"owner{number}(*what{number})"
 
 
 def _identity(place: list[Any]) -> object:

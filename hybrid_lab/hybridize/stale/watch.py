@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.graph.equal import equal
@@ -250,6 +251,6 @@ def tell_of_unwatched(block: Hybrid, guard: ValueGuard, told: set[Any]) -> None:
             listed.append(f"`{name}` ({why}; {location.describe()})" if location is not None else f"`{name}` ({why})")
         more = f"; {len(new) - 5} more" if len(new) > 5 else ""
         logger.warning(
-            f"{block.name}: HL178: the graph keeps what the code reads in {'; '.join(listed)}{more}. Calls do not "
+            f"{called(block)}: HL178: the graph keeps what the code reads in {'; '.join(listed)}{more}. Calls do not "
             "notice a change of it: pass it as an argument, or call hybridize() again after a change"
         )

@@ -21,18 +21,26 @@ import sys
 import threading
 import weakref
 from array import array
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque, namedtuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from hybrid_lab.context import current_context
 from hybrid_lab.hybridize.block import OWN, AnyBlock, AnyParameter, tree_of
-from hybrid_lab.hybridize.stale.code import bases_of_user, facts_of, of_user
-from hybrid_lab.hybridize.stale.reached import Reached, has_no_values, names_in_package
+from hybrid_lab.hybridize.stale.code import ANY, bases_of_user, facts_of, of_user
+from hybrid_lab.hybridize.stale.reached import READERS, Reached, has_no_values, names_in_package
 from hybrid_lab.hybridize.stale.value_guard import PLAIN, Numbers, ValueGuard, plain_key
 from hybrid_lab.mxnet.util import is_np_array, is_np_shape
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -47,9 +55,11 @@ MAX_BYTES = 1 << 20
 """Of a NumPy array that is compared."""
 _DEEP = 8
 """Levels of containers and objects that are looked into."""
+#: The descriptor of a field of a namedtuple.
+_FIELD: type = type(vars(namedtuple("_Point", "x"))["x"])  # noqa: PYI024 - typing makes the same
 #: Values that cannot change; another one in their place is another object.
 _FIXED = (str, bytes, int, float, complex, range, slice, type(...),
-          CodeType, Enum, re.Pattern, np.dtype, np.generic)  # fmt: skip
+          CodeType, Enum, re.Pattern, np.dtype, np.generic, _FIELD)  # fmt: skip
 #: Have ways of their own to tell that they changed.
 _TOLD = (AnyParameter, Symbol)
 #: Attributes of a Parameter that no call notices.
@@ -85,11 +95,14 @@ _BUILTINS = vars(builtins)
 _PACKAGE = __name__.partition(".")[0]
 #: Builtins that tools replace for a while, and on which no graph depends.
 _OUTPUT = frozenset({"display", "input", "open", "print"})
-#: Functions of this package that tell of a setting.
+#: Functions that tell of a setting.
 _STATES: dict[str, Callable[[], Any]] = {
-    "current_context": lambda: str(current_context()), "is_np_array": is_np_array, "is_np_shape": is_np_shape,
+    "current_context": lambda: str(current_context()), "get_printoptions": lambda: repr(np.get_printoptions()),
+    "getcwd": os.getcwd, "geterr": lambda: repr(np.geterr()), "getrecursionlimit": sys.getrecursionlimit,
+    "is_np_array": is_np_array, "is_np_shape": is_np_shape,
 }  # fmt: skip
-_ENVIRONMENT = frozenset({"environ", "getenv", "os"})
+#: Functions and methods that read the environment.
+_ENVIRONMENT = ("environ", "getenv")
 
 
 def guard_of(block: Tree) -> ValueGuard | None:
@@ -106,6 +119,44 @@ def guard_of(block: Tree) -> ValueGuard | None:
 
 def _is_of_user(code: Any) -> bool:
     return isinstance(code, (FunctionType, MethodType, functools.partial)) or of_user(type(code).__module__)
+
+
+def _refers_to(reference: Callable[[], Any], number: int) -> bool:
+    """Whether a weak reference has its object. number : the `id` of the object; None has another one"""
+    return id(_referent(reference)) == number
+
+
+def _referent(reference: Callable[[], Any]) -> Any:
+    """The object of a weak reference; of a reference to a method, the object of the method. None if it is gone."""
+    target = reference()
+    return getattr(target, "__self__", target) if isinstance(reference, weakref.WeakMethod) else target
+
+
+def _attribute_of(reference: Callable[[], Any], name: str) -> Any:
+    """An attribute of the object of a weak reference."""
+    return getattr(_referent(reference), name)
+
+
+def _has_names(attributes: Mapping[str, Any], names: frozenset[str]) -> bool:
+    """Whether an object or class has the attributes of these names, and no others."""
+    return attributes.keys() == names
+
+
+def _is_formed(reference: Callable[[], Any], kind: type, names: frozenset[str], own: frozenset[str]) -> bool:
+    """Whether the object of a weak reference is of this class, and has just these attributes of `names` of its own."""
+    target = _referent(reference)
+    return type(target) is kind and names.intersection(_dict_of(target) or ()) == own
+
+
+class _Plain:
+    """An object that holds attributes only."""
+
+
+def _has_only_attributes(value: Any) -> bool:
+    """Whether an object has no slots, and is no container, array, Block or class: it is as large as a plain object."""
+    kind = type(value)
+    is_as_large = (kind.__basicsize__, kind.__itemsize__) == (_Plain.__basicsize__, _Plain.__itemsize__)
+    return is_as_large and _dict_of(value) is not None and of_user(kind.__module__) and not isinstance(value, AnyBlock)
 
 
 def _decimal_context() -> str:
@@ -133,6 +184,7 @@ class _Walk:
         self.places: set[tuple[int, Any]] = set()
         self.outside: set[int] = set()  # Blocks that are no children
         self.classes: set[int] = set()
+        self.kinds: set[type] = set()  # of Blocks
         self.names: dict[tuple[str, int], int] = {}
         #: id of an object -> its attributes, what messages call it, and the names that `_absent` is given
         self.missing: dict[int, tuple[Any, str, set[str]]] = {}
@@ -154,7 +206,9 @@ class _Walk:
         is_users, in_package = of_user(kind.__module__), names_in_package(kind)
         # Methods of a base class in this package read attributes, too.
         names = self.reached.names | in_package if is_users else self.reached.names
-        self._code(kind)
+        if kind not in self.kinds:  # all Blocks of a class run the same code
+            self.kinds.add(kind)
+            self._code(kind)
         self._class(type(kind), f"type({kind.__name__})")
         for name, value in () if is_users else tuple(held.items()):
             if name in OWN:
@@ -190,9 +244,11 @@ class _Walk:
             if name in held or name in OWN:
                 continue
             owner = next((base for base in kind.__mro__ if name in vars(base)), None)
-            if owner is None or not of_user(owner.__module__):
+            if owner is None:
                 continue
             value = vars(owner)[name]
+            if not of_user(owner.__module__) and (name not in self.reached.names or not _is_value(value)):
+                continue
             if _is_value(value):
                 # Compared on the Block: an attribute of the instance may later hide the class attribute.
                 self._attribute(block, name, value, f"{owner.__name__}.{name}")
@@ -221,6 +277,7 @@ class _Walk:
                 self._attribute(kind, name, getattr(kind, name), said)
             elif isinstance(item, classmethod):  # read from the class, it is another object each time
                 self._call(inspect.getattr_static, (kind, name), said)
+                self.reached.add_constructors(kind)  # it may call the class
             for base in kind.__mro__[1:-1]:  # `super()` calls what the class hides
                 hidden = vars(base).get(name, item)
                 if hidden is not item and base.__module__.partition(".")[0] != _PACKAGE:
@@ -239,9 +296,21 @@ class _Walk:
 
     def _absent_in_classes(self, kind: type) -> None:
         """Compare that no class of the user's gets a missing attribute for which the code looks."""
-        for base in bases_of_user(kind):
-            if not _is_of_python(base):
+        for base in kind.__mro__:
+            if issubclass(base, AnyBlock) or (of_user(base.__module__) and not _is_of_python(base)):
                 self._absent(base, [name for name in self.reached.asked if not hasattr(kind, name)], base.__name__)
+
+    def _special_methods(self, kind: type) -> None:
+        """Compare that a class of the user's, or a base of it, gets and loses no special method, such as `__bool__`,
+        which Python runs without its name in the code: by the names of its attributes.
+        """
+        for base in bases_of_user(kind):
+            if not _is_of_python(base) and (id(base), "special") not in self.places:
+                self.places.add((id(base), "special"))
+                held = vars(base)
+                special = tuple(sorted(name for name in held if name.startswith("__") and callable(held[name])))
+                name = self._unique(f"the special methods of {base.__name__}", self.guard._calls)
+                self.guard._calls.append([_has_names, (held, frozenset(held)), True, name, special])
 
     def _function(self, function: FunctionType) -> None:
         self._attribute(function, "__code__", function.__code__, f"the code of {function.__qualname__}")
@@ -258,8 +327,17 @@ class _Walk:
                 self._item(_BUILTINS, name, _BUILTINS[name], name)
             if getattr(names.get(name), "__module__", None) == "decimal":
                 self._call(_decimal_context, (), "decimal.getcontext()")
-        for name in _STATES.keys() & {*read, *facts_of(function.__code__).loaded}:
+        facts = facts_of(function.__code__)
+        loaded = {*read, *facts.loaded}
+        for name in _STATES.keys() & loaded:
             self._call(_STATES[name], (), f"{name}()")
+        if not READERS.isdisjoint(loaded):
+            from hybrid_lab.hybridize.stale.read_files import files_read
+
+            for name in files_read(function, self.reached, self.blocks):
+                self._cannot(name, "it reads files")
+        for name in self.reached.makes_globals & loaded:
+            self._cannot(name, "it reads names that are made at run time")
         self._absent(names, read, f"the globals of {function.__module__}")
         modules = self.reached.modules_of(function)
         for name in modules:
@@ -282,15 +360,20 @@ class _Walk:
                 self._item(vars(function), name, value, f"{function.__qualname__}.{name}")
         if names.get(function.__name__) is function:
             self._absent(function, self.reached.asked, function.__qualname__)
-        if not _ENVIRONMENT.isdisjoint({*read, *modules}):
-            self._environment()
+        for name in loaded.intersection(_ENVIRONMENT):
+            self._environment(self.reached.subscripts.get(name))
 
-    def _environment(self) -> None:
-        """Of the environment's variables, the variables that a constant in the code names."""
-        for key in sorted(self.reached.strings):
-            name = f"os.environ[{key!r}]"
-            if key.isidentifier() and (key.isupper() or key in os.environ):
-                self._call(os.environ.get, (key,), name)
+    def _environment(self, keys: Iterable[Any] | None = None) -> None:
+        """Some variables of the environment; all of them if the code names them at run time."""
+        if keys is not None:
+            for key in keys:
+                if type(key) is str:
+                    self._call(os.environ.get, (key,), f"os.environ[{key!r}]")
+        elif (id(os.environ), ANY) not in self.places:
+            self.places.add((id(os.environ), ANY))
+            data = os.environ._data  # type: ignore[attr-defined]
+            described = {_subscript(key): _description(value) for key, value in os.environ.items()}
+            self.guard._calls.append([dict(data).__eq__, (data,), True, "os.environ", described])
 
     # -- values by their names -------------------------------------------------------------------------------
 
@@ -306,11 +389,15 @@ class _Walk:
         self.missing.setdefault(id(owner), (held, said, set()))[2].update(name for name in names if name not in held)
 
     def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...], name: str) -> None:
-        self._add(self.guard._calls, function, arguments, function(*arguments), name)
+        # A weak reference is hashed by hashing its object, which may be unhashable.
+        place = tuple(id(each) if isinstance(each, weakref.ref) else each for each in arguments)
+        self._add(self.guard._calls, function, arguments, function(*arguments), name, place)
 
-    def _add(self, group: list[list[Any]], owner: Any, what: Any, value: Any, name: str) -> None:
-        if (id(owner), what) not in self.places:
-            self.places.add((id(owner), what))
+    def _add(self, group: list[list[Any]], owner: Any, what: Any, value: Any, name: str, place: Any = None) -> None:
+        """place : tells two values of one owner apart, by default `what`"""
+        place = id(owner), what if place is None else place
+        if place not in self.places:
+            self.places.add(place)
             self.parts += 1
             group.append([owner, what, value, self._unique(name, group), _description(value)])
             self._look_by_name(value, name, what)
@@ -320,7 +407,10 @@ class _Walk:
 
         last : the name of the attribute or variable
         """
-        keys = self.reached.subscripts.get(name if last == "cell_contents" else last) if type(last) is str else None
+        last = name if last == "cell_contents" else last
+        if isinstance(value, type) and last in self.reached.called:
+            self.reached.add_constructors(value)
+        keys = self.reached.subscripts.get(last) if type(last) is str else None
         if keys is None or type(value) not in (list, dict):
             self._look(value, name)
             return
@@ -328,6 +418,8 @@ class _Walk:
         for key in keys:
             if key in there:
                 self._item(value, key, value[key], f"{name}[{key!r}]")
+                if isinstance(value[key], type):
+                    self.reached.add_constructors(value[key])
             elif isinstance(value, dict):
                 self._call(value.__contains__, (key,), f"{key!r} in {name}")
             else:
@@ -357,8 +449,8 @@ class _Walk:
             self._object(value, name, depth, is_container=True)
         if isinstance(value, (*_FIXED, *_TOLD)):
             return
-        if isinstance(value, BuiltinFunctionType):
-            owner = value.__self__
+        if isinstance(value, (BuiltinFunctionType, MethodWrapperType)):
+            owner: Any = value.__self__
             if not isinstance(owner, (ModuleType, type)):
                 self._look(owner, name, depth)
             return
@@ -403,15 +495,40 @@ class _Walk:
         elif kind.__module__ == "decimal":
             self._call(_decimal_context, (), "decimal.getcontext()")
         elif isinstance(value, weakref.ref):
-            self._call(value, (), f"{name}()")
+            self._weak_reference(value, name)
+        elif value is os.environ:
+            self._environment()
         elif isinstance(value, ModuleType):
             self._module(value, name)
         elif isinstance(value, type):
             self._class(value, name)
+            if depth:  # an entry of a container
+                self.reached.add_constructors(value)
         elif isinstance(value, _DRAWING):
             self._cannot(name, f"it is a {kind.__qualname__}")
         else:
             self._object(value, name, depth)
+
+    def _weak_reference(self, reference: weakref.ref[Any], name: str) -> None:
+        """Whether the object is there, and what it holds. The guard does not keep an object of attributes alive."""
+        target = _referent(reference)
+        self._call(_refers_to, (reference, id(target)), f"{name}()")
+        if target is None:
+            return
+        if not _has_only_attributes(target):
+            self._look(target, f"{name}()")
+            return
+        kind = type(target)
+        self._class(kind, f"type({name}())")
+        names = frozenset(each for each in self.reached.names | self.reached.asked if not each.startswith("__"))
+        own = names.intersection(_dict_of(target) or ())
+        self._call(_is_formed, (reference, kind, names, own), f"the attributes of {name}()")
+        values = (each for base in bases_of_user(kind) for each, part in vars(base).items() if _is_value(part))
+        for each in dict.fromkeys((*(_dict_of(target) or ()), *values)):
+            if self._is_read(each, self.reached.names) and not each.startswith("__"):
+                self._call(_attribute_of, (reference, each), f"{name}().{each}")
+        if isinstance(reference, weakref.WeakMethod):
+            self._look(reference().__func__, name)  # type: ignore[union-attr]
 
     def _held_block(self, block: Tree) -> None:
         """A Block that is no child: no Block above hears of its changes."""
@@ -471,6 +588,8 @@ class _Walk:
             self.parts += len(pairs)
             self._compare_parts(value, pairs, name)
         if isinstance(value, (set, frozenset)):
+            for part in value:
+                self._look(part, f"an entry of {name}", depth + 1)
             return
         for key, part in pairs:
             self._look(part, name + _subscript(key), depth + 1)
@@ -494,8 +613,10 @@ class _Walk:
         held = vars(module)
         for each in sorted(self.reached.names & held.keys()):
             if not _is_settings(module):  # a value that was put there, as on `sys`
-                if type(held[each]) in _SIMPLE:
+                if type(held[each]) in _SIMPLE or _is_function_of_user(held[each]):
                     self._item(held, each, held[each], f"{name}.{each}")
+                elif isinstance(held[each], type) and not of_user(held[each].__module__):
+                    self._class(held[each], f"{name}.{each}")
             elif isinstance(held[each], ModuleType):
                 self._look(held[each], f"{name}.{each}")
             elif _is_named_value(held[each]):
@@ -504,16 +625,24 @@ class _Walk:
             self._call(_decimal_context, (), "decimal.getcontext()")
         if _is_settings(module):
             self._absent(module, self.reached.asked, name)
+            if "__getattr__" in held:
+                self._look(held["__getattr__"], f"{name}.__getattr__")
 
     def _class(self, kind: type, name: str) -> None:
-        if id(kind) in self.classes or issubclass(kind, AnyBlock) or not of_user(kind.__module__):
-            return
-        if _is_of_python(kind):
+        if id(kind) in self.classes:
             return
         self.classes.add(id(kind))
+        if not of_user(kind.__module__):  # a value that was put there
+            for each in self.reached.names & vars(kind).keys():
+                if type(vars(kind)[each]) in PLAIN:
+                    self._attribute(kind, each, getattr(kind, each), f"{name}.{each}")
+            return
+        if issubclass(kind, AnyBlock) or _is_of_python(kind):
+            return
         self.reached.add_kinds([kind], begin=frozenset())
         self._code(kind)
         self._class(type(kind), f"type({name})")
+        self._special_methods(kind)
         self._absent_in_classes(kind)
         for base in bases_of_user(kind):
             if not _is_of_python(base):
@@ -562,7 +691,7 @@ class _Walk:
         if held is not None:
             read = tuple(each for each in held if whole or self._is_read(each, self.reached.names))
             attributes = self._unique(f"the attributes of {name}", self.guard._calls)
-            self.guard._calls.append([len, (held,), len(held), attributes, read])
+            self.guard._calls.append([_has_names, (held, frozenset(held)), True, attributes, read])
             for each in read:
                 self._item(held, each, held[each], f"{name}.{each}")
         for each in slots:
@@ -639,13 +768,17 @@ def _is_named_value(value: object) -> bool:
     return not (isinstance(value, ModuleType) or (isinstance(value, type) and issubclass(value, AnyBlock)))
 
 
+def _is_function_of_user(value: object) -> bool:
+    return isinstance(value, FunctionType) and of_user(value.__module__) and not has_no_values(value.__module__)
+
+
 def _is_of_python(value: Any) -> bool:
     return str(value.__module__).partition(".")[0] in sys.stdlib_module_names or value.__module__ == builtins.__name__
 
 
 def _is_settings(module: ModuleType) -> bool:
     """Whether a module may be a place for the user's settings: it is neither Python's nor an installed package."""
-    root, file = module.__name__.partition(".")[0], getattr(module, "__file__", None) or ""
+    root, file = module.__name__.partition(".")[0], str(vars(module).get("__file__"))
     installed = "site-packages" in file or "dist-packages" in file
     return root not in sys.stdlib_module_names and of_user(module.__name__) and not installed
 

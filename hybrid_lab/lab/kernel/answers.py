@@ -1,14 +1,15 @@
 """The reply of the request `answers`: places of NaN and changes since the last save, as far as they cost little.
 
-Nothing runs for it, and nothing is made up: NaN comes from the user's own calls, logs and parameters, changes from
-version counters.
+Nothing runs for it, and nothing is made up: NaN comes from the user's own calls, logs and parameters. The changes
+are the parameters whose versions grew since the save and whose numbers differ from the file.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,9 +25,13 @@ from hybrid_lab.lab.messages.answers import AnswersReply, ChangeAnswer, NanAnswe
 from hybrid_lab.lab.models.registry import LiveModel
 from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.saving import file_names
+from hybrid_lab.lab.saving.changed_numbers import ChangedNumbers
 from hybrid_lab.lab.saving.save_facts import trains
 from hybrid_lab.lab.training.current import runs
 from hybrid_lab.lab.training.curves import run_data
+
+if TYPE_CHECKING:
+    from hybrid_lab.lab.training.run import Run
 
 _READ = 30_000_000
 """Elements of parameters that are looked at for NaN after a cell; of more, the first ones."""
@@ -46,6 +51,7 @@ class Answers:
 
     def __init__(self) -> None:
         self._looked: dict[str, dict[str, _Looked]] = {}
+        self._numbers = ChangedNumbers()
 
     def of(self, entry: LiveModel, busy: bool) -> AnswersReply:
         """What is known of a model. busy : a cell is running; then no parameter is read"""
@@ -55,7 +61,7 @@ class Answers:
         return {
             "model": entry.id,
             "nan": self._with_parameters(nan, entry, net, busy),
-            "change": None if is_loss else _change(entry, net),
+            "change": None if is_loss else self._change(entry, net, busy),
             "measurable": not busy and _is_small(net, entry.facts.shown["parameters"]),
         }
 
@@ -72,6 +78,29 @@ class Answers:
             nan["count"] = parameters["count"]
             return nan
         return parameters
+
+    def _change(self, entry: LiveModel, net: Block, busy: bool) -> ChangeAnswer | None:
+        state = last_file(net)
+        if state is None:
+            path = file_names.folder() / entry.proposed_file
+            try:
+                when = os.stat(path).st_mtime
+            except OSError:
+                return None
+            return _answer("unknown", path, when)
+        change = state.change(net)
+        answer = _answer(state.how, Path(state.path), state.when)
+        noted = ledger.noted(net, state.path)
+        file_now = _file_now(state.path, noted)
+        if noted and state.how == "saved":
+            answer["file_now"] = file_now
+        equal, unknown = 0, len(change.written)
+        if change.written and noted and file_now == "same":
+            equal, unknown = self._numbers.of(entry.id, state, change.written, 0 if busy else _READ)
+        answer["changed"], answer["uncompared"] = change.changed - equal, unknown
+        answer["unsure"], answer["parameters"] = change.unsure, change.total
+        answer["structure"] = change.structure
+        return answer
 
     def _in_parameters(self, entry: LiveModel, net: Block, busy: bool) -> NanAnswer | None:
         known = self._looked.setdefault(entry.id, {})
@@ -162,32 +191,13 @@ def _logged(net: Block) -> NanAnswer | None:
         data = run_data(run)
         # The user's own values come before the Trainer's.
         bad = [(curve["bad"][0]["first"], number) for number, curve in enumerate(data["curves"]) if curve["bad"]]
-        if bad and (run.trainer() is None or trains(run, net)):
+        if bad and (run.trainer() is None or trains(run, net)) and not _was_loaded_since(run, net):
             step, number = min(bad)
             name = data["curves"][number]["name"]
             where = f" of {data['label']}" if data["label"] else ""
             text = f"{visible(name)} was NaN or infinite first at step {step}{where}"
             return _nan("logged", text, None, name=name, step=step)
     return None
-
-
-def _change(entry: LiveModel, net: Block) -> ChangeAnswer | None:
-    state = last_file(net)
-    if state is None:
-        path = file_names.folder() / entry.proposed_file
-        try:
-            when = os.stat(path).st_mtime
-        except OSError:
-            return None
-        return _answer("unknown", path, when)
-    change = state.change(net)
-    answer = _answer(state.how, Path(state.path), state.when)
-    noted = ledger.noted(net, state.path)
-    if noted and state.how == "saved":
-        answer["file_now"] = _file_now(state.path, noted)
-    answer["changed"], answer["unsure"], answer["parameters"] = change.changed, change.unsure, change.total
-    answer["structure"] = change.structure
-    return answer
 
 
 def _file_now(path: str, noted: str) -> Literal["same", "gone", "other"]:
@@ -199,6 +209,14 @@ def _file_now(path: str, noted: str) -> Literal["same", "gone", "other"]:
     return "same" if now == noted else "other" if now else "gone"
 
 
+def _was_loaded_since(run: Run, net: Block) -> bool:
+    """Whether a file was loaded into the model after a training: the values that gave the NaN are gone."""
+    state = last_file(net)
+    if state is None or state.how != "loaded" or run.ended is None:
+        return False
+    return state.when > time.time() - (time.perf_counter() - run.ended)
+
+
 def _answer(how: str, path: Path, when: float) -> ChangeAnswer:
     return {
         "how": how,  # type: ignore[typeddict-item]
@@ -208,6 +226,7 @@ def _answer(how: str, path: Path, when: float) -> ChangeAnswer:
         "reachable": path.parent == file_names.folder() and path.is_file(),
         "when": when,
         "changed": 0,
+        "uncompared": 0,
         "unsure": 0,
         "parameters": 0,
         "structure": False,

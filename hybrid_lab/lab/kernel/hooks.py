@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.diagnostics import location
+from hybrid_lab.diagnostics import formatting, location
 from hybrid_lab.diagnostics.location import register_cell
 from hybrid_lab.lab.kernel.numpy_warnings import UserLines
 from hybrid_lab.lab.kernel.timed_cells import TimedCells
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from comm.base_comm import BaseComm
     from IPython.core.interactiveshell import InteractiveShell
 
+    from hybrid_lab.gluon.block import Block
     from hybrid_lab.lab.kernel.comm import Comms
     from hybrid_lab.lab.kernel.lifecycle import Redefinitions
     from hybrid_lab.lab.kernel.session import Session
@@ -101,6 +102,10 @@ class Lab:
     def _namespace(self) -> dict[str, object]:
         return self.shell.user_ns
 
+    def _name_of(self, block: Block) -> str:
+        """The name of a Block in messages: the variable of the notebook that leads to it, and the place below it."""
+        return self._registry_of_models().called(block)
+
     def is_busy(self) -> bool:
         """Whether a cell is running."""
         return bool(self._running)
@@ -111,6 +116,7 @@ class Lab:
         """Register everything with the shell."""
         self.name_earlier_cells()
         self._user_lines.install()
+        formatting.set_known_as(self._name_of)
         if self._kernel is not None:
             self._timed_cells.install()
         self.shell.events.register("pre_run_cell", self.before_cell)
@@ -131,6 +137,8 @@ class Lab:
         """Remove everything that `register` added."""
         self._extensions().discard(TARGET)
         self._user_lines.remove()
+        if formatting.known_as == self._name_of:
+            formatting.set_known_as(None)
         if self._kernel is not None:
             self._timed_cells.remove()
         for event, function in (("pre_run_cell", self.before_cell), ("post_run_cell", self.after_cell)):

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.formatting import access_path
 from hybrid_lab.diagnostics.location import Location, is_cell, is_own
 from hybrid_lab.lab.messages.common import Location as LocationData
 from hybrid_lab.lab.messages.errors import ERROR, CellError
@@ -188,5 +189,5 @@ def _block_of(error: HybridLabError, registry: Registry | None) -> tuple[str, st
         top = entry.reference()
         for path, block in blocks_below(top) if top is not None else ():
             if block is culprit:
-                return entry.id, path, f"{entry.name}.{path}" if path else entry.name
+                return entry.id, path, access_path(entry.name, path)
     return "", None, culprit.name

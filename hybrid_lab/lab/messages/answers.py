@@ -37,7 +37,9 @@ class ChangeAnswer(TypedDict):
     file_now : of a saved file `gone` if it was removed since, `other` if something else wrote it since; in all other
         cases `same`
     file : its name; path : absolute; reachable : whether it lies where `compare` finds it; when : seconds since 1970
-    changed : parameters written since; unsure : parameters that other programs may have written to
+    changed : parameters whose numbers differ since, or that came or went; uncompared : parameters among them that were
+        written and not compared with the file, because a cell runs, they are many or on a GPU, or the file is gone
+    unsure : parameters that other programs may have written to
     parameters : all; structure : whether Blocks or parameters came or went
     """
 
@@ -48,6 +50,7 @@ class ChangeAnswer(TypedDict):
     reachable: bool
     when: float
     changed: int
+    uncompared: int
     unsure: int
     parameters: int
     structure: bool

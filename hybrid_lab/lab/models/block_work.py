@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.formatting import count
+from hybrid_lab.diagnostics.formatting import called, count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.ahead import arguments, weight_dtype
 from hybrid_lab.gluon.block import Block
@@ -84,7 +84,7 @@ def _block_work(net: Block, asked: Mapping[str, Any], busy: bool) -> SummaryRepl
         try:
             found = summary(net, inputs.arguments, dtype=dtype)
         except HybridLabError as error:
-            raise RequestError("failed", f"{inputs.text} does not fit {net.name}: {error}") from error
+            raise RequestError("failed", f"{inputs.text} does not fit {called(net)}: {error}") from error
     if (found is None or found.missing) and not typed and not isinstance(net, HybridBlock):
         parts = _of_parts(net, asked["batch"], dtype)
         if parts is not None:

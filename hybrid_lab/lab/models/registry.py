@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from hybrid_lab.diagnostics.finding import Finding
-from hybrid_lab.diagnostics.formatting import count, visible
+from hybrid_lab.diagnostics.formatting import access_path, count, visible
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -23,7 +23,7 @@ from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.findings import Diagnostic
 from hybrid_lab.lab.messages.models import FailedBlock, Model, Saving
 from hybrid_lab.lab.models.groups import BlockGroup
-from hybrid_lab.lab.models.naming import VariableNames, also, names_in
+from hybrid_lab.lab.models.naming import Container, VariableNames, also, names_in
 from hybrid_lab.lab.models.revisions import looks_count
 from hybrid_lab.lab.models.rows import Rows
 from hybrid_lab.lab.models.unbound import Unbound
@@ -256,6 +256,7 @@ class Registry:
             group.hold(members)
             group.follow()
             words = [also(container.others), *(f"{variable} is {path}" for variable, path in left.items())]
+            words += _shared_with(container, names.containers) if new else []
             found[id(group)] = NamespaceModel(name, group, "" if new else _OF_OTHERS, ", ".join(filter(None, words)))
         self._groups = groups
         _save_once(found, names, {name: id(group) for name, group in groups.items()})
@@ -279,6 +280,27 @@ class Registry:
         held = self._held(names_in(self._namespace(), _is_below)).values()
         return any(inner is block for each in held for _, inner in blocks_below(each.block))
 
+    def called(self, block: Block) -> str:
+        """The variable of the user and the place below it by which one finds a Block, such as `net.head[2]`; "" if no
+        variable leads to it.
+        """
+        names = names_in(self._namespace(), _is_below)
+        tops = {key: own[0] for key, (own, _) in names.models.items()}
+        for container in names.containers:
+            for key, top in container.members.items():
+                tops.setdefault(id(top), access_path(container.name, key))
+        # From the Block upwards: models may have many Blocks, and a Block has few around it.
+        waiting, seen = [(block, "")], {id(block)}
+        for around, path in waiting:
+            if id(around) in tops:
+                return access_path(tops[id(around)], path)
+            for parent in access.parents(around):
+                if id(parent) not in seen:
+                    seen.add(id(parent))
+                    key = next((key for key, child in access.children(parent).items() if child is around), "")
+                    waiting.append((parent, f"{key}.{path}" if path else key))
+        return ""
+
     def get(self, identity: str) -> LiveModel:
         """The entry with this id. Raises RequestError `unknown-model`."""
         entry = next((entry for entry in self.refresh() if entry.id == identity), None)
@@ -287,6 +309,21 @@ class Registry:
                 "unknown-model", f"there is no model {identity!r} in this kernel", "Refresh the list of models."
             )
         return entry
+
+
+def _shared_with(container: Container, others: list[Container]) -> list[str]:
+    """For each other list that holds some of the same Blocks, words that name these Blocks and the list. The files of
+    both lists contain them, and a save to one file does not change the other.
+    """
+    own = {*map(id, container.members.values())}
+    words = []
+    for other in others:
+        more = {*map(id, other.members.values())}
+        if len(other.members) > 1 and own & more and not own <= more and not more <= own:
+            shared = [access_path(container.name, key) for key, block in container.members.items() if id(block) in more]
+            rest = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
+            words.append(f"shares {', '.join(shared[:3])}{rest} with {other.name}")
+    return words
 
 
 def _save_once(found: dict[int, NamespaceModel], names: VariableNames, groups: Mapping[str, int]) -> None:

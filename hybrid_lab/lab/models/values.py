@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
-from hybrid_lab.diagnostics.formatting import visible, visible_lines
+from hybrid_lab.diagnostics.formatting import called, visible, visible_lines
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.hybridize.structure import flatten
@@ -45,7 +45,7 @@ def values_of(net: Block, path: str, name: str, what: Literal["data", "grad", "o
 def _parameter(block: Block, name: str, gradient: bool) -> NDArray | str:
     parameter = access.own_parameters(block).get(name)
     if parameter is None:
-        return f"{block.name} has no parameter {name}"
+        return f"{called(block)} has no parameter {name}"
     arrays = access.arrays(parameter)
     if not arrays:
         return f"{name} has no values yet: its shape is completed by the first call"

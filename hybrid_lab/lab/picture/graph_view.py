@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.formatting import visible, visible_lines
+from hybrid_lab.diagnostics.formatting import called, visible, visible_lines
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.insight.states import block_at
@@ -53,7 +53,7 @@ def graph_dot(net: Block, path: str = "", program: str = "", depth: int | None =
     try:
         picture = picture_of(net, path, program)
     except KeyError as error:
-        raise HybridLabError(f"{net.name} has no Block {path!r}: {error.args[0]!r} is not there") from None
+        raise HybridLabError(f"{called(net)} has no Block {path!r}: {error.args[0]!r} is not there") from None
     if picture is None:
         raise HybridLabError(graph_view(net, path, program)["missing"])
     return dot(picture, depth, colors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.formatting import first_line
+from hybrid_lab.diagnostics.formatting import called, first_line
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -28,7 +28,7 @@ def hybrid_programs(
     graphs, failure, missing = access.graphs(block).graphs(), access.calls(block).failures.last, ""
     if failure is not None:
         where = f" ({failure.location.describe()})" if failure.location is not None else ""
-        missing = f"{block.name} does not hybridize: {failure.text}{where}"
+        missing = f"{called(block)} does not hybridize: {failure.text}{where}"
     elif not graphs:
         graphs, failure, missing = _traced_now(block)
     return choices(net, path, graphs, failure, missing, paths) or missing
@@ -62,6 +62,6 @@ def _traced_now(block: HybridBlock) -> tuple[list[NeutralGraph], Failure | None,
             return [trace_block(block, ("tuple", (LEAF,) * count), [(None, None)] * count, False, keep=False)], None, ""
     except HybridLabError as error:
         failure = failure_of(error, block) if isinstance(error, HybridizeError) else None
-        return [], failure, f"{block.name} has no graph yet: {first_line(error)} {advice}"
+        return [], failure, f"{called(block)} has no graph yet: {first_line(error)} {advice}"
     except Exception as error:  # the user's code, which may raise anything when it is called on Symbols
-        return [], None, f"{block.name} has no graph yet ({type(error).__name__} without data). {advice}"
+        return [], None, f"{called(block)} has no graph yet ({type(error).__name__} without data). {advice}"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from hybrid_lab.diagnostics.formatting import count, visible
+from hybrid_lab.diagnostics.formatting import called, count, visible
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -58,7 +58,7 @@ def plain_programs(net: Block, path: str, block: Block) -> list[SelectorEntry] |
     record = last_record(block)
     if record is None and not access.children(block):
         kind = class_name(block)
-        return f"{block.name} is a {kind}, not a HybridBlock: it has no graph. Call it once to see what it calls."
+        return f"{called(block)} is a {kind}, not a HybridBlock: it has no graph. Call it once to see what it calls."
     half, label = _words(record)
     if isinstance(block, BlockGroup) and record is not None:
         half, label = "forward" if any(item.recording for item in record.items) else "predict", "calls of the last cell"
@@ -84,7 +84,7 @@ def _show(net: Block, path: str, block: Block, graphs: Graphs) -> Shown:
         whole = Whole(net, path, block, graphs)
     if not whole.nodes:
         kind = class_name(block)
-        return Shown(None, missing=f"The last call of {block.name}, a {kind}, called no Block and no operator.")
+        return Shown(None, missing=f"The last call of {called(block)}, a {kind}, called no Block and no operator.")
     return Shown(whole, whole.summary, failed=whole.failed)
 
 

@@ -67,7 +67,7 @@ def put_back(path: Path, entry: Path) -> Path | None:
         partial = path.with_name(f".{_stem(path)}.{os.getpid()}.tmp")
         partial.unlink(missing_ok=True)
         try:
-            os.link(entry, partial)
+            _link(entry, partial)
         except (OSError, NotImplementedError):
             _copy(entry, partial)
         os.replace(partial, path)
@@ -143,12 +143,19 @@ def _keep(path: Path) -> tuple[Path | None, bool]:
         number += 1
         entry = folder / f"{_stem(path)}.{number:06d}.{moment}{path.suffix}"
         try:
-            os.link(path, entry)
+            _link(path, entry)
         except FileExistsError:
             continue
         except (OSError, NotImplementedError):
             _copy(path, entry)
         return entry, True
+
+
+def _link(path: Path, other: Path) -> None:
+    """Give the file a second name. Raises OSError or NotImplementedError where there are no hard links."""
+    if not hasattr(os, "link"):
+        raise NotImplementedError("Python in a browser has no hard links")
+    os.link(path, other)
 
 
 def _is_same(entry: os.stat_result, state: os.stat_result) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.formats import archive
 from hybrid_lab.formats.archive import ledger
 from hybrid_lab.gluon.block import Block
@@ -66,7 +67,7 @@ def whose(net: Block, path: Path, is_in_use: Callable[[Block], bool]) -> str:
         return ""
     others = [block for block in ledger.owners(path) if block is not net and is_in_use(block)]
     if others:
-        return f"holds another model of this kernel: {others[0].name} ({class_name(others[0])})"
+        return f"holds another model of this kernel: {called(others[0])} ({class_name(others[0])})"
     kind = str(archive.inspect(path)["class"])
     if kind != class_name(net):
         return f"holds another model: {kind or 'of an unknown class'}, not {class_name(net)}"

@@ -62,7 +62,7 @@ def run(net, *inputs):
 def test_hybrid_follows_eager(layer, engine: str):
     net = layer(4, 2, bidirectional=True)
     net.initialize()
-    x, states = sequence(5, 3, 6), net.begin_state(3, nd.ones)
+    x, states = sequence(3, 3, 6), net.begin_state(3, nd.ones)
     eager = run(net, x, states)
     net.hybridize(engine=engine)
     for found, wanted in zip(run(net, x, states), eager, strict=True):
@@ -241,13 +241,23 @@ CELLS = {
 each_cell = pytest.mark.parametrize("make", CELLS.values(), ids=list(CELLS))
 
 
-@each_engine
-@each_cell
-def test_an_unrolled_cell_in_a_hybrid_block(make, engine: str):
-    """A first step, one between others, and a last step. The work of Triton's fusion grows faster than the steps."""
-    net = Unrolled(make(), steps=3)
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        pytest.param(name, engine, marks=[pytest.mark.long] * ((name, engine) == ("nested", "triton")))
+        for name in CELLS
+        for engine in ENGINES
+    ],
+    indirect=["engine"],
+)
+def test_an_unrolled_cell_in_a_hybrid_block(name: str, engine: str):
+    """A first step, one between others, and a last step. On Triton, where the work grows faster than the steps, cells
+    that are made of the first three have no step between others.
+    """
+    steps = 2 if engine == "triton" and name not in ("rnn", "lstm", "gru") else 3
+    net = Unrolled(CELLS[name](), steps=steps)
     net.initialize()
-    x = sequence(3, 3, 6)
+    x = sequence(3, steps, 6)
     mx.random.seed(2)
     eager = run(net, x)
     net.hybridize(engine=engine)

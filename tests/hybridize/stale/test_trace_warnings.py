@@ -437,6 +437,7 @@ NO_SIGNS = {
     "none": "x is None or x is not None",
     "branch": "if self.k > 3: x = x * 2",
     "local list": "found = []; found.append(x); found.extend([x])",
+    "all of a generator": "all(n > 1 for n in (1, 2)), any(n > 1 for n in (1, 2)), tuple(n for n in (1, 2))",
     "local name": "y = x + 1; y += 1",
     "comparison": "x > 0",
     "name of the operators": "print(F.__name__)",

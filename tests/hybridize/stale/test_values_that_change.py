@@ -9,6 +9,7 @@ import builtins
 import contextlib
 import decimal
 import functools
+import gc
 import importlib
 import linecache
 import sys
@@ -636,8 +637,221 @@ WATCHED |= {
     ),
 }
 
+BARE = "class Bare:\n    pass"
+MADE = "GIVEN = 2\nclass Made:\n    def __init__(self, more=0):\n        self.given = GIVEN + more"
+NEW = "GIVEN = 2\nclass Made:\n    def __new__(cls):\n        made = object.__new__(cls)\n"
+DATA = "import dataclasses\nGIVEN = 2\n@dataclasses.dataclass\nclass Made:\n    "
+SHOWN = "TEXT = '2'\nclass Shown:\n    def __str__(self):\n        return TEXT"
+REFERRED = SETTINGS + "\nimport weakref\nHELD = [Settings()]\nSettings.method = lambda self: self.rate"
+UNHASHABLE = """import dataclasses, weakref
+@dataclasses.dataclass
+class Settings:
+    rate: float = 2
+    def method(self):
+        return self.rate
+HELD = [Settings()]"""
+
+#: Names that are made at run time, methods that Python runs without their names in the code, classes that the code
+#: calls, weak references, and settings of Python and NumPy.
+WATCHED |= {
+    "global by a made name": Way(
+        "RATE_a = 2", "self.n = 'a'", "globals()['RATE_' + self.n]", "global RATE_a; RATE_a = t"
+    ),
+    "global by an attribute": Way("RATE = 2", "self.n = 'RATE'", "globals().get(self.n)", "global RATE; RATE = t"),
+    "global that a made text reads": Way("RATE = 2", "self.n = 'TE'", "eval('RA' + self.n)", "global RATE; RATE = t"),
+    "global of a function": Way("RATE = 2\ndef f(): pass", "pass", "f.__globals__['RATE']", "global RATE; RATE = t"),
+    "entry by a made name": Way("C = {'rate_a': 2}", "self.n = 'a'", "C.get('rate_' + self.n)", "C['rate_a'] = t"),
+    "environment by a made name": Way(
+        "import os", "self.n = 'TEST'", "int(os.getenv('RATE_OF_' + self.n))", "os.environ['RATE_OF_TEST'] = str(t)"
+    ),
+    "environment in a loop": Way(
+        "import os",
+        "pass",
+        "sum(int(v) for k, v in os.environ.items() if k == 'RATE_OF_TEST')",
+        "os.environ['RATE_OF_TEST'] = str(t)",
+    ),
+    "environment by another name": Way(
+        "from os import environ as env", "pass", "int(env['RATE_OF_TEST'])", "env['RATE_OF_TEST'] = str(t)"
+    ),
+    "variable of the environment appears": Way(
+        "import os\nos.environ.pop('rate_of_test', 0)",
+        "pass",
+        "int(os.getenv('rate_of_test', '2'))",
+        "os.environ['rate_of_test'] = str(t)",
+    ),
+    "truth of an object of a class with as many attributes": Way(
+        BARE,
+        "self.o = Bare(); Bare.unused = 1",
+        "(2 if self.o else 3)",
+        "Bare.__bool__ = lambda s: t % 2 == 0\nif t == 3: del Bare.unused",
+    ),
+    "attribute of an object with as many attributes": Way(
+        "class Rated:\n    rate = 2",
+        "self.o = Rated(); self.o.unused = 1",
+        "self.o.rate",
+        "net.o.rate = t; vars(net.o).pop('unused', None)",
+    ),
+    "class that code with isinstance hands on": Way(
+        "MORE = 2\nclass Made:\n    def __init__(self, n):\n        self.n = n + MORE",
+        "pass",
+        "(isinstance(x, (int, Made)) or sum(made.n for made in map(Made, [0])))",
+        "global MORE; MORE = t",
+    ),
+    "truth of an object": Way(BARE, "self.o = Bare()", "(2 if self.o else 3)", "Bare.__bool__ = lambda s: t % 2 == 0"),
+    "equality of an object": Way(
+        BARE, "self.o = Bare()", "(2 if self.o == 1 else 3)", "Bare.__eq__ = lambda s, o: t > 4"
+    ),
+    "call of an object": Way(
+        BARE, "self.o = Bare()", "(self.o() if callable(self.o) else 2)", "Bare.__call__ = lambda s: t"
+    ),
+    "missing attribute of an object": Way(
+        BARE, "self.o = Bare()", "getattr(self.o, 'rate', 2)", "Bare.__getattr__ = lambda s, n: t"
+    ),
+    "special method of a base": Way(
+        BARE + "\nclass Below(Bare): pass", "self.o = Below()", "(2 if self.o else 3)", "Bare.__len__ = lambda s: t % 2"
+    ),
+    "object made in the forward": Way(MADE, "pass", "Made().given", "global GIVEN; GIVEN = t"),
+    "constructor replaced": Way(MADE, "pass", "Made().given", "Made.__init__ = lambda s: setattr(s, 'given', t)"),
+    "default of a constructor": Way(MADE, "pass", "Made().given", "Made.__init__.__defaults__ = (t,)"),
+    "object of a module made in the forward": Way(
+        MADE + "\nimport settings_of_test as cfg\ncfg.Made = Made",
+        "pass",
+        "cfg.Made().given",
+        "global GIVEN; GIVEN = t",
+    ),
+    "object made by a function of Python": Way(
+        MADE, "pass", "[made.given for made in map(Made, [0])][0]", "global GIVEN; GIVEN = t"
+    ),
+    "object made by an entry": Way(
+        MADE + "\nKINDS = {'a': Made}", "pass", "KINDS['a']().given", "global GIVEN; GIVEN = t"
+    ),
+    "object made by a class method": Way(
+        MADE + "\nMade.make = classmethod(lambda cls: cls())", "pass", "Made.make().given", "global GIVEN; GIVEN = t"
+    ),
+    "__new__": Way(
+        NEW + "        made.given = GIVEN\n        return made", "pass", "Made().given", "global GIVEN; GIVEN = t"
+    ),
+    "dataclass made in the forward": Way(
+        DATA + "given: int = dataclasses.field(default_factory=lambda: GIVEN)",
+        "pass",
+        "Made().given",
+        "global GIVEN; GIVEN = t",
+    ),
+    "text of an object": Way(SHOWN, "self.o = Shown()", "int(f'{self.o}')", "global TEXT; TEXT = str(t)"),
+    "subscript of a class": Way(
+        "RATE = 2\nclass C:\n    def __class_getitem__(cls, n):\n        return RATE",
+        "pass",
+        "C[1]",
+        "global RATE; RATE = t",
+    ),
+    "attribute of HybridBlock": Way(
+        "mx.gluon.HybridBlock.rate_of_test = 2", "pass", "self.rate_of_test", "mx.gluon.HybridBlock.rate_of_test = t"
+    ),
+    "attribute of HybridBlock by its name": Way(
+        "from hybrid_lab import gluon\ngluon.HybridBlock.rate_of_test = 2",
+        "pass",
+        "gluon.HybridBlock.rate_of_test",
+        "gluon.HybridBlock.rate_of_test = t",
+    ),
+    "attribute of Block appears": Way(
+        "vars(mx.gluon.Block).get('late_rate') and delattr(mx.gluon.Block, 'late_rate')",
+        "pass",
+        "getattr(self, 'late_rate', 2)",
+        "mx.gluon.Block.late_rate = t",
+    ),
+    "method of HybridBlock": Way(
+        "mx.gluon.HybridBlock.method_of_test = lambda s: 2",
+        "pass",
+        "self.method_of_test()",
+        "mx.gluon.HybridBlock.method_of_test = lambda s: t",
+    ),
+    "attribute by a weak reference": Way(
+        REFERRED, "self.w = weakref.ref(HELD[0])", "self.w().rate", "HELD[0].rate = t"
+    ),
+    "class attribute by a weak reference": Way(
+        REFERRED, "self.w = weakref.ref(HELD[0])", "self.w().k", "HELD[0].k = t"
+    ),
+    "object of a weak reference is gone": Way(
+        REFERRED, "self.w = weakref.ref(HELD[0])", "(2 if self.w() else 3)", "HELD.clear()"
+    ),
+    "weak reference to a method": Way(
+        REFERRED, "self.w = weakref.WeakMethod(HELD[0].method)", "self.w()()", "HELD[0].rate = t"
+    ),
+    "attribute of an object without a hash, by a weak reference": Way(
+        UNHASHABLE, "self.w = weakref.ref(HELD[0])", "self.w().rate", "HELD[0].rate = t"
+    ),
+    "weak reference to a method of an object without a hash": Way(
+        UNHASHABLE, "self.w = weakref.WeakMethod(HELD[0].method)", "self.w()()", "HELD[0].rate = t"
+    ),
+    "missing attribute by a weak reference": Way(
+        REFERRED, "self.w = weakref.ref(HELD[0])", "getattr(self.w(), 'late', 2)", "HELD[0].late = t"
+    ),
+    "class by a weak reference": Way(
+        REFERRED + "\nclass Other:\n    method = lambda self: 7",
+        "self.w = weakref.ref(HELD[0])",
+        "self.w().method()",
+        "HELD[0].__class__ = Other",
+    ),
+    "slot by a weak reference": Way(
+        "import weakref\nclass Slots:\n    __slots__ = ('rate', '__weakref__')\nHELD = [Slots()]\nHELD[0].rate = 2",
+        "self.w = weakref.ref(HELD[0])",
+        "self.w().rate",
+        "HELD[0].rate = t",
+    ),
+    "dict by a weak reference": Way(
+        "import weakref\nclass Entries(dict): pass\nHELD = [Entries(rate=2)]",
+        "self.w = weakref.ref(HELD[0])",
+        "self.w()['rate']",
+        "HELD[0]['rate'] = t",
+    ),
+    "array by a weak reference": Way(
+        "import weakref\nHELD = [mx.nd.full((1,), 2)]",
+        "self.w = weakref.ref(HELD[0])",
+        "self.w().asscalar()",
+        "HELD[0][:] = t",
+    ),
+    "attribute of a parameter by a weak reference": Way(
+        "import weakref\nHELD = [mx.gluon.Parameter('p', shape=(1,))]\nHELD[0].rate = 2",
+        "self.w = weakref.ref(HELD[0])",
+        "self.w().rate",
+        "HELD[0].rate = t",
+    ),
+    "object in a set": Way(SETTINGS, "self.s = {Settings()}", "sum(o.rate for o in self.s)", "list(net.s)[0].rate = t"),
+    "function of a module of Python": Way(
+        "import math\nmath.rate_of_test = lambda: 2", "pass", "math.rate_of_test()", "math.rate_of_test = lambda: t"
+    ),
+    "__getattr__ of a module": Way(
+        "import settings_of_test as cfg\nRATES = [2]\ncfg.__getattr__ = lambda name: RATES[0]",
+        "pass",
+        "cfg.made",
+        "RATES[0] = t",
+    ),
+    "NumPy's error state": Way(
+        "import numpy\nnumpy.seterr(divide='warn')",
+        "pass",
+        "len(numpy.geterr()['divide'])",
+        "numpy.seterr(divide=['warn', 'ignore'][t % 2])",
+    ),
+}
+
 #: The code itself changes what it reads: such a Block runs eagerly.
 STATEFUL = {
+    "__next__ of an iterator": Way("", "self.next = iter(range(2, 99)).__next__", "self.next()", "pass"),
+    "objects that __new__ counts": Way(
+        NEW.replace("GIVEN", "N") + "        global N\n        N += 1\n        made.n = N\n        return made",
+        "pass",
+        "Made().n",
+        "pass",
+    ),
+    "objects that __init__ counts": Way(
+        "class Made:\n    n = 1\n    def __init__(self):\n        Made.n += 1", "pass", "Made().n", "pass"
+    ),
+    "dataclass that counts": Way(
+        "import itertools\nN = itertools.count(2)\n" + DATA + "n: int = dataclasses.field(default_factory=N.__next__)",
+        "pass",
+        "Made().n",
+        "pass",
+    ),
     "iterator": Way("", "self.it = iter(range(2, 99))", "next(self.it)", "pass"),
     "generator": Way("", "self.it = (n for n in range(2, 99))", "next(self.it)", "pass"),
     "global iterator": Way("import itertools\nIT = itertools.count(2)", "pass", "next(IT)", "pass"),
@@ -805,6 +1019,9 @@ def _results_in(way, style, nested, arrays, hybrid):
     "way", [*WATCHED.values(), *STATEFUL.values()], ids=[*WATCHED, *(f"stateful {name}" for name in STATEFUL)]
 )
 def test_hybrid_calls_follow_the_values(way, request):
+    for package in ("torch", "scipy"):
+        if f"import {package}" in way.before:
+            pytest.importorskip(package)
     failures = Failures()
     for style, nested, arrays in quick.each_value(
         request.node.name, style=["1.x", "2.x"], nested=[False, True], arrays=["nd", "np"]
@@ -1233,3 +1450,76 @@ def test_the_settings_of_a_layer_are_compared():
     assert net(x).shape == (1, 1, 3)
     net[0]._kwargs["stride"] = (1,)
     assert net(x).shape == (1, 1, 5)
+
+
+@pytest.mark.parametrize("reads, names", [
+    ("globals()[self.n]", "`globals` (it reads names that are made at run time"),
+    ("eval(self.n)", "`eval` (it reads names that are made at run time"),
+    ("float(open(PATH).read())", "`open` (it reads files"),
+    ("float(pathlib.Path(PATH).read_text())", "`read_text` (it reads files"),
+    ("float(pathlib.Path(PATH).open().read())", "`open` (it reads files"),
+    ("float(open(PATH[:-1] + 'e', 'r+').read())", "`open` (it reads files"),
+    ("float(io.open(PATH).read())", "`io.open` (it reads files"),
+    ("float(FILE.read_bytes())", "`FILE.read_bytes` (it reads files"),
+    ("float(self.file.open('r').read())", "`open` (it reads files"),
+    ("float(numpy.loadtxt(PATH))", "`numpy.loadtxt` (it reads files"),
+    ("float(genfromtxt(PATH))", "`genfromtxt` (it reads files"),
+    ("2 * len(mx.nd.load(PATH + 's'))", "`mx.nd.load` (it reads files"),
+    ("2 * os.path.exists(PATH)", "`os.path.exists` (it reads files"),
+    ("2 * (os.stat(PATH).st_size == 1)", "`os.stat` (it reads files"),
+    ("2 * len(glob.glob(PATH))", "`glob.glob` (it reads files"),
+    ("2 * len(PARSER.read(PATH + '.ini'))", "`PARSER.read` (it reads files"),
+])  # fmt: skip
+def test_one_warning_names_what_no_call_can_compare(reads, names, tmp_path, caplog):
+    (tmp_path / "rate").write_text("2")
+    (tmp_path / "rate.ini").write_text("[a]")
+    mx.nd.save(str(tmp_path / "rates"), [mx.nd.ones((1,))])
+    before = (
+        "import configparser, glob, io, numpy, os, pathlib\nimport hybrid_lab as mx\nfrom numpy import genfromtxt\n"
+        f"RATE = 2\nPATH = {str(tmp_path / 'rate')!r}\nFILE = pathlib.Path(PATH)\nPARSER = configparser.ConfigParser()"
+    )
+    way = Way(before, "self.n, self.file = 'RATE', FILE", reads, "pass")
+    net, x = _module(way, "1.x").make(HybridBlock)(), mx.nd.ones((1,))
+    net.hybridize(engine="numpy")
+    assert net(x).asscalar() == net(x).asscalar() == 2
+    said = [each.getMessage() for each in caplog.records if "Calls do not notice a change" in each.getMessage()]
+    assert len(said) == 1 and names in said[0]
+
+
+@pytest.mark.parametrize("before, reads", [
+    (f"import os\ndef log():\n    with open(os.devnull, {mode}) as f:\n        f.write('x')\n    return 2", "log()")
+    for mode in ("'a'", "'w', encoding='utf8'", "mode='wb' if False else 'w'", "'x' if False else 'a'")
+] + [
+    ("import os, pathlib\ndef log():\n    pathlib.Path(os.devnull).open('a').close()\n    return 2", "log()"),
+    ("class Own:\n    def read_text(self):\n        return 2\n    def open(self):\n        return 1",
+     "Own().read_text() * OWN.open()"),
+    ("RATE = 2\nd = {}\ndef run():\n    exec('v = RATE', globals(), d)\n    return d['v']", "run()"),
+    ("from typing import NamedTuple\nclass P(NamedTuple):\n    x: int\nPOINT = P(2)", "POINT.x"),
+    ("import collections\nP = collections.namedtuple('P', 'x')\nPOINT = P(2)", "POINT.x"),
+])  # fmt: skip
+def test_what_reads_no_files_and_no_unknown_names_is_not_named(before, reads, caplog):
+    before += "\nOWN = Own()" if "class Own" in before else ""
+    net, x = _module(Way(before, "pass", reads, "pass"), "1.x").make(HybridBlock)(), mx.nd.ones((1,))
+    net.hybridize(engine="numpy")
+    assert net(x).asscalar() == 2
+    assert not [each for each in caplog.records if "Calls do not notice" in each.getMessage()]
+
+
+def test_constant_names_are_compared_without_a_warning(caplog):
+    way = Way("import os\nRATE = 2", "pass", "globals()['RATE'] * int(os.getenv('RATE_OF_TEST', '1'))", "pass")
+    net, x = _module(way, "1.x").make(HybridBlock)(), mx.nd.ones((1,))
+    net.hybridize(engine="numpy")
+    assert net(x).asscalar() == 4
+    assert not [each for each in caplog.records if "Calls do not notice" in each.getMessage()]
+    calls = net._graphs.watch.guard._groups[2]
+    assert [name for *_, name, _ in calls if "environ" in name] == ["os.environ['RATE_OF_TEST']"]
+
+
+def test_a_call_does_not_keep_the_object_of_a_weak_reference_alive():
+    module = _module(Way(REFERRED, "self.w = weakref.ref(HELD[0])", "self.w().rate", "pass"), "1.x")
+    net = module.make(HybridBlock)()
+    net.hybridize(engine="numpy")
+    assert net(mx.nd.ones((1,))).asscalar() == 2
+    module.HELD.clear()
+    gc.collect()
+    assert net.w() is None

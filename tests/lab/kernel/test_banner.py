@@ -1,12 +1,16 @@
 """What the banner is told: NaN of the user's own data, and what changed since the last save; nothing runs for it."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
+from hybrid_lab.formats.archive import Container
 from hybrid_lab.gluon import access, nn
 from hybrid_lab.gluon.files.saved import last_file
+from hybrid_lab.lab.kernel.answers import Answers
 from hybrid_lab.lab.training.current import runs
 from tests.lab.conftest import inputs, make_net
 
@@ -75,7 +79,14 @@ def test_every_way_to_save_or_load_counts(ask, page, net, namespace, autosaved, 
     assert change["parameters"] == total and not change["structure"]
     if how != "open":
         train(net)
-        assert ask()["change"]["changed"] == (0 if how == "autosave" else total)
+        change = ask()["change"]
+        assert (change["changed"], change["uncompared"]) == (0 if how == "autosave" else compared(page), 0)
+
+
+def compared(page):
+    """How many tensors *Compare* lists; of `train` nearly all: the bias in front of the BatchNorm has no gradient."""
+    difference = page.ok("compare", model="m1", file="net")["difference"]
+    return sum(len(block["tensors"]) for block in difference["blocks"])
 
 
 def test_single_changes_are_counted(ask, net):
@@ -91,6 +102,55 @@ def test_single_changes_are_counted(ask, net):
     assert change["structure"] and change["changed"] == 4
     net.save("net")
     assert ask()["change"]["changed"] == 0
+
+
+def test_written_values_that_equal_the_file_are_no_change(ask, page, net):
+    """The banner counts what *Compare* lists."""
+    net.save("net")
+    values = net.head.weight.data().asnumpy()
+    net.head.weight.set_data(mx.nd.array(values))
+    net.head.bias.set_data(net.head.bias.data() + 0)
+    change = ask()["change"]
+    assert (change["changed"], change["uncompared"]) == (0, 0) and compared(page) == 0
+    values[-1, -1] += 1
+    net.head.weight.set_data(mx.nd.array(values))
+    assert ask()["change"]["changed"] == 1 == compared(page)
+    net.cast("float16")
+    assert ask()["change"]["changed"] == 4 == compared(page)  # the BatchNorm stays float32
+
+
+def test_written_values_count_as_changed_where_the_file_cannot_tell(page, net, namespace, tmp_path):
+    namespace["net"] = net
+    net.save("net")
+    net.head.bias.set_data(net.head.bias.data() + 0)
+    entry = page.session.registry.get("m1")
+    while_a_cell_runs = Answers().of(entry, busy=True)["change"]
+    assert (while_a_cell_runs["changed"], while_a_cell_runs["uncompared"]) == (1, 1)
+    (tmp_path / "net.hlab").unlink()
+    gone = Answers().of(entry, busy=False)["change"]
+    assert (gone["file_now"], gone["changed"], gone["uncompared"]) == ("gone", 1, 1)
+
+
+def test_a_model_of_very_many_parameters_is_not_compared(ask, net, monkeypatch):
+    net.save("net")
+    net.head.bias.set_data(net.head.bias.data() + 0)
+    monkeypatch.setattr("hybrid_lab.lab.saving.changed_numbers._TENSORS", len(net.collect_params()) - 1)
+    change = ask()["change"]
+    assert (change["changed"], change["uncompared"]) == (1, 1)
+
+
+def test_a_file_that_is_replaced_is_not_kept_open(page, net, namespace, tmp_path):
+    """After each cell the written parameters are compared with the file, each version once."""
+    namespace["net"] = net
+    net.save("net")
+    answers, entry = Answers(), page.session.registry.get("m1")
+    net.head.bias.set_data(mx.nd.ones(3))
+    assert answers.of(entry, busy=False)["change"]["changed"] == 1
+    with mock.patch.object(Container, "open", side_effect=AssertionError("read again")):
+        assert answers.of(entry, busy=False)["change"]["changed"] == 1
+    net.save("net")
+    net.head.bias.set_data(mx.nd.ones(3))
+    assert answers.of(entry, busy=False)["change"]["changed"] == 0
 
 
 def test_a_file_of_an_earlier_kernel_is_named_and_not_compared(ask, net):
@@ -147,6 +207,42 @@ def test_a_watched_nan_names_its_block_until_the_model_is_finite_again(ask, net)
     net(inputs())
     assert ask()["nan"] is None
     watch.close()
+
+
+@pytest.mark.parametrize("how", ["load", "reload", "load_parameters", "set_data", "initialize"])
+def test_a_watched_nan_is_forgotten_with_the_values_that_gave_it(ask, page, net, how):
+    net.save("net")
+    net.save_parameters("net.params")
+    for _ in range(2):
+        with mx.watch_nan(net), pytest.raises(mx.NonFiniteError):
+            net(inputs() * np.inf)
+        assert ask()["nan"]["source"] == "watched"
+        net(inputs())  # not watched: it says nothing
+        assert ask()["nan"]["source"] == "watched"
+        {
+            "load": lambda: net.load("net"),
+            "reload": lambda: page.ok("reload", model="m1", file="net", graphs="code"),
+            "load_parameters": lambda: net.load_parameters("net.params"),
+            "set_data": lambda: net.head.weight.set_data(net.head.weight.data() / 2),
+            "initialize": lambda: net.initialize(force_reinit=True),
+        }[how]()
+        assert ask()["nan"] is None
+    with mx.watch_nan(net), pytest.raises(mx.NonFiniteError):
+        net(inputs() * np.inf)
+    net.body[1].running_mean.set_data(mx.nd.ones(8))
+    assert ask()["nan"]["source"] == "watched", "running statistics change in each call"
+
+
+def test_a_logged_nan_is_forgotten_when_a_file_is_loaded(ask, net):
+    net.save("net")
+    mx.log(loss=float("nan"))
+    runs.finish()
+    assert ask()["nan"]["source"] == "logged"
+    net.load("net")
+    assert ask()["nan"] is None
+    mx.log(loss=float("nan"))
+    runs.finish()
+    assert ask()["nan"]["source"] == "logged", "of a later training"
 
 
 def test_a_model_whose_parameters_hold_nan_already_is_told_apart(ask, net):

@@ -43,8 +43,8 @@ def failed(kernel, cell, cell_id="here"):
 #: Errors of this package, each from another part of it: the cell, the class (or one below it), the Block that is named.
 ERRORS = {
     "shapes": ("mx.nd.ones((2, 3)) + mx.nd.ones((4, 5))", "ShapeError", None),
-    "trace": ("net(x)", "HybridizeError", "net.1"),
-    "nan": ("with mx.watch_nan(net[0]):\n    net[0](x * float('nan'))", "NonFiniteError", "net.0"),
+    "trace": ("net(x)", "HybridizeError", "net[1]"),
+    "nan": ("with mx.watch_nan(net[0]):\n    net[0](x * float('nan'))", "NonFiniteError", "net[0]"),
     "file": ("net.load('nothing.hlab')", "ArchiveError", None),
     "uninitialized": ("nn.Dense(3)(x)", "UninitializedError", None),
     "fewer": ("net[0](x)\nnet[0].save('one')\nnet[0].hybridize()\nnn.Dense(3).save('one')", "FewerGraphsError", None),

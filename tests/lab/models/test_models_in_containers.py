@@ -213,3 +213,57 @@ net = Net()""",
         run(code)
     (entry,) = hooks.lab_of(shell).session.registry.refresh()
     assert [box["label"] for box in graph_view(entry.block, "")["boxes"] if not box["parent"]][0] == "encoder"
+
+
+def test_lists_that_share_a_model_say_so_and_save_it_into_both_files(page, namespace):
+    shared, one, other = mlp(3), mlp(3), mlp(3)
+    namespace.update(first=[shared, one], second={"enc": shared, "own": other})
+    for net in (shared, one, other):
+        net.hybridize()
+        net(nd.ones((2, 3)))
+    found = page.ok("models")["models"]
+    assert [(each["name"], each["also"]) for each in found] == [
+        ("first", "shares first[0] with second"),
+        ("second", "shares second.enc with first"),
+    ]
+    first, second = (each["id"] for each in found)
+    for model, file in ((first, "first"), (second, "second")):
+        page.ok("save", model=model, file=file, overwrite=False)
+    shared[0].bias.set_data(nd.ones(3))
+    changed = lambda: [page.ok("answers", model=model)["change"]["changed"] for model in (first, second)]
+    assert changed() == [1, 1]
+    page.ok("reload", model=first, file="first", graphs="code")
+    assert changed() == [0, 0], "one model: it is as it was for both"
+    # Part of one list, or with a variable of its own, a model is saved once, which the panel says elsewhere.
+    namespace.update(every=[shared, one, other])
+    assert {each["name"]: each["also"] for each in page.ok("models")["models"]}["every"] == ""
+
+
+@pytest.mark.parametrize("name", ["top", "nets", "gan", "parts"])
+def test_plain_tops_have_every_overlay_and_one_number_of_changes(page, namespace, name):
+    """A plain Block, a list, an object and a dict: banner and Compare count the same, and Undo takes a reload back."""
+    one, two = mlp(3), mlp(3)
+    if name == "top":
+        namespace[name] = nn.Sequential()
+        namespace[name].add(one, two)
+    else:
+        held = {"nets": [one, two], "gan": Holder(gen=one, dis=two), "parts": {"a": one, "b": two}}
+        namespace[name] = held[name]
+    for net in (one, two):
+        net.hybridize()
+    two(one(nd.ones((2, 3)))) if name != "top" else namespace[name](nd.ones((2, 3)))
+    (model,) = page.ok("models")["models"]
+    assert (model["name"], model["file"]) == (name, f"{name}.hlab")
+    page.ok("save", model=model["id"], file=name, overwrite=False)
+    one[0].bias.set_data(nd.ones(3))
+    two[0].weight.set_data(two[0].weight.data() + 0)
+    difference = page.ok("compare", model=model["id"], file=name)["difference"]
+    assert difference["summary"] == "1 tensor changed"
+    assert page.ok("answers", model=model["id"])["change"]["changed"] == 1
+    for kind in ("time", "memory", "values", "gradients", "engine"):
+        reply = page.ok("overlay", model=model["id"], path="", program="", kind=kind, data="")
+        assert reply["headline"] or reply["missing"], kind
+    reply = page.ok("reload", model=model["id"], file=name, graphs="code")
+    assert page.ok("answers", model=model["id"])["change"]["changed"] == 0
+    page.ok("undo", model=model["id"], undo=reply["undo"])
+    assert one[0].bias.data().asnumpy().tolist() == [1, 1, 1]

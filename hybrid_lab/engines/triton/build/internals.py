@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+import importlib
 import linecache
 import math
 import os
@@ -37,6 +39,21 @@ def interpret() -> None:
     _mend_conditions()
     _mend_bounds()
     _mend_zeros()
+    _drop_unread_checks()
+
+
+def _drop_unread_checks() -> None:
+    """Let the interpreter compute no sum or product of whole numbers twice, the second time in 64 bits.
+
+    It compares the two for an overflow, but raises no error unless its option `debug` is set. That was 40% of the time
+    of a kernel.
+    """
+    from triton.runtime import interpreter
+
+    builder = interpreter.interpreter_builder
+    options: Any = getattr(builder, "options", None)
+    if getattr(options, "sanitize_overflow", False) and not options.debug:
+        builder.options = dataclasses.replace(options, sanitize_overflow=False)
 
 
 @functools.cache
@@ -282,22 +299,42 @@ def handles(compiled: Any) -> tuple[Any, Any, Any]:
     return run, compiled.function, compiled.packed_metadata
 
 
-def builds_launchers() -> bool:
-    """Whether this Triton, up to 3.6, builds a launcher for each signature: a C compiler takes a third of a second."""
-    from triton.runtime.driver import driver
+def builds_launchers(backend: str = "") -> bool:
+    """Whether this Triton, up to 3.6, builds a launcher for each signature by a C compiler (0.35 s of a processor).
 
-    module = sys.modules[driver.active.launcher_cls.__module__]
-    return hasattr(module, "make_launcher")
+    backend : "cuda" or "hip"; "" : of this machine's GPU
+    """
+    return hasattr(sys.modules[_launcher_class(backend).__module__], "make_launcher")
 
 
-def build_launcher(compiled: Any) -> None:
+def build_launcher(compiled: Any, backend: str = "") -> None:
     """Make the launcher of a CompiledKernel's signature, so that Triton finds it in its cache when it is asked for it.
 
     The C compiler is another process: threads that call this build at the same time.
     """
-    from triton.runtime.driver import driver
+    _launcher_class(backend)(compiled.src, compiled.metadata)
 
-    driver.active.launcher_cls(compiled.src, compiled.metadata)
+
+def build_driver_module(backend: str) -> None:
+    """Make the module with which Triton asks the driver, where the C compiler does so, for a GPU that need not be here.
+
+    A driver's library has to be there, if only for its name.
+    """
+    module = _driver_module(backend)
+    module.CudaUtils() if backend == "cuda" else module.HIPUtils()
+
+
+def _launcher_class(backend: str) -> Any:
+    if not backend:
+        from triton.runtime.driver import driver
+
+        return driver.active.launcher_cls
+    module = _driver_module(backend)
+    return module.CudaLauncher if backend == "cuda" else module.HIPLauncher
+
+
+def _driver_module(backend: str) -> Any:
+    return importlib.import_module(f"triton.backends.{'nvidia' if backend == 'cuda' else 'amd'}.driver")
 
 
 def launch_line(

@@ -26,7 +26,7 @@ class DeviceExecutable(Executable):
     arrays, by counted copies.
     """
 
-    __slots__ = ("device",)
+    __slots__ = ()
 
     def __init__(self, graph: Graph, run: Program, report: Report):
         super().__init__(graph, run, report)

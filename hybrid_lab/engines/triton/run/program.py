@@ -84,7 +84,7 @@ class DeviceWriter(ProgramWriter):
         return memory.torch_dtype(dtype)
 
     @staticmethod
-    def _piece(memory_: Any, arrays: dict[str, Any], shape: tuple[int, ...], dtype: Any, offset: int) -> Any:
+    def _piece(memory_: Any, shape: tuple[int, ...], dtype: Any, offset: int) -> Any:
         nbytes = int(np.prod(shape)) * dtype.itemsize
         return memory_[offset : offset + nbytes].view(memory.torch_dtype(dtype)).view(shape)
 

@@ -1,8 +1,9 @@
 """Tiles of kernels with products: candidates for a tuner on a family of chips, and the choice without measuring.
 
-The sizes stand in tiles.json: kind of kernel -> family -> up to six configurations, larger tiles first. "exact" kinds
-multiply float32 without tensor cores, where each program has room for less. A configuration may be too large for a
-kernel with much around its product: then it does not compile, or spills, and is not worth trying further.
+The sizes stand in tiles.json: kind of kernel -> family -> up to six configurations, larger tiles first, as rows of the
+columns that "of" names. "exact" kinds multiply float32 without tensor cores, where each program has room for less. A
+configuration may be too large for a kernel with much around its product: then it does not compile, or spills, and is
+not worth trying further.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import functools
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.source import KernelSource, block_for, covering, power_of_two
@@ -90,7 +92,9 @@ def configurations(source: KernelSource, architecture: str) -> tuple[KernelSourc
     if kind == "product" and '"tf32"' in source.code and source.outputs[0].dtype.name == "float32":
         kind = "tf32 product"  # whose factors take twice the room of float16's
     distinct: dict[tuple[object, ...], KernelSource] = {}
-    for item in _table().get(kind, {}).get(family(architecture), []):
+    table = _table().get(kind, {})
+    for row in table.get(family(architecture), []):
+        item = dict(zip(table["of"], row, strict=True))
         sizes = {name: size for name, size in item.items() if name in source.tiled}
         blocks = dict(source.blocks)
         blocks |= {name: power_of_two(source.tiled[name], LEAST, size) for name, size in sizes.items()}
@@ -110,5 +114,5 @@ def precision(tf32: bool, architecture: str) -> str:
 
 
 @functools.lru_cache
-def _table() -> dict[str, dict[str, list[dict[str, int]]]]:
+def _table() -> dict[str, dict[str, Any]]:
     return json.loads((Path(__file__).parent / "tiles.json").read_text(encoding="utf-8"))
