@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType
@@ -287,20 +288,18 @@ _ONLY_WRITES = re.compile("[bt]?[awx][bt]?")
 
 def _called(instructions: list[dis.Instruction]) -> Iterator[str]:
     """The names that code calls, and the globals and outer variables that it hands on, as in `map(Rate, numbers)`; an
-    argument of `isinstance` is not handed on. Python marks calls by a flag of the instruction, or by another
-    instruction beside it.
+    argument of `isinstance` is not handed on.
     """
     asked: set[int] = set()  # offsets of the arguments of isinstance
     for number, each in enumerate(instructions):
         if each.opname == "LOAD_GLOBAL" and each.argval in ("isinstance", "issubclass"):
             asked.update(argument.offset for argument in _arguments(instructions[number:]))
-    for before, each, after in zip([None, *instructions], instructions, [*instructions[1:], None], strict=False):
-        beside = [other.opname for other in (before, after) if other is not None]
-        flagged = each.opname in ("LOAD_ATTR", "LOAD_GLOBAL") and bool((each.arg or 0) & 1)
-        if flagged or each.opname == "LOAD_METHOD" or (each.opname == "LOAD_DEREF" and "PUSH_NULL" in beside):
-            yield each.argval
-        elif each.opname in ("LOAD_DEREF", "LOAD_GLOBAL") and each.offset not in asked and after is not None:
-            if after.opname not in _ATTRIBUTES:
+    for number, each in enumerate(instructions):
+        callee = _callee(instructions, number) if _begins_call(each) else None
+        if callee is not None and callee.opname in _LOADS_OF_NAMES:
+            yield callee.argval
+        elif each.opname in ("LOAD_DEREF", "LOAD_GLOBAL") and each.offset not in asked:
+            if number + 1 == len(instructions) or instructions[number + 1].opname not in _ATTRIBUTES:
                 yield each.argval
 
 
@@ -312,7 +311,7 @@ def _arguments(instructions: Sequence[dis.Instruction]) -> Iterator[dis.Instruct
     for each in instructions:
         if each.opname in _CALLS:
             depth -= 1
-        elif _is_called(each):
+        elif _begins_call(each):
             depth += 1
             continue
         if depth <= 0:
@@ -325,11 +324,40 @@ def _arguments(instructions: Sequence[dis.Instruction]) -> Iterator[dis.Instruct
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW"})
 
 
-def _is_called(each: dis.Instruction) -> bool:
-    """Whether an instruction loads what a later one calls: Python loads NULL beside it, and `dis` says so."""
-    if each.opname in ("LOAD_METHOD", "PUSH_NULL"):
-        return True
-    return each.opname in ("LOAD_ATTR", "LOAD_GLOBAL", "LOAD_SUPER_ATTR") and each.argrepr != each.argval
+#: What the instructions of an expression, taken one after the other, leave on the stack too much: the value of `a` in
+#: `a if x else b`; and too little: END_FOR comes by a jump, with one value more.
+_BESIDE_JUMPS = {"JUMP_FORWARD": -1, "END_FOR": 1}
+_JUMPS = frozenset({*dis.hasjrel, *dis.hasjabs})
+_LOADS_OF_NAMES = frozenset({"LOAD_ATTR", "LOAD_DEREF", "LOAD_GLOBAL", "LOAD_METHOD", "LOAD_SUPER_ATTR"})
+
+
+def _begins_call(each: dis.Instruction) -> bool:
+    """Whether an instruction loads what a later one calls, with NULL or `self` beside it, or that NULL alone.
+
+    The bit of the argument that says so is another one in each release, and LOAD_ATTR of Python 3.11, which has
+    LOAD_METHOD, has none: the text of `dis` tells.
+    """
+    if each.opname in ("LOAD_ATTR", "LOAD_GLOBAL", "LOAD_SUPER_ATTR"):
+        return each.argrepr != each.argval
+    return each.opname in ("LOAD_METHOD", "PUSH_NULL")
+
+
+def _callee(instructions: list[dis.Instruction], number: int) -> dis.Instruction | None:
+    """The instruction that leaves the function of a call on the stack. number : of the instruction that begins it"""
+    begin = instructions[number]
+    if begin.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
+        return begin
+    if sys.version_info >= (3, 13):  # NULL lies above the function
+        return begin if begin.opname == "LOAD_GLOBAL" else instructions[number - 1]
+    callee, depth = None, -1  # NULL lies below it, and above NULL there is nothing but the function at depth 1
+    for each in instructions[number:]:
+        depth += dis.stack_effect(each.opcode, each.arg, jump=False) + _BESIDE_JUMPS.get(each.opname, 0)
+        if depth < 1 and callee is not None:
+            break
+        # A jump takes what it looks at from the stack, PRECALL the arguments.
+        if depth == 1 and each.opcode not in _JUMPS and each.opname != "PRECALL":
+            callee = each
+    return callee
 
 
 def _imported(module: str, names: Sequence[str]) -> list[str]:
