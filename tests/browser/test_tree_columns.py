@@ -40,6 +40,7 @@ def test_columns(open_cells):
     for name in ("Params numbers", "MAC multiply-adds"):
         menu.get_by_role("checkbox", name=name).check()
     expect(menu.get_by_role("status")).to_contain_text("unknown until the model is called")
+    expect(panel.locator(".hl-canvas")).to_be_visible()
     places = page.evaluate(PLACES, panel.element_handle())
 
     menu.get_by_role("textbox", name="Input shapes").fill("4 x 32")
