@@ -14,6 +14,7 @@ from hybrid_lab.engines.triton.plan.training import with_less_saved
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.specialize import specialize, specialize_call
+from hybrid_lab.hybridize.deferred_shapes import set_shapes
 from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
@@ -43,7 +44,7 @@ def graphs_of(net: Hybrid, inputs: object, train: bool = False, rule: VendorRule
     calls = net._graph_calls.twin(traces=net._active or bool(net._graphs.pinned))
     with tape.Mode(train, train):
         neutral = calls.neutral(spec, leaves)
-    net._set_shapes(neutral, leaves)
+    set_shapes(net, neutral, leaves)
     parameters = neutral.parameters
     wrt = [index for index, leaf in enumerate(leaves) if tape.link(leaf) is not None] if train else []
     if train:

@@ -30,8 +30,6 @@ from hybrid_lab.gluon.call_record import CallRecorder, called
 from hybrid_lab.gluon.flags import check_flags, known_flags
 from hybrid_lab.gluon.own_call import own_call, take_over
 from hybrid_lab.gluon.parameter_dict import ParameterDict
-from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.partial import PartialShapes, is_complete
 from hybrid_lab.hybridize import events
 from hybrid_lab.hybridize.block import NONE, Part
 from hybrid_lab.hybridize.block_notes import CALLS, note_block
@@ -623,70 +621,30 @@ class HybridBlock(Block):
         Raises HybridizeError for code that cannot be traced, and HybridLabError if the code computes with arrays left
         on the Block by an earlier call.
         """
-        leaves, spec = flatten(args, f"the input of {self.name}")
+        from hybrid_lab.hybridize.deferred_shapes import infer_shapes
+
         part: Part = "hybrid_forward" if self._has_hybrid_forward else "forward"
         if not self._own_call and (part == "forward" or not self._has_own_forward):
             part = "call"
-        try:
-            graph = self._graph_calls.for_shapes(spec, leaves, part)
-        except HybridizeError as error:
-            if not self._graph_calls.failures.keeps(error):
-                raise
-            unknown = [item.name for item in self.collect_params().values() if not item.shape_is_known]
-            if not unknown:
-                return
-            raise HybridLabError(
-                f"{self.name}: the shapes of {', '.join(unknown)} cannot be inferred, because the code computes with "
-                "arrays that it keeps on the Block. Call initialize() and then the Block: layers take their shapes "
-                f"from what they are called with. Other parameters need a shape when they are made.\n{error}"
-            ) from None
-        self._set_shapes(graph, leaves)
+        infer_shapes(self, args, part)
 
     def _complete_parameters(self, args: tuple[object, ...]) -> None:
         """Infer unknown parameter shapes from the inputs, then finish the deferred initialization."""
-        for parameter in self._reg_params.values():
-            if not parameter.shape_is_known and parameter._array is None:
-                self.infer_shape(*args)
-                break
+        if any(not each.shape_is_known and each._array is None for each in self._reg_params.values()):
+            self.infer_shape(*args)
         for parameter in self._reg_params.values():
             if parameter._array is None:
                 parameter._finish_deferred_init()
 
     def _complete_from(self, neutral: NeutralGraph, leaves: Sequence[NDArray]) -> None:
         """Finish the deferred initialization of all parameters of a graph. Raises UninitializedError."""
-        self._set_shapes(neutral, leaves)
+        from hybrid_lab.hybridize.deferred_shapes import set_shapes
+
+        set_shapes(self, neutral, leaves)
         for parameter in neutral.parameters:
             if parameter._array is None:
                 parameter._finish_deferred_init()
                 parameter.list_data()  # raises if initialize() was forgotten
-
-    def _set_shapes(self, neutral: NeutralGraph, leaves: Sequence[NDArray]) -> None:
-        """Infer the unknown shapes of a graph's parameters. Raises HybridLabError naming the parameters whose shapes
-        stay unknown.
-        """
-        shapes: dict[Any, Any] = {}
-        for value, leaf in zip(neutral.graph.inputs, leaves, strict=False):
-            shapes[value] = leaf.shape
-        variables = neutral.graph.inputs[neutral.num_data :]
-        for value, parameter in zip(variables, neutral.parameters, strict=True):
-            shapes[value] = parameter.partial_shape
-        graph = neutral.graph
-        if neutral.unused:
-            graph = Graph(graph.inputs, [*graph.outputs, *neutral.unused])
-        inferred = PartialShapes(graph, shapes).shapes
-        missing = []
-        for value, parameter in zip(variables, neutral.parameters, strict=True):
-            shape: Any = inferred.get(value)
-            if is_complete(shape):
-                if not parameter.shape_is_known:
-                    parameter.shape = shape
-            else:
-                missing.append(parameter.name)
-        if missing:
-            raise HybridLabError(
-                f"{self.name}: the shapes of {', '.join(missing)} do not follow from the inputs; "
-                "give them when creating the parameters"
-            )
 
     # -- looking at kernels ----------------------------------------------------------------------------------
 

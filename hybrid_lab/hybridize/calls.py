@@ -139,7 +139,6 @@ class GraphCalls:
 
     def __init__(self, block: Hybrid, graphs: Graphs, is_twin: bool = False) -> None:
         self.block, self.graphs, self.is_twin = block, graphs, is_twin
-        self._watch = graphs.watch
         self.compiled = ProgramCache(graphs.lock)
         self.failures = Failures(block)
         self.interceptors: tuple[Interceptor, ...] = ()
@@ -191,7 +190,7 @@ class GraphCalls:
 
     def start_over(self) -> None:
         """Drop traces and programs, and try again whether calls have a graph."""
-        self.failures.stateful = self.graphs.watch.refused = None
+        self.failures.stateful = self.graphs.refused = None
         self.clear()
 
     def clear(self) -> None:
@@ -222,14 +221,13 @@ class GraphCalls:
     def follow_values(self) -> None:
         """Drop the graphs if a value that the code reads is not what it was at the trace."""
         with self.graphs.lock:
-            watch = self.graphs.watch
-            if watch.holds():
+            if self.graphs.holds():
                 return
-            changed = watch.differences()
+            changed = self.graphs.differences()
             if not changed:
                 return
             for block in tree_of(self.block)[1:]:
-                if hasattr(block, "_graph_calls") and not block._graphs.watch.holds():
+                if hasattr(block, "_graph_calls") and not block._graphs.holds():
                     block._graph_calls.clear()
             drop_for_values(self.block, ", ".join(changed[:3]))
 
@@ -238,7 +236,7 @@ class GraphCalls:
         among them values that calls do not compare.
         """
         for block in tree_of(self.block):
-            changed = block._graphs.watch.unnoticed() if hasattr(block, "_graphs") else []
+            changed = block._graphs.unnoticed() if hasattr(block, "_graphs") else []
             if changed:
                 logger.warning(
                     f"{called(block)}: {', '.join(changed)} changed since the trace. Calls used the earlier values "
@@ -282,8 +280,8 @@ class GraphCalls:
             raise
         if self.failures.last is not None:
             self.failures.forget()
-        self.graphs.note(graph, guard, is_guarded=True)
-        if guard is not None and guard.unwatched:
+        self.graphs.note(graph, guard)
+        if guard.unwatched:
             tell_of_unwatched(self.block, guard, self.failures.told)
         if graph.observation.places:
             self.failures.tell_of_observed(graph.observation)
@@ -324,7 +322,7 @@ class GraphCalls:
 
     def call_one(self, leaf: NDArray) -> Any:
         """The call with one array: takes the program of the last call if its signature is the same."""
-        program, view, guard = self.compiled.latest, leaf.host_view, self._watch.guard
+        program, view, guard = self.compiled.latest, leaf.host_view, self.graphs.guard
         if (
             program is not None
             and program.state.checked == changes.count
@@ -358,7 +356,7 @@ class GraphCalls:
                 raise
             if failures.stateful is not None:
                 self.clear()
-            self.graphs.watch.begin_refused()
+            self.graphs.refuse()
             return self.block._call_eagerly(args)
         return program(leaves)
 
@@ -373,7 +371,7 @@ class GraphCalls:
             tuple([recording and _link(leaf) is not None for leaf in leaves]),
             leaves[0].buffer.context if leaves else None,
         )
-        guard = self._watch.guard
+        guard = self.graphs.guard
         if guard is not None and not guard.holds():
             self.follow_values()
         program = self.compiled.find(call)
@@ -392,7 +390,7 @@ class GraphCalls:
                 return known
             spec, types, training, recording, *_ = call
             start = time.perf_counter()
-            guard = self._watch.guard
+            guard = self.graphs.guard
             if guard is not None and (guard.unwatched or guard.is_partial):
                 self._drop_stale()
             neutral = self.neutral(spec, leaves)

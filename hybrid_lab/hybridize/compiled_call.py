@@ -17,7 +17,6 @@ from hybrid_lab.graph.passes.differentiate import leading_to, led_to
 from hybrid_lab.graph.specialize import specialize, specialize_call
 from hybrid_lab.hybridize.call_state import CallState
 from hybrid_lab.hybridize.compiled_entry import CompiledEntry
-from hybrid_lab.hybridize.head_sets import Heads, HeadSets
 from hybrid_lab.hybridize.interrupts import interrupts
 from hybrid_lab.hybridize.program_cache import ProgramCache, Prologue
 from hybrid_lab.hybridize.structure import LEAF, ONE_TENSOR, unflatten
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Engine, Executable, ForwardState, Training
     from hybrid_lab.graph.graph import Graph
     from hybrid_lab.graph.node import Value
+    from hybrid_lab.hybridize.head_sets import Heads
     from hybrid_lab.hybridize.neutral import NeutralGraph
 
 MAX_PACKED = 4
@@ -131,6 +131,8 @@ class CompiledCall:
         self._bind(state)
         self.state = state
         if self.backward is not None:
+            from hybrid_lab.hybridize.head_sets import HeadSets
+
             state.head_sets = HeadSets(self)
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -1,4 +1,6 @@
-"""Graphs: the neutral graphs of one HybridBlock by input structure - traced from its code, or loaded from a file."""
+"""Graphs: the neutral graphs of one HybridBlock by input structure - traced from its code, or loaded from a file - and
+whether the code and the values that they were traced from have changed since.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
@@ -17,8 +20,8 @@ from hybrid_lab.hybridize import events
 from hybrid_lab.hybridize.block import tree_of
 from hybrid_lab.hybridize.known_calls import KnownCall, KnownCalls, Types, cast_types
 from hybrid_lab.hybridize.neutral import NeutralGraph, Observation
-from hybrid_lab.hybridize.stale.code import of_user
-from hybrid_lab.hybridize.stale.watch import Watch
+from hybrid_lab.hybridize.stale.code import code_of, of_user
+from hybrid_lab.hybridize.stale.watched_values import guard_of
 from hybrid_lab.hybridize.structure import NUMPY_LEAF, Spec, describe, of_class, plain, same_objects, without_defaults
 from hybrid_lab.ndarray.tape import state as _modes
 from hybrid_lab.ops.framework.dtypes import dtype_of
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 MAX_GRAPHS = 64
 _uses = itertools.count(1)
 
-#: The Graphs of every living Block that ever had graphs.
+#: The Graphs of every living Block that ever had graphs, or whose trace was refused.
 alive: weakref.WeakSet[Graphs] = weakref.WeakSet()
 
 
@@ -45,7 +48,10 @@ class Graphs:
 
     variants : traced graphs by input structure; pinned : graphs from a file, used instead of the code
     calls : the kinds of the Block's calls so far
-    watch : whether the traced graphs are stale
+    guard : of the values that each call compares with those at the trace; None while there is no traced graph
+    code : `code_of` the Block's class at the first trace; None while there is no traced graph
+    refused : `code_of` the Block's class when a trace was refused, so that calls run eagerly; None if none was. It
+        stays when the graphs are dropped, for example because a call assigns an attribute
     lock : held while graphs change, and while a program is compiled from a graph
     """
 
@@ -55,7 +61,10 @@ class Graphs:
         self.variants: dict[Spec, list[NeutralGraph]] = {}
         self.pinned: dict[Any, NeutralGraph] = {}
         self.calls = KnownCalls()
-        self.watch = Watch(block)
+        self.guard: ValueGuard | None = None
+        self.code: tuple[CodeType, ...] | None = None
+        self.refused: tuple[CodeType, ...] | None = None
+        self._values: dict[str, Any] | None = None  # `read_values` of the Block, if calls cannot compare them all
         self._used: dict[NeutralGraph, int] = {}  # a number that grows with each use
         self._for_numpy: dict[int, NeutralGraph] = {}  # graphs from files, by id, for calls with `mx.np` arrays
         self._pinned_tree: list[weakref.ref[Tree]] = []
@@ -174,15 +183,54 @@ class Graphs:
         parameters = list(inspect.signature(function).parameters.values())[own:]
         return len(parameters) >= end and all(item.default is None for item in parameters[first:end])
 
+    # -- changes of what they were traced from ----------------------------------------------------------------
+
+    def holds(self) -> bool:
+        """Whether the values that calls compare are the trace's values."""
+        return self.guard is None or self.guard.holds()
+
+    def differences(self) -> list[str]:
+        """What changed among the values that calls compare: `CONFIG['rate']: 0.2 instead of 0.1`.
+
+        Empty if other containers and objects hold the same: they are what later calls compare with.
+        """
+        before, now = self.guard, guard_of(self.block)
+        assert before is not None
+        changed = now.without(before.excluded).differences(before)
+        if not changed:
+            self.guard = now
+        return changed
+
+    def unnoticed(self) -> list[str]:
+        """Names of changed values (`self.name`, or the name of a global) since the trace. Empty if calls compare every
+        value that the code reads.
+        """
+        if self._values is None:
+            return []
+        from hybrid_lab.hybridize.stale.read_values import changed_values, read_values
+
+        return changed_values(self._values, read_values(self.block))
+
+    def refuse(self) -> None:
+        """A trace was refused, and calls run eagerly until the code changes. The values are not compared: code that
+        runs eagerly may change them in every call.
+        """
+        if self.refused is None:
+            self.refused = code_of(type(self.block))
+            alive.add(self)
+
     # -- changes ---------------------------------------------------------------------------------------------
 
-    def note(self, neutral: NeutralGraph, guard: ValueGuard | None = None, is_guarded: bool = False) -> None:
-        """Keep a graph traced from the Block's code.
-
-        guard : of the values that the code read, if `is_guarded`; else it is made now
-        """
+    def note(self, neutral: NeutralGraph, guard: ValueGuard | None = None) -> None:
+        """Keep a graph traced from the Block's code. guard : of the values that the code read; None: it is made now"""
         with self.lock:
-            self.watch.begin(guard, is_guarded)
+            self.guard = guard_of(self.block) if guard is None else guard
+            if self.code is None:
+                self.code = code_of(type(self.block))
+            if self._values is None and (self.guard.unwatched or self.guard.is_partial):
+                from hybrid_lab.hybridize.stale.read_values import read_values
+
+                self._values = read_values(self.block)
             alive.add(self)
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
             for listener in events.changed:
@@ -223,7 +271,7 @@ class Graphs:
                     listener(self.block)
             self.variants.clear()
             self._used.clear()
-            self.watch.end()
+            self.code = self.guard = self._values = None
 
     def drop_if_observed(self, whats: Collection[str]) -> None:
         """Drop the traces of code that asked for something in `whats`, see `Observation.includes`."""

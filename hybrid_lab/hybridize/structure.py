@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError
-from hybrid_lab.hybridize import constants
 
 #: A tensor leaf. Other nodes are ("tuple", items), ("list", items), ("dict", ((key, item), ...)) and
 #: ("value", name of the type, value), floats and the kinds of `constants.py` as Exactly. A namedtuple is
@@ -76,6 +75,8 @@ def _flatten(item: object, leaves: list[object], where: str) -> Spec:
         return ("dict", tuple((key, _flatten(part, leaves, where)) for key, part in item.items()))
     if isinstance(item, _PLAIN) and not isinstance(item, np.generic):
         return _value(item)
+    from hybrid_lab.hybridize import constants
+
     data = constants.to_json(item)
     if data is not None:
         return ("value", type(item).__name__, Exactly(item, json.dumps(data)))
@@ -186,6 +187,8 @@ def of_class(spec: Spec, leaf: Spec) -> Spec:
 
 def to_json(spec: Spec) -> Any:
     """The structure as JSON data, without the classes of namedtuples."""
+    from hybrid_lab.hybridize import constants
+
     kind = spec[0]
     if kind == "tensor":
         return "tensor" if len(spec) == 1 else "np"
@@ -205,6 +208,8 @@ def to_json(spec: Spec) -> Any:
 
 def from_json(data: object) -> Spec:
     """The structure that `to_json` wrote. Raises HybridLabError for anything else."""
+    from hybrid_lab.hybridize import constants
+
     if data in ("tensor", "np"):
         return LEAF if data == "tensor" else NUMPY_LEAF
     if isinstance(data, dict) and len(data) == 1:

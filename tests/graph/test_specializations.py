@@ -19,6 +19,7 @@ from hybrid_lab.graph.node import Node, input_node
 from hybrid_lab.graph.passes.simplify import simplify
 from hybrid_lab.graph.specialize import Specializations, specialize, specialize_call
 from hybrid_lab.graph.symbolic import derived
+from hybrid_lab.hybridize.deferred_shapes import set_shapes
 from hybrid_lab.hybridize.structure import flatten
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ops.framework.dtypes import is_floating
@@ -90,7 +91,7 @@ def call_of(net, shapes, mode):
     leaves, spec = flatten(tuple(leaves), "the input")
     with tape.Mode(recorded, train):
         neutral = net._graph_calls.twin(traces=True).neutral(spec, leaves)
-    net._set_shapes(neutral, leaves)
+    set_shapes(net, neutral, leaves)
     parameters = neutral.parameters
     wrt = [len(leaves) + i for i, item in enumerate(parameters) if item.grad_req != "null"] if recorded else []
     dtypes = [F32] * (len(leaves) + len(parameters))

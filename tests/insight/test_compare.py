@@ -12,7 +12,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import nn
-from hybrid_lab.hybridize.stale import watch
+from hybrid_lab.hybridize import graphs
 from hybrid_lab.insight import checking
 from hybrid_lab.insight.calls import compile_call, outer_calls, unchanged
 from hybrid_lab.insight.reference import unlike
@@ -518,7 +518,7 @@ def test_running_statistics_of_every_context_stay():
 
 
 def test_what_compare_compiled_is_no_stale_graph_of_the_model(monkeypatch):
-    monkeypatch.setattr(watch, "watched", weakref.WeakSet())
+    monkeypatch.setattr(graphs, "alive", weakref.WeakSet())
     net = make(Small)
     compiled = compile_call(outer_calls(net, [images(1, 3)])[0], False, False)
     compiled.calls.code = ()

@@ -29,7 +29,7 @@ def makes_stale(block: Hybrid, name: str, before: object, value: object) -> bool
         return False
     if name in _CODE:
         return True
-    if before is ABSENT and block._graphs.watch.code is None:  # as in constructors, where it must be fast
+    if before is ABSENT and block._graphs.code is None:  # as in constructors, where it must be fast
         return False
     read = attributes_read(type(block))
     if name not in read and ANY not in read and not _is_read_above(block, name):
@@ -44,7 +44,7 @@ def _is_read_above(block: Hybrid, name: str) -> bool:
     for each in pending:
         above = [parent for reference in each._parents if (parent := reference()) is not None]
         for parent in above:
-            if hasattr(parent, "_graphs") and parent._graphs.watch.code is not None:
+            if hasattr(parent, "_graphs") and parent._graphs.code is not None:
                 kind = type(parent)
                 if of_user(kind.__module__) and name in attributes_read(kind):
                     return True

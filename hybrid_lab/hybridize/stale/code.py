@@ -334,8 +334,8 @@ _LOADS_OF_NAMES = frozenset({"LOAD_ATTR", "LOAD_DEREF", "LOAD_GLOBAL", "LOAD_MET
 def _begins_call(each: dis.Instruction) -> bool:
     """Whether an instruction loads what a later one calls, with NULL or `self` beside it, or that NULL alone.
 
-    The bit of the argument that says so is another one in each release, and LOAD_ATTR of Python 3.11, which has
-    LOAD_METHOD, has none: the text of `dis` tells.
+    Releases of Python have different bits for it in the argument. LOAD_ATTR of Python 3.11 has no such bit, because
+    LOAD_METHOD loads methods there. The text of `dis` tells it in every release.
     """
     if each.opname in ("LOAD_ATTR", "LOAD_GLOBAL", "LOAD_SUPER_ATTR"):
         return each.argrepr != each.argval

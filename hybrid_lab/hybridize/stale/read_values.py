@@ -16,7 +16,8 @@ import numpy as np
 
 from hybrid_lab.hybridize.block import OWN, AnyBlock
 from hybrid_lab.hybridize.stale.code import ANY, Reads, bases_of_user, cell_content, of_user, reads_of
-from hybrid_lab.hybridize.stale.value_guard import PLAIN, plain_key
+from hybrid_lab.hybridize.stale.kinds import PLAIN
+from hybrid_lab.hybridize.stale.value_guard import plain_key
 
 if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Tree

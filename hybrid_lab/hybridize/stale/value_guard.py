@@ -4,11 +4,13 @@ values at the trace. `watched_values.py` finds them.
 
 from __future__ import annotations
 
+import functools
 import keyword
 import re
 from array import array
+from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
+from enum import Enum
 from operator import is_
 from types import CodeType, FunctionType, MappingProxyType
 from typing import Any
@@ -17,11 +19,12 @@ import numpy as np
 
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.hybridize.block import AnyBlock
-from hybrid_lab.hybridize.stale.code import instruction_loading
+from hybrid_lab.hybridize.stale.code import instruction_loading, of_user
+from hybrid_lab.hybridize.stale.kinds import OPEN, PLAIN, dict_of, is_from_c
+from hybrid_lab.hybridize.stale.reached import has_no_values
+from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import Mode
 
-PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
-"""Types of values that cannot change and are compared by value."""
 _ABSENT = object()
 _GONE = AttributeError, LookupError, RuntimeError, ValueError
 """Raised where a value is gone, or another thread changes it now."""
@@ -55,16 +58,12 @@ class ValueGuard:
         self._attributes: list[list[Any]] = []  # [object, name, value ...
         self._calls: list[list[Any]] = []  # [function, arguments, result ...
         self._dicts: list[list[Any]] = []  # [dict, keys, values ...
-        self._sequences: list[list[Any]] = []  # [list, set or deque, None, parts ...
+        self._sequences: list[list[Any]] = []  # [list, set or deque, numbers of the parts, parts ...
         self._arrays: list[list[Any]] = []  # [array, None, bytes ...
         self._tensors: list[list[Any]] = []  # [NDArray, None, version ...; the description is a copy of its numbers
         self._groups = (self._items, self._attributes, self._calls,
                         self._dicts, self._sequences, self._arrays, self._tensors)  # fmt: skip
         self.holds: Callable[[], bool] = self._write_holds
-
-    def __bool__(self) -> bool:
-        """Whether there is anything to compare, or to tell of."""
-        return bool(any(self._groups) or self.iterators or self.unwatched)
 
     def _write_holds(self) -> bool:
         """Write `holds` as one expression, `owner0.name is place0[2] and owner1['key'] is place1[2] ...`."""
@@ -204,7 +203,7 @@ class ValueGuard:
         return described
 
 
-@lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1024)
 def _code(expression: str) -> CodeType:
     return compile(
         f"def holds():\n try:\n  if {expression}: return True\n except GONE: pass\n return all_places()",
@@ -257,6 +256,41 @@ def plain_key(value: Any) -> tuple[type, object]:
     if kind is float:
         return kind, value.hex()
     return kind, repr(value) if kind is complex else value
+
+
+def description(value: Any) -> object:
+    """Equal for equal plain values; of what holds others the kind; of all else which object it is."""
+    if type(value) in PLAIN:
+        return plain_key(value)
+    if isinstance(value, (tuple, frozenset)):
+        return type(value).__qualname__, *map(description, value)
+    if isinstance(value, (dict, list, deque, set, np.ndarray)):
+        return type(value).__qualname__
+    if isinstance(value, FunctionType):
+        # The variables around the user's functions are compared; `npx.relu` and `npx.sigmoid` are of one code.
+        if not value.__closure__ or (of_user(value.__module__) and not has_no_values(value.__module__)):
+            return "function", value.__code__
+        return "object", id(value)
+    if isinstance(value, CodeType):
+        return "code", value
+    if isinstance(value, (np.generic, np.dtype, range, slice)):
+        return type(value), repr(value)
+    if isinstance(value, functools.partial):
+        keywords = tuple((name, description(each)) for name, each in sorted(value.keywords.items()))
+        return "partial", description(value.func), tuple(map(description, value.args)), keywords
+    for plain in (int, float, complex, str, bytes):  # of a class of the user's
+        if isinstance(value, plain) and not isinstance(value, Enum):
+            return type(value).__qualname__, plain.__repr__(value)
+    if dict_of(value) is not None and not isinstance(value, (type, AnyBlock, NDArray, Enum)):
+        kind = type(value)
+        if kind.__module__ in OPEN or not (has_no_values(kind.__module__) or is_from_c(kind)):
+            return kind.__qualname__
+    return "object", id(value)
+
+
+def described_key(key: object) -> str:
+    """A key as messages show it."""
+    return f"[{key!r}]" if isinstance(key, (str, int)) else f"[{key!s:.20}]"
 
 
 class Numbers:

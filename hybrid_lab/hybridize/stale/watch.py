@@ -1,12 +1,11 @@
-"""Watch: what the graphs of one Block were traced from, and whether it has changed since. The entry to this folder.
+"""A trace together with a guard of the values that it read, and the Blocks whose code or values have changed since. The
+entry to this folder.
 
-`trace_guarded` is a trace together with a guard of the values that it read. Code that changes what it computes with has
-no graph.
+Code that changes what it computes with has no graph.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import CodeType
@@ -16,6 +15,7 @@ from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.graph.equal import equal
+from hybrid_lab.hybridize import graphs as graphs_of_blocks
 from hybrid_lab.hybridize.block import tree_of
 from hybrid_lab.hybridize.neutral import NeutralGraph, location_of, trace_block
 from hybrid_lab.hybridize.stale.code import attributes_read, code_of
@@ -30,81 +30,6 @@ if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Hybrid
     from hybrid_lab.hybridize.stale.user_state import UserState
 
-#: The Watches of graphs whose code, or the values that it reads, may change unnoticed: `find_changed` looks here.
-watched: weakref.WeakSet[Watch] = weakref.WeakSet()
-
-
-class Watch:
-    """What the graphs of one Block were traced from.
-
-    guard : of the values that each call compares with those at the trace; None if there are none
-    code : `code_of` the Block's class at the first trace; None while there is no graph
-    refused : `code_of` the Block's class when a trace was refused, so that calls run eagerly; None if none was. It
-        stays when the graphs are dropped, for example because a call assigns an attribute
-    """
-
-    def __init__(self, block: Hybrid) -> None:
-        self.block = block
-        self.guard: ValueGuard | None = None
-        self.code: tuple[CodeType, ...] | None = None
-        self.refused: tuple[CodeType, ...] | None = None
-        self._values: dict[str, Any] | None = None  # `read_values` of the Block, if calls cannot compare them all
-
-    def begin(self, guard: ValueGuard | None, is_guarded: bool) -> None:
-        """A graph was traced. guard : of the values that the code read, if `is_guarded`; else it is made now"""
-        self.guard = guard if is_guarded else guard_of(self.block)
-        if self.code is None:
-            self.code = code_of(type(self.block))
-        if self.code or self.guard is not None:
-            watched.add(self)
-        if self._values is None and self.guard is not None and (self.guard.unwatched or self.guard.is_partial):
-            from hybrid_lab.hybridize.stale.read_values import read_values
-
-            self._values = read_values(self.block)
-
-    def begin_refused(self) -> None:
-        """A trace was refused, and calls run eagerly until the code changes. The values are not compared: code that
-        runs eagerly may change them in every call.
-        """
-        if self.refused is None:
-            self.refused = code_of(type(self.block))
-            if self.refused:
-                watched.add(self)
-
-    def end(self) -> None:
-        """The graphs were dropped."""
-        if not self.refused:
-            watched.discard(self)
-        self.code = self.guard = self._values = None
-
-    def holds(self) -> bool:
-        """Whether the values that calls compare are the trace's values."""
-        return self.guard is None or self.guard.holds()
-
-    def differences(self) -> list[str]:
-        """What changed among the values that calls compare: `CONFIG['rate']: 0.2 instead of 0.1`.
-
-        Empty if other containers and objects hold the same: they are what later calls compare with.
-        """
-        before, now = self.guard, guard_of(self.block)
-        assert before is not None
-        if now is None:
-            return ["what the code reads"]
-        changed = now.without(before.excluded).differences(before)
-        if not changed:
-            self.guard = now
-        return changed
-
-    def unnoticed(self) -> list[str]:
-        """Names of changed values (`self.name`, or the name of a global) since the trace. Empty if calls compare every
-        value that the code reads.
-        """
-        if self._values is None:
-            return []
-        from hybrid_lab.hybridize.stale.read_values import changed_values, read_values
-
-        return changed_values(self._values, read_values(self.block))
-
 
 def find_changed(values: bool) -> tuple[list[Hybrid], list[tuple[Hybrid, list[str]]]]:
     """Of all Blocks with graphs or refused traces: Blocks whose code was replaced in place since then. And of Blocks
@@ -116,19 +41,19 @@ def find_changed(values: bool) -> tuple[list[Hybrid], list[tuple[Hybrid, list[st
     recoded: list[Hybrid] = []
     changed: list[tuple[Hybrid, list[str]]] = []
     codes: dict[type, tuple[CodeType, ...]] = {}
-    for watch in list(watched):
-        block, guard = watch.block, watch.guard
-        if block._graphs.watch is not watch:  # of graphs that a tool traced for itself
+    for graphs in list(graphs_of_blocks.alive):
+        block, guard = graphs.block, graphs.guard
+        if block._graphs is not graphs:  # a tool traced them for itself
             continue
         kind = type(block)
         if kind not in codes:
             codes[kind] = code_of(kind)
-        if any(code is not None and code != codes[kind] for code in (watch.code, watch.refused)):
+        if any(code is not None and code != codes[kind] for code in (graphs.code, graphs.refused)):
             recoded.append(block)
         elif values:
             # Other than `holds`, `compare` writes no function for a guard that perhaps no call uses.
-            names = [] if guard is None or guard.compare() else watch.differences()
-            if names := names or watch.unnoticed():
+            names = [] if guard is None or guard.compare() else graphs.differences()
+            if names := names or graphs.unnoticed():
                 changed.append((block, names))
     stale = {id(block) for block in (*recoded, *(block for block, _ in changed))}
     return recoded, [
@@ -145,7 +70,7 @@ Watching = Callable[["Hybrid"], "AbstractContextManager[UserState]"]
 def trace_guarded(
     block: Hybrid, spec: Spec, types: Types, watching: Watching = warning_of_changes, keep: bool = True,
     salvage: bool = False,
-) -> tuple[NeutralGraph, ValueGuard | None]:  # fmt: skip
+) -> tuple[NeutralGraph, ValueGuard]:  # fmt: skip
     """The graph of a call in the mode of now, and a guard of what the code read.
 
     watching : the context manager around the trace, which gives the state before
@@ -155,7 +80,7 @@ def trace_guarded(
     advances an iterator: its Block runs eagerly. All is as before the trace then.
     """
     guard = guard_of(block)
-    if guard is not None and guard.iterators:
+    if guard.iterators:
         name = guard.iterators[0]
         raise _error_of_iterator(block, name, guard.location_of(name) or location_of(block))
     try:
@@ -164,11 +89,10 @@ def trace_guarded(
             changed = (
                 each.sort == "global" or each.text in attributes_read(type(each.block)) for each in state.changed()
             )
-            if any(changed) or not (guard is None or guard.holds()):
-                guard = _after_changes(block, graph, types, guard or ValueGuard(), state)
+            if any(changed) or not guard.holds():
+                guard = _after_changes(block, graph, types, guard, state)
     except HybridizeError:
-        if guard is not None:
-            guard.restore()
+        guard.restore()
         raise
     return graph, guard
 
@@ -177,7 +101,7 @@ def _after_changes(
     block: Hybrid, graph: NeutralGraph, types: Types, before: ValueGuard, state: UserState
 ) -> ValueGuard:
     """The guard without what every trace changes. Raises HybridizeError if a second trace gives another graph."""
-    now = guard_of(block) or ValueGuard()
+    now = guard_of(block)
     names = before.names(before.changed_places()) or [str(name) for name in state.changed()]
     changed: frozenset[object] = frozenset()
     again: NeutralGraph | None = None
@@ -194,9 +118,9 @@ def _after_changes(
         _drop_graphs_below(block)
         raise _error_of_changes(block, names[0], now.location_of(names[0]) or location_of(block))
     for each in _hybrid_below(block):
-        watch = each._graphs.watch
-        if watch.guard is not None:
-            watch.guard = watch.guard.without(changed)
+        graphs = each._graphs
+        if graphs.guard is not None:
+            graphs.guard = graphs.guard.without(changed)
     return now.without(changed)
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from hybrid_lab import nd
 from hybrid_lab.gluon import HybridBlock, nn
-from hybrid_lab.hybridize.stale import read_values, watch
+from hybrid_lab.hybridize import graphs
+from hybrid_lab.hybridize.stale import read_values
 from hybrid_lab.lab.kernel.lifecycle import drop_stale
 
 GLOBAL = 2
@@ -67,7 +68,7 @@ CHANGES = [_in_dict, _in_nested, _in_list, _in_object, _in_array]
 
 @pytest.fixture(autouse=True)
 def _no_other_blocks(monkeypatch):
-    monkeypatch.setattr(watch, "watched", weakref.WeakSet())
+    monkeypatch.setattr(graphs, "alive", weakref.WeakSet())
 
 
 @pytest.fixture
@@ -269,7 +270,7 @@ def test_what_blocks_read_is_not_looked_for_again_after_each_cell(monkeypatch):
         net(nd.ones((1,)))
     assert drop_stale() == []
     with monkeypatch.context() as patch:
-        patch.setattr(watch, "guard_of", None)
+        patch.setattr(graphs, "guard_of", None)
         assert drop_stale() == []
     nets[0].k = 2
     monkeypatch.setattr(Plain, "k", 4)

@@ -1228,7 +1228,7 @@ def test_blocks_whose_code_reads_nothing_of_the_kind_compare_their_code_and_attr
         net.initialize()
         net.hybridize(engine="numpy")
         net(mx.nd.ones((1, 3, 64, 64)))
-        entries, attributes, *others = net._graphs.watch.guard._groups
+        entries, attributes, *others = net._graphs.guard._groups
         assert all(owner is vars(net) for owner, *_ in entries)
         assert {what for _, what, *_ in attributes} <= {"__call__", "__code__", "forward", "hybrid_forward"}
         calls, *others = others
@@ -1511,7 +1511,7 @@ def test_constant_names_are_compared_without_a_warning(caplog):
     net.hybridize(engine="numpy")
     assert net(x).asscalar() == 4
     assert not [each for each in caplog.records if "Calls do not notice" in each.getMessage()]
-    calls = net._graphs.watch.guard._groups[2]
+    calls = net._graphs.guard._groups[2]
     assert [name for *_, name, _ in calls if "environ" in name] == ["os.environ['RATE_OF_TEST']"]
 
 
