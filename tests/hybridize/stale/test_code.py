@@ -6,11 +6,14 @@ import asyncio.base_events
 import dataclasses
 import email.message
 import inspect
+import sys
 import textwrap
-from types import FunctionType
+from types import FunctionType, ModuleType
 
 import pytest
 
+from hybrid_lab import nd
+from hybrid_lab.gluon import HybridBlock
 from hybrid_lab.hybridize.stale.code import facts_of
 
 RATE = 2
@@ -96,3 +99,28 @@ def test_called_attributes_are_those_of_the_source(module):
         called, read = called_attributes(function)
         others = {*facts.globals, *function.__code__.co_freevars, *function.__code__.co_cellvars}
         assert facts.called & read - others == called - others, function.__qualname__
+
+
+RATES = """
+scale = 2
+
+class Rate:
+    def __init__(self, number):
+        self.value = number * scale
+"""
+
+
+@pytest.mark.parametrize("before", ["x", "F.relu(x)", "F.abs(F.relu(x))"])
+def test_a_class_of_a_module_called_with_a_list_is_followed(monkeypatch, before):
+    """Wherever its name stands among those of the code."""
+    module = ModuleType("rates_of_this_test")
+    exec(RATES, vars(module))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    code = f"def hybrid_forward(self, F, x):\n    numbers = [3]\n    return {before} * rates.Rate(*numbers).value\n"
+    names = {"rates": module, "__name__": "code_of_this_test"}
+    exec(code, names)
+    net = type("Net", (HybridBlock,), {"hybrid_forward": names["hybrid_forward"], "__module__": __name__})()
+    net.hybridize(engine="numpy")
+    assert net(nd.ones((1,))).asscalar() == 6
+    module.scale = 5
+    assert net(nd.ones((1,))).asscalar() == 15
