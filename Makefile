@@ -53,7 +53,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install check check-python chromium test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-programs test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lite lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
+.PHONY: help lab install check check-python chromium ci ci-front-end ci-beside test test-all test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-orders test-oracle test-checkpoints test-onnx test-onnx-programs test-onnx-mutations test-torch test-workers test-kills test-mxnet test-ts test-browser test-wheel notebooks docs lite lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab bench-workers test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -216,18 +216,32 @@ check: install
 check-python: install
 	HYBRID_LAB_QUICK=1 $(PY) -m pytest $(CHECKED) -n $(JOBS) --dist worksteal --timeout 600 $(ARGS)
 
-# Python last, so that the log ends with pytest's closing line. Without -j: each part has its own processes.
-test: test-beside test-browser test-processors-short test-python
+# Parts of `make lint` and `make test` that keep one processor busy: some run beside each other. Parts in LONG have
+# processes for every processor; Python is the last, so that the log ends with pytest's closing line.
+LINT   := lint-types lint-ts lint-style
+BESIDE := test-wheel test-ts
+LONG   := test-browser test-processors-short test-python
 
-# Each of the two keeps one processor busy.
+test: test-beside $(LONG)
+
 test-beside: install $(STAMPS)/wheel
-	@$(PARALLEL) test-wheel test-ts
+	@$(PARALLEL) $(BESIDE)
+
+# `make lint test` from a fresh clone, as .ci/run does it. The front end is built, linted and tested, and Chromium
+# installed, while pip installs torch and the packages.
+ci: ci-front-end ci-beside $(LONG)
+
+ci-front-end:
+	@$(PARALLEL) install chromium $(filter %-ts,$(LINT) $(BESIDE))
+
+ci-beside: install $(STAMPS)/wheel
+	@$(PARALLEL) $(filter-out %-ts,$(LINT) $(BESIDE))
 
 # Before a release: every combination of parameters, the long tests, all tests of the browser.
 test-all:
 	HYBRID_LAB_ALL=1 $(MAKE) --no-print-directory -k test
 
-test-ts: install
+test-ts: build
 	jlpm test
 
 test-python: install $(STAMPS)/strace
@@ -335,7 +349,7 @@ $(STAMPS)/strace: $(STAMPS)/venv
 	@if command -v strace >/dev/null; then touch $@; fi
 
 lint: install
-	@$(PARALLEL) lint-types lint-ts lint-style
+	@$(PARALLEL) $(LINT)
 
 lint-style: install
 	$(BIN)/ruff check .
@@ -345,7 +359,7 @@ lint-style: install
 lint-types: install
 	$(BIN)/mypy
 
-lint-ts: install
+lint-ts: build
 	jlpm lint
 
 # ---------------------------------------------------------------- the oracle

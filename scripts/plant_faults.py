@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import json
 import os
 import random
@@ -145,7 +146,8 @@ def nodes_of_faults(path: str, source: bytes, tree: ast.Module) -> Iterator[tupl
     yield from found.values()
 
 
-def faults(path: str, source: bytes) -> list[Fault]:
+@functools.cache
+def faults(path: str, source: bytes) -> Sequence[Fault]:
     """All changes of a file inside of functions."""
     return [fault for fault, _ in nodes_of_faults(path, source, ast.parse(source))]
 
