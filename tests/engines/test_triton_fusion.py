@@ -5,14 +5,19 @@ import pytest
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
-from hybrid_lab.engines.triton.plan import joining
+from hybrid_lab import nd
+from hybrid_lab.engines.triton.plan import joining, other_batches
 from hybrid_lab.engines.triton.plan.fusion import Fusion, fuse
 from hybrid_lab.engines.triton.plan.groups import views_for_each_reader
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.choose import write_kernels
+from hybrid_lab.gluon import rnn
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.passes.partition import contract
+from hybrid_lab.graph.specialize import specialize
+from tests.engines.random_graphs import random_case
+from tests.gluon.rnn.test_layers_and_cells import Unrolled
 from tests.graph.building import Group, graph_of, program
 
 
@@ -90,6 +95,51 @@ def test_kernels_take_so_many_arrays(monkeypatch):
     monkeypatch.setattr(joining, "MAX_POINTERS", 4)
     names = groups(lambda F, a, b, c, d, e: ((a + b) + c) + (d + e), *[(2, 3)] * 5)
     assert sum(map(len, names)) == 4 and len(names) > 1
+
+
+def test_what_joins_without_a_text_is_written_in_at_most_so_many_lines(monkeypatch):
+    """The writer, asked each time, agrees: random graphs with their gradients, and an unrolled cell."""
+    known, inner = [], joining._lines_with
+
+    def checked(grouping, node, group):
+        lines = inner(grouping, node, group)
+        if lines is not None:
+            written = joining._lines_of(grouping.write(grouping.region((group,), (node,))))
+            assert written is not None and written.count <= lines.count
+            assert {value: min(times, lines.loads[value]) for value, times in written.loads.items()} == written.loads
+            known.append(node)
+        return lines
+
+    monkeypatch.setattr(joining, "_lines_with", checked)
+    for seed in range(10):
+        case = random_case(seed)
+        shapes, dtypes = [a.shape for a in case.arrays], [a.dtype for a in case.arrays]
+        parts = specialize(case.graph, shapes, dtypes, True, case.wrt)
+        for graph in filter(None, (parts.forward, parts.backward)):
+            other_batches.kernels_of(graph)
+    cell = rnn.GRUCell(4, input_size=3)
+    cell.initialize()
+    Unrolled(cell, steps=3).compile_for(inputs=nd.ones((2, 3, 3)), train=True)
+    views = sum(node.op.view for node in known)
+    assert views > 50 and len(known) - views > 50
+
+
+def test_a_kernel_that_may_grow_too_long_is_written(monkeypatch):
+    """Of long kernels the writer says how many lines they have."""
+    asked = []
+    monkeypatch.setattr(
+        joining, "_lines_of", lambda kernels, inner=joining._lines_of: asked.append(1) or inner(kernels)
+    )
+
+    def function(F, x):
+        for _ in range(20):
+            x = F.exp(x)
+        return x
+
+    whole = groups(function, (2, 3))
+    few = len(asked)
+    monkeypatch.setattr(joining, "MOST_LINES", 30)
+    assert groups(function, (2, 3)) == whole and few == 1 < len(asked) - few
 
 
 def test_siblings_of_one_space_that_read_the_same_are_merged():

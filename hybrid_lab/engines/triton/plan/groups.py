@@ -5,9 +5,10 @@ An operator can be in several groups: each group computes it, and the first grou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from hybrid_lab.engines.triton.write.core.reduction import Rows
 from hybrid_lab.engines.triton.write.kinds import is_product, is_reduction
@@ -36,6 +37,16 @@ class Group:
     product: Node | None = None
     kernel: bool = True
     below: int = 0
+
+
+class Lines(NamedTuple):
+    """At most so many lines a kernel has, and of these at most so many load a value.
+
+    loads : value -> lines that load it
+    """
+
+    count: int
+    loads: Mapping[Value, int]
 
 
 def views_for_each_reader(graph: Graph) -> Graph:
@@ -74,7 +85,10 @@ class Grouping:
     refused : operator -> why no kernel can hold it; alone : operator -> why its kernel has no other operators
     write : writes the kernels of a region, or raises Refused
     of : operator -> its groups; apart : operator -> why it is not in the kernel of a reader; closed : operators whose
-        kernel takes no further operators; tried : form of a region -> why `write` refuses it, or ""
+        kernel takes no further operators
+    tried : form of a region -> why `write` refuses it, or "", the lines of its kernel, and the inputs of the region
+    lines : group -> the lines of its kernel, if they are known; lines_if_placed : likewise for a group and operators
+        that may be placed into it next
     """
 
     def __init__(self, graph: Graph, refused: dict[Node, str], alone: dict[Node, str], write: Write):
@@ -86,7 +100,9 @@ class Grouping:
         self.groups: list[Group] = []
         self.apart: dict[Node, str] = {}
         self.closed: set[Node] = set()
-        self.tried: dict[object, str] = {}
+        self.tried: dict[object, tuple[str, Lines | None, tuple[Value, ...]]] = {}
+        self.lines: dict[Group, Lines | None] = {}
+        self.lines_if_placed: dict[tuple[Group, tuple[Node, ...]], Lines | None] = {}
 
     def new_group(self, kernel: bool = True) -> Group:
         self.groups.append(Group(1 << len(self.groups), set(), kernel=kernel))
@@ -95,6 +111,7 @@ class Grouping:
     def place(self, nodes: Sequence[Node], home: Group, *copies: Group) -> None:
         """Put operators, the last one first, into groups, of which the first stores what others read."""
         for group in (home, *copies):
+            self.lines[group] = self.lines_if_placed.get((group, tuple(nodes)))
             group.nodes.update(nodes)
             for node in nodes:
                 if group.kernel and len(nodes) == 1 and is_reduction(node):
@@ -102,6 +119,7 @@ class Grouping:
                 if group.kernel and group.product is None and is_product(node):
                     group.product = node
                 self.of.setdefault(node, []).append(group)
+        self.lines_if_placed.clear()
         self.runs_before(home, [reader for node in nodes for reader in self.readers(node)])
         for node in nodes:  # operators placed together with later operators, before their readers
             for maker in {value.node for value in node.values_in if value.node in self.of}:

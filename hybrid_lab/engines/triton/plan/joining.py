@@ -1,17 +1,25 @@
-"""Whether an operator may enter the kernel of a group that reads it. Every answer is a reason against it, or ""."""
+"""Whether an operator may enter the kernel of a group that reads it. Every answer is a reason against it, or "".
+
+The last word is the writer's: it writes the kernel, or refuses. To write a kernel for each operator that joins takes
+most of the time of fusion, so a pointwise operator or a view joins without a text if it only replaces loads, which the
+writer never refuses unless the kernel grows too long (`_lines_with`).
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from hybrid_lab.engines.triton.plan.groups import Group, Grouping
+from hybrid_lab.engines.triton.plan.groups import Group, Grouping, Kernels, Lines
 from hybrid_lab.engines.triton.plan.prices import is_cheap
-from hybrid_lab.engines.triton.write.body import Refused
+from hybrid_lab.engines.triton.write.body import MOST_LINES, Refused
 from hybrid_lab.engines.triton.write.core.product import no_load_fusion
 from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split
-from hybrid_lab.engines.triton.write.kinds import is_product, is_reduction
+from hybrid_lab.engines.triton.write.index import strides_in
+from hybrid_lab.engines.triton.write.kinds import is_pointwise, is_product, is_reduction
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.passes.partition import Region
 
@@ -19,6 +27,9 @@ from hybrid_lab.graph.passes.partition import Region
 MAX_NODES, MAX_POINTERS = 64, 24
 #: The number of operators that are searched for the reduction that another operator is made of.
 NEAR = 8
+#: Kinds of kernels that compute a value at any place that a reader asks for.
+ANYWHERE = ("pointwise", "rows", "rows in a loop", "product")
+_LOADED = re.compile(r"tl\.load\((\w+)")
 
 
 def objection(
@@ -38,7 +49,12 @@ def objection(
         return reason
     if any((reader.bit | reader.below) & group.bit for reader in readers):
         return "another of its readers must run before the kernel"
-    return refuses(grouping, region)
+    lines = None if stored or len(nodes) > 1 else _lines_with(grouping, node, group)
+    reason = ""
+    if lines is None or not grouping.alone.keys().isdisjoint(region.nodes):
+        reason, lines = _answer(grouping, region)
+    grouping.lines_if_placed[group, tuple(nodes)] = lines
+    return reason
 
 
 def everywhere(grouping: Grouping, node: Node, groups: Sequence[Group]) -> str:
@@ -51,9 +67,45 @@ def everywhere(grouping: Grouping, node: Node, groups: Sequence[Group]) -> str:
 
 
 def refuses(grouping: Grouping, region: Region) -> str:
-    """Why the writer refuses a region; "" if it writes a kernel. Regions of equal operators are tried once."""
+    """Why the writer refuses a region; "" if it writes a kernel."""
+    return _answer(grouping, region)[0]
+
+
+def _lines_with(grouping: Grouping, node: Node, group: Group) -> Lines | None:
+    """The lines of the group's kernel with an operator that is not stored; None if only the writer knows whether it
+    writes that kernel.
+
+    Each line that loads the operator's result becomes a line of the operator, a line that loads each operand, and at
+    most two lines for places and masks. No other line of the kernel is another.
+    """
+    lines = grouping.lines.get(group)
+    replaces_loads = (is_pointwise(node) and not node.op.random) or (node.op.view and strides_in(node, 0) is not None)
+    if lines is None or not replaces_loads or len(node.outputs) > 1:
+        return None
+    if any(value.node in group.nodes for value in node.values_in):
+        return None
+    loads = Counter(lines.loads)
+    times = loads.pop(node.outputs[0], 0)
+    for value in node.values_in:
+        loads[value] += times
+    count = lines.count + times * (len(node.values_in) + 3)
+    return Lines(count, loads) if count <= MOST_LINES else None
+
+
+def _lines_of(kernels: Kernels) -> Lines | None:
+    """The lines of a kernel that computes values anywhere; None for other kernels."""
+    if len(kernels) > 1 or kernels[0].kind not in ANYWHERE:
+        return None
+    source = kernels[0]
+    loads = Counter(_LOADED.findall("\n".join(source.lines)))
+    pointers = zip(source.inputs, source.arguments, strict=False)
+    return Lines(len(source.lines), {value: loads[pointer] for value, pointer in pointers})
+
+
+def _answer(grouping: Grouping, region: Region) -> tuple[str, Lines | None]:
+    """Why the writer refuses a region, or "" and the lines of its kernel. Regions of equal operators are tried once."""
     if reason := next((grouping.alone[node] for node in region.nodes if node in grouping.alone), ""):
-        return reason
+        return reason, None
     numbers = {node: index for index, node in enumerate(region.nodes)}
     outside = {value: index for index, value in enumerate(region.inputs)}
 
@@ -70,11 +122,14 @@ def refuses(grouping: Grouping, region: Region) -> str:
     )
     if form not in grouping.tried:
         try:
-            grouping.write(region)
-            grouping.tried[form] = ""
+            grouping.tried[form] = "", _lines_of(grouping.write(region)), region.inputs
         except Refused as refused:
-            grouping.tried[form] = str(refused)
-    return grouping.tried[form]
+            grouping.tried[form] = str(refused), None, ()
+    reason, lines, inputs = grouping.tried[form]
+    if lines is not None and inputs != region.inputs:
+        equal = dict(zip(inputs, region.inputs, strict=True))
+        lines = Lines(lines.count, {equal[value]: times for value, times in lines.loads.items() if value in equal})
+    return reason, lines
 
 
 def _misfit(grouping: Grouping, node: Node, group: Group, stored: bool) -> str:
