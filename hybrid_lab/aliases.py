@@ -18,6 +18,20 @@ from typing import Any
 
 _PACKAGE = "hybrid_lab."
 
+#: Older name of a module -> the module that has its contents now, and had a name of its own before.
+_JOINED = {
+    "distributed.early": "distributed.buckets",
+    "engines.collector": "system.memory",
+    "engines.copies": "engines.memory",
+    "engines.planned.source": "engines.planned.program",
+    "image.warping": "data.image.record_augmenting",
+    "insight.values": "insight.reference",
+    "ndarray.nested": "ndarray.control_flow",
+    "ndarray.sparse.storage": "ndarray.sparse.arrays",
+    "ops.framework.work": "ops.framework.shapes",
+    "symbol.shape_forms": "symbol.questions",
+    "symbol.trace_types": "symbol.tracing",
+}
 #: Older name of a module or folder -> where it is, both without `hybrid_lab.`. No other table has older names.
 MODULES: dict[str, str] = {
     "_openblas": "system.openblas",
@@ -30,10 +44,7 @@ MODULES: dict[str, str] = {
     "contrib": "mxnet.contrib",
     "diagnostics.words": "diagnostics.formatting",
     "engine": "mxnet.engine",
-    "engines.collector": "system.memory",
-    "engines.copies": "engines.memory",
     "engines.freed_memory": "system.memory",
-    "engines.planned.source": "engines.planned.program",
     "engines.threads": "system.threads",
     "engines.torch_kernels.rules": "engines.torch_kernels.registry",
     "engines.triton.choices": "engines.triton.tuning_results",
@@ -204,7 +215,6 @@ MODULES: dict[str, str] = {
     "onnx.training_export": "onnx.training_info.writing",
     "onnx.tree": "onnx.reading.tree",
     "operator": "mxnet.operator",
-    "ops.framework.work": "ops.framework.shapes",
     "ops.kernels.conv_kernels": "ops.kernels.convolution",
     "ops.kernels.resizing": "ops.kernels.opencv",
     "ops.updates.update": "ops.updates.rule",
@@ -216,13 +226,13 @@ MODULES: dict[str, str] = {
     "rnn": "mxnet.rnn",
     "runtime": "mxnet.runtime",
     "scopes": "symbol.scopes",
-    "symbol.trace_types": "symbol.tracing",
     "temporary": "system.temporary",
     "test_utils": "mxnet.test_utils",
     "util": "mxnet.util",
     "viz": "mxnet.viz",
+    **_JOINED,
 }
-_OLDER = {current: name for name, current in MODULES.items()}
+_OLDER = {current: name for name, current in MODULES.items() if name not in _JOINED}
 
 
 def current_name(name: str) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.ndarray import NDArray, changes
 from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ndarray.tape import Leaf
 
 from .errors import WorkersError
+from .launchers import WorkerIdentity
 from .worker_group import Channel, Group, Pending, tensor_of
 
 FIRST = 1 << 20
@@ -22,6 +25,8 @@ ALIGNED = 64
 """Bytes: each gradient begins at a multiple of it, as NumPy's and torch's own memory does."""
 _MISSES = 3
 """Steps in which gradients changed after their sum had begun; then sums begin in the step only."""
+EARLY_SUMS = "HYBRID_LAB_EARLY_SUMS"
+"""Environment variable: "1" begins sums in the backward pass, "0" in the step; else the rule of `begin_early` holds."""
 
 
 class Bucket:
@@ -295,3 +300,34 @@ def _adopt(gradient: NDArray, part: Any) -> Any:
     gradient.buffer, gradient.host_view = buffer, view
     changes.happened()
     return view
+
+
+def begin_early(identity: WorkerIdentity, backend: str) -> bool:
+    """Whether early sums pay for this worker: on a GPU; with workers on several machines, because a sum then mostly
+    waits for the network; or if each worker of this machine has a processor that does not compute.
+
+    Without one, gloo's threads take their time from the backward pass, and early sums only cost copies.
+    Raises SettingError for another value of HYBRID_LAB_EARLY_SUMS.
+    """
+    chosen = os.environ.get(EARLY_SUMS, "")
+    if chosen in ("0", "1"):
+        return chosen == "1"
+    if chosen:
+        raise SettingError(f"{EARLY_SUMS} is {chosen!r}; it is 1 or 0")
+    if "nccl" in backend or identity.local_size < identity.size:
+        return True
+    processors = processor_count()
+    return processors - identity.local_size * threads_of_worker(identity, processors) >= identity.local_size
+
+
+def processor_count() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def threads_of_worker(identity: WorkerIdentity, processors: int) -> int:
+    """Threads that each worker of this machine computes with: OMP_NUM_THREADS, which torchrun sets to 1; else all."""
+    text = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(text) if text.isdecimal() and int(text) > 0 else processors

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.distributed.agreement import agree
-from hybrid_lab.distributed.buckets import Buckets, Gradient
-from hybrid_lab.distributed.early import begin_early
+from hybrid_lab.distributed.buckets import Buckets, Gradient, begin_early
 from hybrid_lab.distributed.store import DistributedStore, memory_of, written
 from hybrid_lab.ndarray import NDArray, backward, tape
 from hybrid_lab.ndarray.random_state import state as random_state

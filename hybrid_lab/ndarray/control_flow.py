@@ -6,7 +6,7 @@ random numbers are the same in eager and hybrid calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.creation import zeros
 from hybrid_lab.ndarray.invoke import N
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ndarray.nested import flatten, regroup
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ops.framework.precision import SINGLE
 from hybrid_lab.system.provided import Provided
@@ -244,3 +243,29 @@ def _zeros_of(array: Any, shape: tuple[int, ...]) -> Any:
     if tape.state.recording:
         tape.note(_SkippedStep(), (array,), (result,))
     return result
+
+
+#: None for one array, a list of formats for a list or tuple.
+Format = Any
+
+
+def flatten(item: Any, what: str) -> tuple[list[Any], Format]:
+    """The arrays (or Symbols) in nested lists, and their arrangement. Raises TypeError for anything else."""
+    if hasattr(item, "_is_symbol") and len(item.outputs) > 1:  # of several outputs, which arrays are a list of
+        item = list(item)
+    elif hasattr(item, "_is_symbol") or hasattr(item, "_data"):
+        return [item], None
+    if isinstance(item, (list, tuple)):
+        arrays: list[Any] = []
+        formats = []
+        for part in item:
+            leaves, form = flatten(part, what)
+            arrays += leaves
+            formats.append(form)
+        return arrays, formats
+    raise TypeError(f"{what} must be a tensor or a list of tensors, not {type(item).__name__}")
+
+
+def regroup(leaves: Iterator[object], form: Format) -> Any:
+    """The arrangement with other leaves."""
+    return next(leaves) if form is None else [regroup(leaves, part) for part in form]

@@ -50,7 +50,7 @@ def _entry(array: NDArray) -> np.ndarray | SparseParts:
     """The values of an array as for a file: a NumPy array, or the parts of a sparse array."""
     if not array.buffer.stored:
         return array._data
-    from hybrid_lab.ndarray.sparse.storage import parts_of
+    from hybrid_lab.ndarray.sparse.arrays import parts_of
 
     return parts_of(array)
 
@@ -78,7 +78,7 @@ def _wrapped(arrays: Stored) -> Loaded:
             return None
         if isinstance(values, np.ndarray):
             return NDArray.wrap(np.ascontiguousarray(values).reshape(values.shape))
-        from hybrid_lab.ndarray.sparse.storage import array_of
+        from hybrid_lab.ndarray.sparse.arrays import array_of
 
         return array_of(values)
 

@@ -14,7 +14,7 @@ from hybrid_lab.graph.loops.composed import ControlFlow
 from hybrid_lab.graph.loops.control_flow import Cond, Foreach, WhileLoop
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.ndarray import control_flow as eager
-from hybrid_lab.ndarray.nested import flatten, regroup
+from hybrid_lab.ndarray.control_flow import flatten, regroup
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.symbol import scopes, tracing
 from hybrid_lab.symbol.symbol import Symbol, _operand, compose, free_draw, make_symbol

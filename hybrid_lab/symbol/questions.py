@@ -16,7 +16,7 @@ from hybrid_lab.graph.passes.infer import infer
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ops.framework.dtypes import dtype_of
-from hybrid_lab.symbol.shape_forms import read_shape, shown_shape
+from hybrid_lab.ops.framework.types import PartialShape
 
 
 class GraphQuestions:
@@ -241,3 +241,22 @@ def _output_name(value: Value) -> str:
     from hybrid_lab.formats.mxnet.operator_names import output_name
 
     return output_name(op, value.index)
+
+
+def read_shape(shape: int | Sequence[int | None] | None) -> PartialShape:
+    """A shape that the user gave. Its unknown parts, which MXNet writes as 0 and () and NumPy's shapes as -1 and None,
+    are None.
+    """
+    if shape is None:
+        return None
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if is_np_shape():
+        return tuple([None if size is None or size < 0 else size for size in sizes])
+    return tuple([size or None for size in sizes]) or None
+
+
+def shown_shape(shape: PartialShape) -> PartialShape:
+    """A shape for the user, with unknown parts as in `read_shape`."""
+    if is_np_shape():
+        return shape if shape is None else tuple([-1 if size is None else size for size in shape])
+    return tuple([size or 0 for size in shape or ()])

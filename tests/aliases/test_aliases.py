@@ -42,6 +42,12 @@ def test_the_module_under_both_names_is_one(name):
     assert aliases.older_name(place) in OLDER
 
 
+def test_an_older_name_comes_back():
+    """Archives name classes by older names: a class does not move to the module that its neighbour came from."""
+    names = [name for name in OLDER if name.removeprefix("hybrid_lab.") not in aliases._JOINED]
+    assert [name for name in names if aliases.older_name(aliases.current_name(name)) != name] == []
+
+
 def test_each_entry_of_the_table_is_a_module_of_before():
     assert {f"hybrid_lab.{name}" for name in aliases.MODULES} <= set(OLDER)
 

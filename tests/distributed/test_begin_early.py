@@ -3,7 +3,7 @@
 import pytest
 
 from hybrid_lab.diagnostics.errors import SettingError
-from hybrid_lab.distributed import early
+from hybrid_lab.distributed import buckets
 from hybrid_lab.distributed.launchers import WorkerIdentity
 
 
@@ -22,17 +22,17 @@ from hybrid_lab.distributed.launchers import WorkerIdentity
     ],
 )
 def test_rule(monkeypatch, size, local_size, backend, processors, threads, wanted):
-    monkeypatch.delenv(early.SETTING, raising=False)
+    monkeypatch.delenv(buckets.EARLY_SUMS, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    monkeypatch.setattr(early, "processor_count", lambda: processors)
-    assert early.begin_early(WorkerIdentity(0, size, 0, local_size, "", 0, ""), backend) is wanted
+    monkeypatch.setattr(buckets, "processor_count", lambda: processors)
+    assert buckets.begin_early(WorkerIdentity(0, size, 0, local_size, "", 0, ""), backend) is wanted
 
 
 def test_setting(monkeypatch):
     place = WorkerIdentity(0, 2, 0, 2, "", 0, "")
     for text, wanted in (("1", True), ("0", False)):
-        monkeypatch.setenv(early.SETTING, text)
-        assert early.begin_early(place, "gloo") is wanted
-    monkeypatch.setenv(early.SETTING, "yes")
+        monkeypatch.setenv(buckets.EARLY_SUMS, text)
+        assert buckets.begin_early(place, "gloo") is wanted
+    monkeypatch.setenv(buckets.EARLY_SUMS, "yes")
     with pytest.raises(SettingError, match="it is 1 or 0"):
-        early.begin_early(place, "gloo")
+        buckets.begin_early(place, "gloo")

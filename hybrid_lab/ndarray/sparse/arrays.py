@@ -27,6 +27,8 @@ from hybrid_lab.ops.framework.operator import get
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+    from hybrid_lab.formats.mxnet.sparse_parts import SparseParts
+
 STYPES = ("default", "row_sparse", "csr")
 """The names of the storage types. Arrays of the type "default" are dense."""
 
@@ -418,3 +420,16 @@ def index_array(values: Any, what: str) -> np.ndarray:
     if numbers.size and (numbers.dtype.kind not in "iuf" or np.any(numbers != np.floor(numbers))):
         raise DTypeError(f"{what} must hold whole numbers")
     return np.array(numbers, INDEX)
+
+
+def parts_of(array: NDArray) -> SparseParts:
+    """The parts of a sparse array, as for a file. Raises ArrayIndexError or ShapeError if invalid."""
+    assert isinstance(array, BaseSparseNDArray)
+    array.buffer.validate()
+    return array.buffer.parts()
+
+
+def array_of(parts: SparseParts) -> NDArray:
+    """The sparse array that a file holds."""
+    made: NDArray = BaseSparseNDArray.of(SparseBuffer(parts.shape, parts.data, parts.indices, parts.indptr, CPU))
+    return made

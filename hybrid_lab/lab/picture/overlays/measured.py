@@ -13,10 +13,10 @@ from hybrid_lab.engines import Executable
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
 from hybrid_lab.insight.calls import Compiled
+from hybrid_lab.insight.reference import look_at_values
 from hybrid_lab.insight.summary_batch import SummaryBatch
 from hybrid_lab.insight.table import milliseconds
 from hybrid_lab.insight.timing import eager_times, measure_steps
-from hybrid_lab.insight.values import look_at_values
 from hybrid_lab.lab.picture.overlays.cells import BY_CHANCE, SLOWEST, Cell, Overlay, values_cell
 from hybrid_lab.lab.picture.overlays.source import OverlaySource
 from hybrid_lab.ndarray import tape
