@@ -8,6 +8,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
+from hybrid_lab.formats.archive.report import TrainerStates
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight.explain import Explanation, engine_choice
 from hybrid_lab.insight.table import milliseconds
@@ -76,7 +77,7 @@ def test_a_trainer_of_one_parameter(scaled):
     trainer.step(1)
     assert repr(trainer._updaters[0].fused).startswith("SGD: 1 weight, 3 values, in one pass of ")
     states, arrays = trainer.get_states()
-    report = mx.formats.archive.report.TrainerStates(states, arrays, None, {})
+    report = TrainerStates(states, arrays, None, {})
     assert repr(report) == "<trainer states: SGD after 1 update of 1 parameter>"
     report.settings["num_update"] = "damaged"
     assert "after damaged updates" in repr(report)

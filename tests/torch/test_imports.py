@@ -303,10 +303,13 @@ def test_engines_and_onnx_files(name, tmp_path):
     with torch.no_grad():
         theirs = [item.numpy() for item in torch.utils._pytree.tree_leaves(module(*example))]
     given = [nd.array(item.numpy(), dtype=item.numpy().dtype) for item in example]
-    for engine in ("numpy", "torch", "onnxruntime"):
-        net.hybridize(engine=engine)
-        assert apart([item.asnumpy() for item in arrays(net(*given))], theirs) <= 1e-5
-    mx.onnx.export(net, str(tmp_path / "net.onnx"))
+    try:
+        for engine in ("numpy", "torch", "onnxruntime"):
+            net.hybridize(engine=engine)
+            assert apart([item.asnumpy() for item in arrays(net(*given))], theirs) <= 1e-5
+        mx.onnx.export(net, str(tmp_path / "net.onnx"))
+    finally:
+        net.hybridize(active=False)  # other tests share the Block
     session = onnxruntime.InferenceSession(str(tmp_path / "net.onnx"))
     feeds = {item.name: array.numpy() for item, array in zip(session.get_inputs(), example, strict=True)}
     assert apart(session.run(None, feeds), theirs) <= 1e-5
