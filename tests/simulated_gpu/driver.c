@@ -13,14 +13,15 @@ typedef uintptr_t (*load_t)(const void *image, const char *name);
 
 static launch_t on_launch;
 static load_t on_load;
-static int architecture;
+static int architecture, most_shared;
 static char chip[32];
 
-/* load : gives each function a number, 0 where there is none of the name */
-void simulate(load_t load, launch_t launch, const char *name, int number) {
+/* load : gives each function a number, 0 where there is none of the name; shared : bytes that a program can have */
+void simulate(load_t load, launch_t launch, const char *name, int number, int shared) {
   on_load = load;
   on_launch = launch;
   architecture = number;
+  most_shared = shared;
   strncpy(chip, name, sizeof chip - 1);
 }
 
@@ -41,7 +42,7 @@ static const char *const failed = "the simulated GPU refused it";
     strcat(found->gcnArchName, ":sramecc+:xnack-");                                                                    \
     found->warpSize = strncmp(chip, "gfx9", 4) ? 32 : 64;                                                              \
     found->multiProcessorCount = 304;                                                                                  \
-    found->sharedMemPerBlock = 64 << 10;                                                                               \
+    found->sharedMemPerBlock = most_shared;                                                                             \
     found->regsPerBlock = 65536;                                                                                       \
     found->maxThreadsPerMultiProcessor = 2048;                                                                         \
     return hipSuccess;                                                                                                 \
@@ -156,8 +157,8 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice dev
   case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *value = 32; break;
   case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; break;
   case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *value = 48 << 10; break;
-  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 227 << 10; break;
-  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: *value = 228 << 10; break;
+  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = most_shared; break;
+  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: *value = most_shared + 1024; break;
   default: *value = 65536;
   }
   return CUDA_SUCCESS;
