@@ -11,6 +11,7 @@ from hybrid_lab.engines.triton.build.compiling import compile_all, request_of
 from hybrid_lab.engines.triton.build.targets import target_of
 from hybrid_lab.engines.triton.plan.other_batches import kernels_of
 from hybrid_lab.engines.triton.write import body
+from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS
 from tests.engines.test_samples import compare
 from tests.engines.test_triton import interpreter  # noqa: F401
 from tests.graph.building import graph_of
@@ -34,6 +35,20 @@ KINDS = {
         ((1 << 12, 8, 256, 320), (8, 8, 3, 3)),
     ),
 }
+
+
+#: Graphs with long axes, which launches could not have as their second or third.
+LONG = {
+    "columns of a product": (lambda F, x, w: F.dot(x, w), ((4, 64), (64, 3_000_000))),
+    "rows of a product": (lambda F, x, w: F.dot(x, w), ((3_000_000, 64), (64, 4))),
+    "products": (lambda F, x, w: F.batch_dot(x, w), ((70_000, 4, 8), (70_000, 8, 4))),
+    "heads": (
+        lambda F, q, k, v: F.batch_dot(F.softmax(F.batch_dot(q, k, transpose_b=True)), v), ((70_000, 32, 16),) * 3
+    ),
+    "columns of collected rows": (lambda F, dy, x, i: F._take_grad(dy, x, i), ((3, 1 << 26), (4, 1 << 26), (3,))),
+    "sums of few rows": (lambda F, x: F.sum(x, axis=1), ((2, 1 << 28),)),
+    "sums of many rows": (lambda F, x: F.sum(x, axis=1), ((1 << 26, 8),)),
+}  # fmt: skip
 
 
 def sources(function, shapes):
@@ -75,6 +90,16 @@ def test_the_text_for_other_arrays_is_as_before(kind):
     assert not any(source.far for source in found)
     types = {source.signature[name] for source in found for name in source.passed}
     assert types <= {"i32"}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *LONG])
+def test_a_launch_has_room_for_its_programs(kind):
+    function, shapes = (KINDS | LONG)[kind]
+    kernels = kernels_of(graph_of(function, *shapes))[2]
+    assert kernels or kind == "products"  # torch computes so many
+    for source in kernels:
+        first, *others = source.programs(source.blocks)
+        assert first < 1 << 31 and max(others, default=1) <= MOST_PROGRAMS, source.text
 
 
 @pytest.mark.parametrize("chip", ["sm90", "gfx942"])

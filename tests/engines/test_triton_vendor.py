@@ -133,7 +133,7 @@ def test_the_first_version_of_convolution_stays_our_kernel():
 
 def test_a_table_for_every_family():
     graph = product(4096, 600, 4096, "float16")
-    for family in ("nvidia", "cdna", "gfx950", "rdna"):
+    for family in ("nvidia", "cdna", "rdna"):
         assert by_vendor(graph, VendorRule(family, "ieee")) == ["dot"]
 
 

@@ -199,9 +199,7 @@ class SimulatedGpu:
                 raise Refused(f"{name} is {number}, and the binary is for multiples of {promised[index]}")
         return found
 
-    def _run(
-        self, compiled: Any, source: Any, grid: tuple[int, int, int], arguments: list[Any], stream: int
-    ) -> None:
+    def _run(self, compiled: Any, source: Any, grid: tuple[int, int, int], arguments: list[Any], stream: int) -> None:
         from hybrid_lab.engines.triton.run.kernel import load_function
 
         pointers = [item.data_ptr() for item in arguments if hasattr(item, "data_ptr")]

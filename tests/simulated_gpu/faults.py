@@ -30,8 +30,12 @@ def doubled(place: str = "offsets", **more: Any) -> Any:
     x, y = (input_node(name, shape=SHAPE, dtype=np.dtype("float32")) for name in ("x", "y"))
     head = ["import triton", "import triton.language as tl", "", "", "@triton.jit",
             "def doubled(x_ptr, y_ptr, n, BLOCK: tl.constexpr):"]  # fmt: skip
-    lines = ["    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "    inside = offsets < n",
-             f"    x = tl.load(x_ptr + {place}, mask=inside)", f"    tl.store(y_ptr + {place}, x * 2, mask=inside)"]  # fmt: skip
+    lines = [
+        "    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)",
+        "    inside = offsets < n",
+        f"    x = tl.load(x_ptr + {place}, mask=inside)",
+        f"    tl.store(y_ptr + {place}, x * 2, mask=inside)",
+    ]
     source = KernelSource(
         "doubled", "pointwise", ["x_ptr", "y_ptr", "n", "BLOCK"], head, lines, lambda: ("", ()), (x,), (y,), (),
         {"n": 256}, {"BLOCK": 256}, {}, (("n", "BLOCK"),),

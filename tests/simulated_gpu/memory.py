@@ -114,11 +114,11 @@ class Accesses:
         index = max(bisect.bisect_right(self._starts, place) - 1, 0)
         found = self._allowed[index]
         if not found.start <= place <= found.end - itemsize:
-            before = place < found.start
-            away = f"{found.start - place if before else place - found.end:,} bytes"
+            behind = [(place - each.end, "behind the end") for each in self._allowed if each.end <= place + itemsize]
+            before = [(each.start - place, "before the beginning") for each in self._allowed if each.start > place]
+            away, where = min(behind + before)
             raise Refused(
-                f"it {'stores' if writes else 'loads'} outside of its arguments' memory, {away} "
-                + ("before its beginning" if before else "behind its end")
+                f"it {'stores' if writes else 'loads'} {max(away, 0):,} bytes {where} of an argument's memory"
             )
         self.writes[found.start] = writes or self.writes.get(found.start, False)
         return found
@@ -132,7 +132,10 @@ class Accesses:
 
 
 def watch_interpreter(watching: Callable[[], Accesses | None]) -> None:
-    """Check every load and store of Triton's interpreter. watching : what the running launch may touch, None for none"""
+    """Check every load and store of Triton's interpreter.
+
+    watching : what the running launch may touch; None if it is no launch of the simulated GPU
+    """
     from triton.runtime.interpreter import InterpreterBuilder
 
     def checked(method: Callable[..., Any], mask_at: int, writes: bool) -> Callable[..., Any]:

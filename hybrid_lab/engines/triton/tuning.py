@@ -6,6 +6,10 @@ same random numbers. A candidate that does not compile, gives other numbers or n
 the result says so. If tuning ends early, the results so far are kept. On a CPU `mx.tune` measures engines instead
 (insight/tune_engines.py).
 
+Four parts need one another. The candidates, and the rule without measuring, are write/tiles.py and tiles.json. Here a
+candidate is checked and timed: half of it sees that no candidate with other numbers is ever kept. tuning_results.py
+keeps results by chip, and `chosen` and `chosen_by_vendor` apply them in every compile.
+
 Products that are the vendor's by rule do not make the tiles needless: a product with short sums, attention in float32
 and every product of `products="own"` stay ours (docs/rooms/triton.md, "Products that stay ours").
 """

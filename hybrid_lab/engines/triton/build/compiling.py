@@ -28,6 +28,7 @@ from hybrid_lab.engines.triton.build import binaries, internals, texts
 from hybrid_lab.engines.triton.build.binaries import BINARIES, KINDS, Binary, key_of
 from hybrid_lab.engines.triton.build.targets import name_of, shared_limit, target_of
 from hybrid_lab.engines.triton.write.source import KernelSource
+from hybrid_lab.engines.triton.write.tiles import ONE_STAGE
 from hybrid_lab.system.progress import Progress
 
 #: A kernel may take this many seconds to compile.
@@ -35,10 +36,6 @@ LIMIT = 300.0
 #: One process is started for EACH kernels, and at most MOST_PROCESSES: one process takes 300 MB.
 EACH, MOST_PROCESSES = 3, 16
 _SCRIPT = Path(__file__).with_name("compile_process.py")
-#: Chips on which pipelined loops fail in some kernels.
-_ONE_STAGE = ("gfx950",)
-
-
 #: A pointwise kernel of fewer elements takes as long for one as for four of them at once.
 SMALL = 1 << 16
 
@@ -69,7 +66,7 @@ def _per_row(source: KernelSource) -> int:
 def options_of(source: KernelSource, target: tuple[str, object, int]) -> dict[str, Any]:
     """Triton's options: warps and stages if the source gives them. Products and sums are joined (fma)."""
     options = {"num_warps": source.warps, "num_stages": source.stages}
-    if target[1] in _ONE_STAGE:
+    if target[1] in ONE_STAGE:
         options["num_stages"] = 1
     return {"enable_fp_fusion": True, **{name: value for name, value in options.items() if value is not None}}
 

@@ -1,9 +1,9 @@
 """Tiles of kernels with products: candidates for a tuner on a family of chips, and the choice without measuring.
 
-The sizes stand in tiles.json: kind of kernel -> family -> up to six configurations, larger tiles first, as rows of the
-columns that "of" names. "exact" kinds multiply float32 without tensor cores, where each program has room for less. A
-configuration may be too large for a kernel with much around its product: then it does not compile, or spills, and is
-not worth trying further.
+The sizes stand in tiles.json: kind of kernel -> family, or "all" -> up to six configurations, larger tiles first, as
+rows of the columns that "of" names. "exact" kinds multiply float32 without tensor cores, where each program has room
+for less. A configuration may be too large for a kernel with much around its product: then it does not compile, or
+spills, and is not worth trying further.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from hybrid_lab.ops.framework.dtypes import NARROW
 Tiles = tuple[dict[str, int], int]
 #: Tensor cores want tiles of at least 16 along each axis.
 LEAST = 16
+#: Chips on which pipelined loops fail in some kernels: their loops have one stage.
+ONE_STAGE = ("gfx950",)
 #: This many programs keep a GPU busy.
 ENOUGH = 128
 #: Tiles of the output (rows, columns, warps), larger ones first, and how far along the summed axis one step goes.
@@ -77,10 +79,10 @@ def for_attention_gradient(rows: int, keys: int, width: int, exact: bool) -> Til
 
 
 def family(architecture: str) -> str:
-    """ "nvidia" (sm80 ...), "cdna" (gfx90a, gfx942), "gfx950" or "rdna" (gfx10 and later): a column of the table."""
+    """ "nvidia" (sm80 ...), "cdna" (gfx90a, gfx942, gfx950) or "rdna" (gfx10 and later): a column of the tables."""
     if not architecture.startswith("gfx"):
         return "nvidia"
-    return "gfx950" if architecture == "gfx950" else "cdna" if architecture.startswith("gfx9") else "rdna"
+    return "cdna" if architecture.startswith("gfx9") else "rdna"
 
 
 def configurations(source: KernelSource, architecture: str) -> tuple[KernelSource, ...]:
@@ -93,12 +95,14 @@ def configurations(source: KernelSource, architecture: str) -> tuple[KernelSourc
         kind = "tf32 product"  # whose factors take twice the room of float16's
     distinct: dict[tuple[object, ...], KernelSource] = {}
     table = _table().get(kind, {})
-    for row in table.get(family(architecture), []):
+    for row in table.get(family(architecture), table.get("all", [])):
         item = dict(zip(table["of"], row, strict=True))
         sizes = {name: size for name, size in item.items() if name in source.tiled}
         blocks = dict(source.blocks)
         blocks |= {name: power_of_two(source.tiled[name], LEAST, size) for name, size in sizes.items()}
-        configuration = replace(source, blocks=blocks, warps=item["warps"], stages=item.get("stages"))
+        stages = item.get("stages")
+        stages = 1 if stages and architecture in ONE_STAGE else stages
+        configuration = replace(source, blocks=blocks, warps=item["warps"], stages=stages)
         distinct.setdefault((tuple(blocks.items()), configuration.warps, configuration.stages), configuration)
     return tuple(distinct.values())
 

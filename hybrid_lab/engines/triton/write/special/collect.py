@@ -8,9 +8,11 @@ read or written twice. A row that very many entries select takes as long as they
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from hybrid_lab.engines.triton.write.body import Body, Refused
+from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS
 from hybrid_lab.engines.triton.write.elements import Elements
 from hybrid_lab.engines.triton.write.index import ZERO, Place, linear, unravel
 from hybrid_lab.engines.triton.write.source import (
@@ -28,12 +30,6 @@ from hybrid_lab.ops.framework.kernel import Entries
 
 #: Elements of the tile of rows, the most rows and columns of one, and numbers that are looked at together.
 TILE, MOST_ROWS, COLUMNS, ENTRIES = 1024, 16, 512, 1024
-
-_HEAD = [
-    "first_row = tl.program_id(0) * ROWS",
-    *lanes("row", "rows", "ROWS", "first_row + ", down=True),
-    *lanes("column", "columns", "COLUMNS", "tl.program_id(1) * COLUMNS + "),
-]
 
 
 class CollectBody(Body):
@@ -106,8 +102,22 @@ def write_collect(group: Region, anchor: Node, spec: Entries) -> KernelSource:
         "COLUMNS": width,
         "ENTRIES": block_for(sizes["entries"], 16, ENTRIES),
     }
+    grid, head = _programs(sizes)
     return kernel_source(
-        body, "collect", kernel_name(group.nodes), summary, _HEAD, sizes, blocks,
-        {key: sizes[key.lower()] for key in blocks}, (("rows", "ROWS"), ("columns", "COLUMNS")),
+        body, "collect", kernel_name(group.nodes), summary, head, sizes, blocks,
+        {key: sizes[key.lower()] for key in blocks}, grid,
         together=body.together({"row": "rows", "column": "columns"}),
     )  # fmt: skip
+
+
+def _programs(sizes: Mapping[str, int]) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+    """The launch's grid, and the lines that say which rows and columns are a program's."""
+    grid = (("rows", "ROWS"), ("columns", "COLUMNS"))
+    if sizes["columns"] > MOST_PROGRAMS * COLUMNS:  # only the first axis of a launch has room for them
+        grid = grid[::-1]
+    number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(grid)}
+    return grid, [
+        f"first_row = {number['rows']} * ROWS",
+        *lanes("row", "rows", "ROWS", "first_row + ", down=True),
+        *lanes("column", "columns", "COLUMNS", f"{number['columns']} * COLUMNS + "),
+    ]
