@@ -57,7 +57,7 @@ def both(function, *shapes):
 
 
 def tensors(arrays):
-    return [torch.from_numpy(array.copy()).to(availability.torch_device()) for array in arrays]
+    return [torch.from_numpy(array).to(availability.torch_device(), copy=True) for array in arrays]
 
 
 def close(found, expected):
