@@ -53,7 +53,8 @@ def check_choice(what: str, value: object, choices: Sequence[str], error: type[E
     """Raise `error` unless `value` is among `choices`: "average must be 'macro' or 'micro', not 'mean'"."""
     if value not in choices:
         *first, last = map(repr, choices)
-        raise error(f"{what} must be {', '.join(first)} or {last}, not {value!r}")
+        expected = f"{', '.join(first)} or {last}" if first else last
+        raise error(f"{what} must be {expected}, not {value!r}")
 
 
 def lookup(kind: str, name: str, entries: Mapping[str, Entry]) -> Entry:

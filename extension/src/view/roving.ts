@@ -5,16 +5,19 @@ const CONTROLS = 'button, select, input, a[href]';
 /** Whether an element has a box on the page; Safari before 17.4 cannot tell, and every element counts. */
 const isRendered = (element: Partial<HTMLElement>): boolean => element.checkVisibility?.() ?? true;
 
+const isDisabled = (control: HTMLElement): boolean => (control as HTMLButtonElement).disabled;
+
 /** Make an element a toolbar: Tab comes to the control that had the focus last, arrow keys go to the others. */
 export function toolbar(element: HTMLElement, label: string): void {
   element.setAttribute('role', 'toolbar');
   element.setAttribute('aria-label', label);
   let stop: HTMLElement | null = null;
+  // The control that had the focus when it was disabled: browsers give the focus of such a control to the page.
+  let lost: HTMLElement | null = null;
 
   const usable = (): HTMLElement[] =>
     [...element.querySelectorAll<HTMLElement>(CONTROLS)].filter(
-      control =>
-        !(control as HTMLButtonElement).disabled && !control.closest('[hidden]') && isRendered(control)
+      control => !isDisabled(control) && !control.closest('[hidden]') && isRendered(control)
     );
   const settle = (): void => {
     const controls = usable();
@@ -26,7 +29,13 @@ export function toolbar(element: HTMLElement, label: string): void {
 
   element.addEventListener('focusin', event => {
     stop = event.target as HTMLElement;
+    lost = null;
     settle();
+  });
+  element.addEventListener('focusout', event => {
+    if (isDisabled(event.target as HTMLElement)) {
+      lost = event.target as HTMLElement;
+    }
   });
   element.addEventListener('keydown', event => {
     const controls = usable();
@@ -39,7 +48,25 @@ export function toolbar(element: HTMLElement, label: string): void {
     }
   });
   if (typeof MutationObserver !== 'undefined') {
-    new MutationObserver(settle).observe(element, {
+    new MutationObserver(changes => {
+      settle();
+      const { activeElement, body } = element.ownerDocument;
+      if (stop !== null && isDisabled(stop) && activeElement === stop) {
+        lost = stop;
+      }
+      const isEnabled = changes.some(
+        ({ attributeName, target }) => attributeName === 'disabled' && !isDisabled(target as HTMLElement)
+      );
+      if (lost !== null && isEnabled) {
+        // What was to be waited for is done. A button that has nothing more to do, such as Undo, gives the focus on.
+        const next = isDisabled(lost) ? usable()[0] : lost;
+        const isNowhere = activeElement === null || activeElement === body || activeElement === lost;
+        lost = null;
+        if (isNowhere) {
+          next?.focus({ preventScroll: true });
+        }
+      }
+    }).observe(element, {
       subtree: true,
       childList: true,
       attributeFilter: ['disabled', 'hidden']

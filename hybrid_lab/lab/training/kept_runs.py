@@ -118,12 +118,12 @@ class RunsFile:
         with self._opened(patience) as file:
             file.execute("BEGIN IMMEDIATE")
             self._prepare(file)
-            row = (run.key, run.started, run.updated, run.state, json.dumps(record, default=str))
-            file.execute(
-                "INSERT INTO runs(key, started, updated, state, record) VALUES(?, ?, ?, ?, ?) ON CONFLICT(key) DO "
-                "UPDATE SET updated = excluded.updated, state = excluded.state, record = excluded.record",
-                row,
-            )
+            now = (run.updated, run.state, json.dumps(record, default=str), run.key)
+            # Not one INSERT with ON CONFLICT, which would use up a number each time that the run is written again.
+            if not file.execute("UPDATE runs SET updated = ?, state = ?, record = ? WHERE key = ?", now).rowcount:
+                file.execute(
+                    "INSERT INTO runs(updated, state, record, key, started) VALUES(?, ?, ?, ?, ?)", (*now, run.started)
+                )
             (run.number,) = file.execute("SELECT number FROM runs WHERE key = ?", (run.key,)).fetchone()
             file.execute("DELETE FROM curves WHERE run = ?", (run.number,))
             rows = [(run.number, place, each["name"], _packed(each)) for place, each in enumerate(run.curves)]

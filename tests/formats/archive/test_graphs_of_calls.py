@@ -13,7 +13,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
-from hybrid_lab.diagnostics.errors import FewerGraphsError, LoadMismatchError, MissingGraphError
+from hybrid_lab.diagnostics.errors import FewerGraphsError, HybridLabError, LoadMismatchError, MissingGraphError
 from hybrid_lab.gluon import nn
 from hybrid_lab.hybridize.known_calls import MAX_CALLS
 
@@ -182,6 +182,8 @@ def test_graphs_of_one_block_do_not_stand_for_those_of_another(tmp_path):
     with pytest.raises(FewerGraphsError) as raised:
         again.save(path)
     assert raised.value.lost == ["small"]
+    with pytest.raises(HybridLabError, match="overwrite must be 'fewer graphs', not True"):
+        again.save(path, overwrite=True)
     assert again.save(path, overwrite="fewer graphs") == path
 
 

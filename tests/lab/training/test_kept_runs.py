@@ -56,6 +56,19 @@ def train(steps=20, rate=0.1, /, bad=(), **parameters):
 # -- what is kept -----------------------------------------------------------------------------------------------------
 
 
+def test_numbers_follow_one_another_however_often_a_run_is_written(kept):
+    """A run is written again while it goes on, and by each save of its model afterwards."""
+    for number in (1, 2, 3):
+        net = train()
+        for save in range(4):
+            net.save(f"net{save}")
+        assert [run.number for run in RunsFile().read()] == list(range(1, number + 1))
+        assert len(RunsFile().read([number])[0].archives) == 4
+    mx.lab.runs()[3].delete()
+    train()
+    assert [run.number for run in RunsFile().read()] == [1, 2, 4], "the number of a deleted run is not given again"
+
+
 def test_what_is_kept_of_a_run(kept, monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", str(kept / "a.ipynb"))
     main = sys.modules["__main__"]
