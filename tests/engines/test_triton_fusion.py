@@ -105,7 +105,7 @@ def test_what_joins_without_a_text_is_written_in_at_most_so_many_lines(monkeypat
         lines = inner(grouping, node, group)
         if lines is not None:
             written = joining._lines_of(grouping.write(grouping.region((group,), (node,))))
-            assert written is not None and written.count <= lines.count
+            assert written is not None and written.total <= lines.total
             assert {value: min(times, lines.loads[value]) for value, times in written.loads.items()} == written.loads
             known.append(node)
         return lines

@@ -45,7 +45,7 @@ class Lines(NamedTuple):
     loads : value -> lines that load it
     """
 
-    count: int
+    total: int
     loads: Mapping[Value, int]
 
 

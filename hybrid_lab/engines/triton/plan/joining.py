@@ -88,8 +88,8 @@ def _lines_with(grouping: Grouping, node: Node, group: Group) -> Lines | None:
     times = loads.pop(node.outputs[0], 0)
     for value in node.values_in:
         loads[value] += times
-    count = lines.count + times * (len(node.values_in) + 3)
-    return Lines(count, loads) if count <= MOST_LINES else None
+    total = lines.total + times * (len(node.values_in) + 3)
+    return Lines(total, loads) if total <= MOST_LINES else None
 
 
 def _lines_of(kernels: Kernels) -> Lines | None:
@@ -128,7 +128,7 @@ def _answer(grouping: Grouping, region: Region) -> tuple[str, Lines | None]:
     reason, lines, inputs = grouping.tried[form]
     if lines is not None and inputs != region.inputs:
         equal = dict(zip(inputs, region.inputs, strict=True))
-        lines = Lines(lines.count, {equal[value]: times for value, times in lines.loads.items() if value in equal})
+        lines = Lines(lines.total, {equal[value]: times for value, times in lines.loads.items() if value in equal})
     return reason, lines
 
 
