@@ -90,7 +90,7 @@ help:
 	@echo 'make bench-lab   what the lab costs: graphs drawn (Chromium), cells beside 10,000 Blocks, steps of a training'
 	@echo 'make bench-workers  steps of two workers beside torch and DistributedDataParallel'
 	@echo 'make docs        the site, into build/docs/html (ARGS=--quick: without notebooks and reference)'
-	@echo 'make lite        the tutorial as a site of JupyterLite, into build/lite: Python in the browser, no server'
+	@echo 'make lite        the tutorial as a site of JupyterLite, into build/lite: Python in the browser, no server (PYODIDE=1: with Pyodide)'
 	@echo 'make test-gpu    the tests of the Triton engine on this machine'"'"'s GPU (SIMULATE=sm90: on one without its chip)'
 	@echo 'make oracle      $(ORACLE) with the real MXNet; make golden writes the golden data with it'
 	@echo 'make clean       build results and stamps; make distclean also the environments'
@@ -163,9 +163,13 @@ $(STAMPS)/lite: pyproject.toml | $(STAMPS)/install
 	  "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['lite'])")
 	@touch $@
 
-# Opened, the site loads Pyodide and NumPy from the network (docs/guide/support.md).
-lite: $(STAMPS)/lite $(STAMPS)/wheel
-	$(PY) scripts/build_lite.py dist/hybrid_lab-*.whl build/lite
+# Opened, the site loads Pyodide and NumPy from the network (docs/guide/support.md). With PYODIDE=1 it has a copy of
+# both, 50 MB, and loads nothing from elsewhere: for tests/browser/test_lite.py, and for places without the network.
+lite: $(STAMPS)/lite $(STAMPS)/wheel $(if $(PYODIDE),build/pyodide/pyodide-lock.json)
+	$(PY) scripts/build_lite.py dist/hybrid_lab-*.whl build/lite $(if $(PYODIDE),--pyodide build/pyodide)
+
+build/pyodide/pyodide-lock.json: scripts/gather_pyodide.py | $(STAMPS)/venv
+	@$(STEP) "Gathering Pyodide and its packages" $(PY) scripts/gather_pyodide.py $(@D)
 
 bench: install
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(PY) $$script $(ARGS) || exit 1; done

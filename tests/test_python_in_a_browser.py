@@ -16,7 +16,7 @@ import importlib.abc, os, signal, subprocess, sys, sysconfig, tempfile, threadin
 import numpy as np
 sysconfig.get_config_vars()
 MISSING = {"ctypes", "_ctypes", "mmap", "resource", "fcntl", "termios", "_multiprocessing", "ssl", "_ssl", "sqlite3",
-           "onnx", "onnxruntime", "torch", "triton", "psutil"}
+           "onnx", "onnxruntime", "torch", "triton", "psutil", "nh3"}
 for name in [name for name in sys.modules if name.partition(".")[0] in MISSING]:
     del sys.modules[name]
 
@@ -26,6 +26,10 @@ class Without(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name, path=None, target=None):
         return None if name.partition(".")[0] in MISSING else self.finder.find_spec(name, path, target)
+
+    def find_distributions(self, *context):
+        find = getattr(self.finder, "find_distributions", None)
+        return find(*context) if find else ()
 
 def start(self):
     raise RuntimeError("can't start new thread")
@@ -107,15 +111,36 @@ WORK = {
         Path("cache").mkdir(mode=0o700)
         assert why_untrusted(Path("cache"), may_be_link=True) is None
         str(mx.tune(net, x)), net(x)""",
+    "reading ahead": """
+        source = mx.io.NDArrayIter(np.arange(40.0).reshape(20, 2), np.arange(20), batch_size=5)
+        assert sum(1 for batch in mx.io.PrefetchingIter(source)) == 4""",
+    "large files": """
+        from hybrid_lab.formats import background
+        from hybrid_lab.formats.archive import container
+        background.WORTH_THREADS = container.WORTH_THREADS = background.WORTH_A_TASK = 0
+        wanted = net(x)
+        net.save("m")
+        assert abs(gluon.load("m.hlab")(x) - wanted).max() < 1e-5""",
     "recurrent": """
         from hybrid_lab.gluon import rnn
         layer = rnn.LSTM(4)
         layer.initialize()
         layer.hybridize()
         assert layer(nd.ones((3, 2, 5))).shape == (3, 2, 4)""",
+    "with a panel that listens": """
+        from hybrid_lab.system import progress
+        progress.listeners.append(lambda shown: None)
+        str(mx.explain(net, x)), mx.profile(net, x), mx.compare(net, x), net.save("m"), gluon.load("m.hlab")(x)""",
     "panel": """
         from hybrid_lab.lab.kernel import comm, hooks, session
         from hybrid_lab.lab.views import shared_page""",
+    "view": """
+        import importlib.util
+        if importlib.util.find_spec("anywidget"):
+            view = mx.view(net)
+            view.svg = "<svg><path d='M0 0'/></svg>"
+            assert view.svg == ""
+            assert "Conv2D" in view.static_html()""",
 }
 
 

@@ -8,10 +8,11 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
+
+from hybrid_lab.system.pools import thread_pool
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -40,7 +41,7 @@ def in_threads(
     if sum(sizes) < WORTH_THREADS:
         yield map(function, items)
         return
-    pool = ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1))
+    pool = thread_pool(min(MOST_THREADS, os.cpu_count() or 1))
     try:
         results = deque(
             pool.submit(function, item).result if size >= WORTH_A_TASK else partial(function, item)
@@ -59,7 +60,7 @@ class Hashing:
     def __init__(self, size: int) -> None:
         """size : bytes in all; few bytes are hashed in the caller's thread."""
         count = min(MOST_THREADS, os.cpu_count() or 1) if size >= WORTH_THREADS else 0
-        self._threads = [ThreadPoolExecutor(1) for _ in range(count)]
+        self._threads = [thread_pool(1) for _ in range(count)]
         self._room = threading.BoundedSemaphore(_MOST_BLOCKS)
 
     def __enter__(self) -> Hashing:

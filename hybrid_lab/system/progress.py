@@ -101,7 +101,8 @@ def working(title: str) -> Iterator[None]:
     work.timer.daemon = True
     with _lock:
         _running.append(work)
-    work.timer.start()
+    if sys.platform != "emscripten":  # Python in a browser has no threads: only work that gives signs is told there
+        work.timer.start()
     try:
         yield
     finally:

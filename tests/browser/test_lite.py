@@ -1,6 +1,7 @@
 """The site that `make lite` has built, without the network: it opens, with the tutorial and the extension.
 
-Pyodide and NumPy are not on the site: its pages load them from PYODIDE, which this test does not reach.
+Pyodide and NumPy are on the site only after `make lite PYODIDE=1`: then all cells of the tutorial run. Otherwise its
+pages load them from PYODIDE, which these tests do not reach.
 """
 
 import functools
@@ -16,11 +17,28 @@ from tests.browser.jupyter import ROOT
 SITE = ROOT / "build" / "lite"
 #: The host of Pyodide and of the packages that it brings.
 PYODIDE = "cdn.jsdelivr.net"
+HAS_PYODIDE = (SITE / "static" / "pyodide" / "pyodide.mjs").exists()
+#: Of each code cell: its prompt, the kinds of its outputs, and the text of its outputs.
+CELLS = """() => [...document.querySelectorAll('.jp-Notebook .jp-CodeCell')].map(cell => {
+  const outputs = [...cell.querySelectorAll('.jp-OutputArea-output')];
+  return {
+    prompt: cell.querySelector('.jp-InputPrompt').textContent,
+    kinds: outputs.map(output => output.dataset.mimeType),
+    text: outputs.map(output => output.textContent).join('\\n')
+  };
+})"""
 
 pytestmark = pytest.mark.skipif(not (SITE / "lab" / "index.html").exists(), reason="the site is not built: make lite")
 
 
 class Quiet(SimpleHTTPRequestHandler):
+    #: A browser loads modules and WebAssembly by these names alone.
+    extensions_map = SimpleHTTPRequestHandler.extensions_map | {
+        ".js": "text/javascript",
+        ".mjs": "text/javascript",
+        ".wasm": "application/wasm",
+    }
+
     def log_message(self, *arguments):
         pass
 
@@ -49,7 +67,7 @@ def opened(browser):
         yield page
         context.close()
         server.shutdown()
-    assert elsewhere <= {PYODIDE}
+    assert elsewhere <= (set() if HAS_PYODIDE else {PYODIDE})
     assert not [error for error in errors if "hybrid-lab" in error]
 
 
@@ -60,3 +78,24 @@ def test_the_site_has_the_tutorial_and_the_panel_says_what_is_missing(opened):
     panel = opened.locator("#hybrid-lab-panel")
     expect(panel).to_be_visible()
     expect(panel).to_contain_text("This notebook has no running kernel.")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not HAS_PYODIDE, reason="Pyodide is not on the site: make lite PYODIDE=1")
+def test_every_cell_of_the_tutorial_runs(opened):
+    opened.set_default_timeout(120_000)
+    expect(opened.locator(".jp-Notebook .jp-CodeCell").first).to_contain_text("%pip install", timeout=120_000)
+    opened.get_by_role("menuitem", name="Run", exact=True).click()
+    opened.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    # An error in one cell leaves the cells after it without a number.
+    done = (
+        "() => [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].every(e => !e.textContent.includes('*'))"
+    )
+    opened.wait_for_timeout(5_000)
+    opened.wait_for_function(done, timeout=900_000)
+    cells = opened.evaluate(CELLS)
+    assert "Traceback" not in "".join(cell["text"] for cell in cells)
+    assert [cell["prompt"] for cell in cells] == [f"[{number}]:" for number in range(1, len(cells) + 1)]
+    texts = "\n".join(cell["text"] for cell in cells)
+    assert "test accuracy 9" in texts and texts.count("largest difference") == 3
+    assert any("image/png" in cell["kinds"] for cell in cells)

@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def script():
-    spec = importlib.util.spec_from_file_location("build_lite", ROOT / "scripts" / "build_lite.py")
+def script(name="build_lite"):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -24,7 +24,24 @@ def test_the_notebook_installs_the_package_first():
     original = json.loads(module.NOTEBOOK.read_text(encoding="utf-8"))
     installing = "".join(content["cells"][0]["source"])
     assert "\n%pip install -q hybrid-lab" in installing and "the NumPy engine runs" in installing
-    assert content["cells"][1:] == original["cells"] and content["metadata"]["kernelspec"]["name"] == "python"
+    assert content["metadata"]["kernelspec"]["name"] == "python"
+    different = [
+        (browser["source"], here["source"])
+        for browser, here in zip(content["cells"][1:], original["cells"], strict=True)
+        if browser != here
+    ]
+    (told, importing), *processes = different
+    assert told[1:] == importing and "invalidate_caches()" in told[0]
+    assert len(processes) == 2
+    for browser, here in processes:
+        assert "subprocess.run" in "".join(here) and "subprocess.run" not in "".join(browser)
+        assert browser[-1].startswith("exec(") and browser[:-1] == here[:-1]
+
+
+def test_a_lock_file_of_pyodide_names_what_the_roots_need():
+    module = script("gather_pyodide")
+    packages = {"a": {"depends": ["B_c"]}, "b-c": {"depends": ["a"]}, "d": {"depends": []}}
+    assert module.closure(packages, ["a"]) == {"a", "b-c"}
 
 
 @pytest.mark.long

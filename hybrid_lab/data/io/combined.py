@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from itertools import chain
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError, InputError, ShapeError
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.system.pools import thread_pool
 
 from .batch import DataBatch, DataDesc, DataIter
 
@@ -102,7 +103,7 @@ class PrefetchingIter(_OverBatches):
             raise InputError("PrefetchingIter needs at least one iterator")
         self.n_iter, self.rename_data, self.rename_label = len(self.iters), rename_data, rename_label
         super().__init__(self.provide_data[0].shape[0])
-        self._pool = ThreadPoolExecutor(self.n_iter, thread_name_prefix="hybrid_lab-io")
+        self._pool = thread_pool(self.n_iter, "hybrid_lab-io")
         self._ahead: list[Future[DataBatch | None]] = []
         self._read()
 
@@ -145,7 +146,7 @@ class PrefetchingIter(_OverBatches):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._pool = ThreadPoolExecutor(self.n_iter, thread_name_prefix="hybrid_lab-io")
+        self._pool = thread_pool(self.n_iter, "hybrid_lab-io")
         self._ahead = [self._pool.submit(_given, batch) for batch in state["_ahead"]]
 
     def __del__(self) -> None:

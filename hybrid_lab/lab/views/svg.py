@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
-import nh3
+try:
+    import nh3
+except ModuleNotFoundError:
+    # Python in a browser may lack it. `mx.view` works without: the saved picture is then the kernel's own.
+    nh3 = None  # type: ignore[assignment]
 
 _ELEMENTS = set("svg g title path polygon polyline ellipse circle rect line text tspan".split())
 _ATTRIBUTES = set(
@@ -22,8 +26,10 @@ _MAX = 4 * 1024 * 1024
 
 
 def clean_svg(text: str) -> str:
-    """The picture with drawing elements and attributes only; "" if it is no SVG or longer than 4 MiB."""
-    if len(text) > _MAX:
+    """The picture with drawing elements and attributes only; "" if it is no SVG, is longer than 4 MiB, or cannot be
+    cleaned because nh3 is missing.
+    """
+    if nh3 is None or len(text) > _MAX:
         return ""
     cleaned = nh3.clean(text, tags=_ELEMENTS, attributes={"*": _ATTRIBUTES}, attribute_filter=_without_references)
     return cleaned if cleaned.startswith("<svg") and cleaned.endswith("</svg>") else ""

@@ -6,6 +6,7 @@ import sys
 import time
 import tracemalloc
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -196,12 +197,12 @@ def test_small_tensors_of_a_large_archive_are_left_to_the_caller_s_thread(tmp_pa
     monkeypatch.setattr(background, "WORTH_THREADS", 1 << 20)
     tasks = []
 
-    class Pool(background.ThreadPoolExecutor):
+    class Pool(ThreadPoolExecutor):
         def submit(self, *arguments):
             tasks.append(arguments)
             return super().submit(*arguments)
 
-    monkeypatch.setattr(background, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(background, "thread_pool", Pool)
     arrays = {str(index): np.full((64,), index, "f4") for index in range(5000)}
     arrays |= {"large": np.ones((background.WORTH_A_TASK // 8,), "f8")}
     with open(tmp_path / "a", "w+b") as file:
