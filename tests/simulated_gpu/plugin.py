@@ -1,7 +1,8 @@
 """pytest -p tests.simulated_gpu.plugin: the tests of `make test-gpu` on a GPU that is not there.
 
 SIMULATED_GPU : "sm90" (as it is), "gfx942" ...; SIMULATED_COMPILE=1 : binaries are compiled, which takes hours for all
-tests. Without it one kernel's binary stands in for all.
+tests. Without it one kernel's binary stands in for all, so that nothing is known of the shared memory that a kernel
+takes.
 """
 
 from __future__ import annotations
