@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 Entry = TypeVar("Entry")
@@ -79,35 +81,47 @@ class Named(Protocol):
         ...
 
 
-known_as: Callable[[Any], str] | None = None
-"""Gives the name of a Block by the variables of the notebook, "" if none leads to it. The lab sets it."""
+known_as: Callable[[Any, str], str] | None = None
+"""Gives the code by which the user reaches a Block, or the Block at a path below it, from the variables of the
+notebook, "" if none leads to it. The lab sets it.
+"""
+
+_at_work: ContextVar[tuple[Named, ...]] = ContextVar("_at_work", default=())
 
 
-def set_known_as(find: Callable[[Any], str] | None) -> None:
+@contextlib.contextmanager
+def about(net: Named) -> Iterator[None]:
+    """While a tool works at a model: messages call a Block that other models have, too, by its place in this one."""
+    token = _at_work.set((*_at_work.get(), net))
+    try:
+        yield
+    finally:
+        _at_work.reset(token)
+
+
+def models_at_work() -> tuple[Named, ...]:
+    """The models at which tools work, outermost first."""
+    return _at_work.get()
+
+
+def set_known_as(find: Callable[[Any, str], str] | None) -> None:
     """Ask this function for names from now on."""
     global known_as
     known_as = find
 
 
-def variable_of(block: Named) -> str:
-    """The name of a Block by the variables of the notebook; "" without a notebook, and if no variable leads to it."""
+def variable_of(block: Named, path: str = "") -> str:
+    """The name of a Block, or of the Block at a path below it, by the variables of the notebook; "" without a notebook,
+    and if no variable leads to it.
+    """
     if known_as is None:
         return ""
     try:
-        return known_as(block)
+        return known_as(block, path)
     except Exception:  # a message must not fail because of its words
         return ""
 
 
 def called(block: Named, path: str = "") -> str:
     """The name of a Block in messages. path : of a Block below it, whose name is then returned"""
-    known = variable_of(block)
-    if known:
-        return access_path(known, path)
-    return f"{block.name}.{path}" if path else block.name
-
-
-def access_path(name: str, path: str) -> str:
-    """The code that reads the Block at a path of a model: `net.head[2]` for `head.2` of `net`."""
-    parts = [part for part in path.split(".") if part]
-    return name + "".join([f"[{part}]" if part.isascii() and part.isdecimal() else f".{part}" for part in parts])
+    return variable_of(block, path) or (f"{block.name}.{path}" if path else block.name)

@@ -1,12 +1,15 @@
-"""The path of the Block whose code raised, as a note (PEP 678) on exceptions that leave Blocks."""
+"""The Blocks that a message is about: which are being called, and the path of the Block whose code raised, as a note
+(PEP 678) on exceptions that leave Blocks.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.diagnostics.formatting import variable_of
+from hybrid_lab.diagnostics.formatting import models_at_work, variable_of
 
 if TYPE_CHECKING:
     from hybrid_lab.hybridize.block import Tree
@@ -45,3 +48,16 @@ def called_blocks(traceback: TracebackType | None) -> Iterator[Any]:
         if traceback.tb_frame.f_code in CALLS:
             yield traceback.tb_frame.f_locals["self"]
         traceback = traceback.tb_next
+
+
+def subjects() -> list[Any]:
+    """The Blocks that a message of this moment is about, outermost first: those at which a tool works, and those that
+    are being called.
+    """
+    frame: FrameType | None = sys._getframe()
+    running: list[Any] = []
+    while frame is not None:
+        if frame.f_code in CALLS:
+            running.append(frame.f_locals["self"])
+        frame = frame.f_back
+    return [*models_at_work(), *reversed(running)]

@@ -89,9 +89,23 @@ def hybrid_blocks(net: Block) -> list[tuple[str, HybridBlock]]:
 def block_at(net: Block, path: str) -> Block:
     """The Block at a path of attribute names, "" for the top. Raises KeyError with the first name that is not there."""
     block = net
-    for name in path.split(".") if path else ():
-        block = access.children(block)[name]
+    for key in keys_of(net, path):
+        block = access.children(block)[key]
     return block
+
+
+def keys_of(net: Block, path: str) -> list[str]:
+    """The names of the children that lead to a path. A name may have dots. Raises KeyError as `block_at` does."""
+    keys: list[str] = []
+    block, rest = net, path
+    while rest:
+        below, first = access.children(block), rest.partition(".")[0]
+        key = first if first in below else next((each for each in below if f"{rest}.".startswith(f"{each}.")), None)
+        if key is None:
+            raise KeyError(first)
+        keys.append(key)
+        block, rest = below[key], rest[len(key) + 1 :]
+    return keys
 
 
 def class_name(block: Block) -> str:

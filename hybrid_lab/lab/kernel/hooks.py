@@ -102,9 +102,9 @@ class Lab:
     def _namespace(self) -> dict[str, object]:
         return self.shell.user_ns
 
-    def _name_of(self, block: Block) -> str:
-        """The name of a Block in messages: the variable of the notebook that leads to it, and the place below it."""
-        return self._registry_of_models().called(block)
+    def _name_of(self, block: Block, path: str) -> str:
+        """The name of a Block in messages, or of the Block at a path below it: the code that gives it."""
+        return self._registry_of_models().called(block, path)
 
     def is_busy(self) -> bool:
         """Whether a cell is running."""

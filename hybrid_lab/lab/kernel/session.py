@@ -241,7 +241,8 @@ class Session:
         if rows is None:
             return {"model": model, "whole": True, "blocks": []}
         counts = findings_by_path(findings, entry.name)
-        return {"model": model, "whole": False, "blocks": changed_blocks(rows, entry.rows, entry.name, counts)}
+        blocks = changed_blocks(entry.block, rows, entry.rows, entry.name, counts)
+        return {"model": model, "whole": False, "blocks": blocks}
 
     def _on_summary(self, body: SummaryRequest) -> SummaryReply:
         return block_work(self.registry.get(body["model"]).block, body, self._busy())

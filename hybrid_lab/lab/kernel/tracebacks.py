@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.formatting import access_path
+from hybrid_lab.diagnostics.formatting import about
 from hybrid_lab.diagnostics.location import Location, is_cell, is_own
 from hybrid_lab.lab.messages.common import Location as LocationData
 from hybrid_lab.lab.messages.errors import ERROR, CellError
@@ -178,16 +178,21 @@ def _block_of(error: HybridLabError, registry: Registry | None) -> tuple[str, st
     from hybrid_lab.insight import last_nan
     from hybrid_lab.insight.states import block_at, blocks_below
 
-    culprit: Block | None = next(reversed([*called_blocks(error.__traceback__)]), None)
+    running: list[Block] = [*called_blocks(error.__traceback__)]
+    culprit, outer = (running[-1], running[0]) if running else (None, None)
     for found in last_nan.all_found():
         if found.block is not None and found.text == str(error).partition("\n")[0] and (net := found.net()) is not None:
             with contextlib.suppress(KeyError):
-                culprit = block_at(net, found.block)
-    if culprit is None:
+                culprit, outer = block_at(net, found.block), net
+    if culprit is None or outer is None:
         return "", None, ""
+    with about(outer):
+        name = registry.called(culprit) or culprit.name
+    places: list[tuple[bool, str, str]] = []  # (whether the model is the one that was called, its id, path)
     for entry in registry.refresh(look=False):
         top = entry.reference()
-        for path, block in blocks_below(top) if top is not None else ():
-            if block is culprit:
-                return entry.id, path, access_path(entry.name, path)
-    return "", None, culprit.name
+        blocks = {id(block): path for path, block in blocks_below(top)} if top is not None else {}
+        if id(culprit) in blocks:
+            places.append((id(outer) in blocks, entry.id, blocks[id(culprit)]))
+    _, model, path = max(places, key=lambda place: place[0], default=(False, "", None))
+    return model, path, name

@@ -28,11 +28,15 @@ class Saving(TypedDict):
 
 
 class FailedBlock(TypedDict):
-    """The first Block of a model whose own code does not hybridize. count : how many there are"""
+    """The first Block of a model whose own code does not hybridize.
+
+    count : how many there are; code : gives it in the notebook, `net.head[2]`
+    """
 
     path: str
     why: str
     count: int
+    code: NotRequired[str]
 
 
 class Model(WithClass):
@@ -77,11 +81,16 @@ class Parameter(TypedDict):
 class BlockRow(WithClass):
     """A Block at its place in the tree of its model, without what is below it.
 
+    codes : for each child, what stands before and after the Block's own code in the code that gives the child:
+        `["", "[0]"]` of the first child of a Sequential. The code of the top Block is the model's name
+    group : whether it stands for a list, dict or object that holds Blocks, which is no Block itself
     failed_in : of a Block without a graph, the path from it to the Block below whose code has none; "" for its own code
     """
 
     path: str
     attr: str
+    codes: NotRequired[list[list[str]]]
+    group: NotRequired[bool]
     name: str
     hybrid: bool
     state: State

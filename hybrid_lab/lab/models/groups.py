@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MemberDescriptorType
 from typing import Any
 
@@ -16,7 +17,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.call_record import ArraySource, Record, RecordedCall, Records, cell, last_record
 from hybrid_lab.gluon.loss import Loss
 from hybrid_lab.hybridize.stale.code import of_user
-from hybrid_lab.lab.models import revisions
+from hybrid_lab.lab.models import expressions, revisions
 
 _LOOKED_AT = 64
 """Items of a list or dict, and attributes of an object, that are looked at."""
@@ -29,16 +30,20 @@ _OF_IPYTHON = frozenset({"In", "Out", "exit", "quit", "get_ipython"})
 class BlockGroup(Block):
     """Several Blocks that one variable of the user's holds, as the children of a plain Block. It holds them weakly.
 
+    It stands for a list, dict or object, which is no Block: it is neither counted nor called one.
+
     kind : the class of what holds them. Its last call is what the code of a cell called of them last
+    codes : by the name of a child, the code that reads it, `HOLDER["gen"][0]`; labels : what its row is called, `gen[0]`
     """
 
     archived_class: str
+    codes: Mapping[str, str]
+    labels: Mapping[str, str]
     _members: Mapping[str, weakref.ref[Block]]  # declared, so that an archive leaves them out as this package's own
     _versions: int
 
     def __init__(self, name: str, kind: str):
-        self.__dict__["_members"] = {}
-        self.__dict__["_versions"] = 0
+        self.__dict__.update(_members={}, _versions=0, codes={}, labels={})
         super().__init__(prefix=f"{name}_")
         self.__dict__["archived_class"] = f"group.{kind}"
 
@@ -60,12 +65,14 @@ class BlockGroup(Block):
         """Whether it stands for an object of a class of this name."""
         return self.archived_class == f"group.{kind}"
 
-    def hold(self, members: Mapping[str, Block]) -> None:
+    def hold(self, members: Mapping[str, Member]) -> None:
         """Have these children from now on."""
-        before = self._children
-        if [*before.items()] != [*members.items()]:
+        before, blocks = self._children, {name: member.block for name, member in members.items()}
+        codes = {name: member.code for name, member in members.items()}
+        if [*before.items()] != [*blocks.items()] or codes != self.codes:
             self.__dict__["_versions"] += 1 + sum(map(access.structure_version, before.values()))
-            self.__dict__["_members"] = {name: weakref.ref(block) for name, block in members.items()}
+            self.__dict__["_members"] = {name: weakref.ref(block) for name, block in blocks.items()}
+            self.__dict__.update(codes=codes, labels={name: member.label for name, member in members.items()})
             revisions.changed(self)
 
     def follow(self) -> None:
@@ -84,41 +91,54 @@ class BlockGroup(Block):
         raise NotImplementedError("a list, dict or object of Blocks is not called itself")
 
 
-def held_blocks(name: str, item: object) -> tuple[str, dict[str, Block]]:
-    """(class, Blocks by name) that a variable of the user's holds in a list, a dict, or an object of a user's class,
-    without Blocks inside other Blocks.
+@dataclass(frozen=True)
+class Member:
+    """A Block that a list, dict or object of the user's holds.
+
+    code : reads it from the list, dict or object, `HOLDER["gen"][0]`; label : its name among the others, `gen[0]`
+    """
+
+    block: Block
+    code: str
+    label: str
+
+
+def held_blocks(name: str, item: object) -> tuple[str, dict[str, Member]]:
+    """(class, Blocks by a name that can be a part of a path) that a variable of the user's holds in a list, a dict, or
+    an object of a user's class, without Blocks inside other Blocks.
     """
     if name.startswith("_") or name in _OF_IPYTHON:
         return "", {}
-    found: dict[str, Block] = {}
+    found: dict[str, Member] = {}
     seen: set[int] = set()
-    for key, block in _blocks_in(item, "", _DEPTH):
-        if id(block) not in seen and not access.parents(block):
-            seen.add(id(block))
+    for key, member in _blocks_in(item, "", expressions.HOLDER, "", _DEPTH):
+        if id(member.block) not in seen and not access.parents(member.block):
+            seen.add(id(member.block))
             key = key.replace(".", "_") or "0"
             while key in found:
                 key += "_"
-            found[key] = block
-    return type(item).__name__, found if any(not isinstance(block, Loss) for block in found.values()) else {}
+            found[key] = member
+    return type(item).__name__, found if any(not isinstance(each.block, Loss) for each in found.values()) else {}
 
 
-def _blocks_in(item: object, key: str, depth: int) -> Iterator[tuple[str, Block]]:
+def _blocks_in(item: object, key: str, code: str, label: str, depth: int) -> Iterator[tuple[str, Member]]:
     # type(), not isinstance: a lazy proxy in a variable may do anything when it is asked for its class.
     kind = type(item)
     if issubclass(kind, Block):
         assert isinstance(item, Block)
         if key:
-            yield key, item
+            yield key, Member(item, code, label)
         return
-    parts: Sequence[tuple[str, object]] = ()
-    if issubclass(kind, (list, tuple)):
-        parts = [(str(number), part) for number, part in enumerate(item[:_LOOKED_AT])]  # type: ignore[index]
-    elif issubclass(kind, dict):
-        parts = [(str(name), part) for name, part in [*item.items()][:_LOOKED_AT]]  # type: ignore[attr-defined]
+    parts: list[tuple[str, str, object]] = []  # (name, code, part)
+    if issubclass(kind, (list, tuple, dict)):
+        parts = [*expressions.items(code, item, _LOOKED_AT)]
     elif not key and of_user(kind.__module__) and _is_users(kind.__module__):
-        parts = [*_attributes(item)][:_LOOKED_AT]
-    for name, part in parts if depth else ():
-        yield from _blocks_in(part, f"{key}_{name}" if key else name, depth - 1)
+        attributes = itertools.islice(_attributes(item), _LOOKED_AT)
+        parts = [(name, expressions.attribute(code, item, name), part) for name, part in attributes]
+    for name, own, part in parts if depth else ():
+        within = own.removeprefix(code) if own.startswith(code) else f"[{name}]"
+        inner = label + within if label else name
+        yield from _blocks_in(part, f"{key}_{name}" if key else name, own, inner, depth - 1)
 
 
 def _is_users(module: str) -> bool:

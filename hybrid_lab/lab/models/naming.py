@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.lab.models.groups import held_blocks
+from hybrid_lab.lab.models.expressions import filled, variable
+from hybrid_lab.lab.models.groups import Member, held_blocks
 from hybrid_lab.lab.models.variables import is_leftover
 
 Named = dict[int, tuple[list[str], Block]]
@@ -21,16 +22,21 @@ class Container:
 
     name: str
     kind: str
-    members: dict[str, Block]
-    others: list[str]
+    members: dict[str, Member]
+    others: list[Container]
 
     def holds(self, block: Block) -> bool:
         """Whether a Block is one of them."""
-        return any(member is block for member in self.members.values())
+        return any(member.block is block for member in self.members.values())
 
-    def path(self, block: Block) -> str:
-        """The name of a member: `nets.0`."""
-        return f"{self.name}.{next(key for key, member in self.members.items() if member is block)}"
+    def code(self, block: Block) -> str:
+        """The code of a member: `nets[0]`."""
+        return next(filled(member.code, self.name) for member in self.members.values() if member.block is block)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The Blocks, in order."""
+        return [member.block for member in self.members.values()]
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ def names_in(namespace: Mapping[str, object], is_below: Callable[[Block, Mapping
             of_loop = {name: is_leftover(name, sources) for name in names}
             names = sorted(names, key=lambda name: of_loop[name] is True)
             # A variable without known code, for a Block among others without a variable, is taken for a loop's.
-            has_unnamed = any(id(member) not in tops for each in around for member in each.members.values())
+            has_unnamed = any(id(member) not in tops for each in around for member in each.blocks)
             if around and all(found or (found is None and has_unnamed) for found in of_loop.values()):
                 leftovers[key] = names, block
                 continue
@@ -83,7 +89,7 @@ def _variables(namespace: Mapping[str, object]) -> Named:
         # type(), not isinstance: a lazy proxy in a variable may do anything when it is asked for its class.
         if issubclass(type(item), Block) and not name.startswith("_"):
             assert isinstance(item, Block)
-            found.setdefault(id(item), ([], item))[0].append(name)
+            found.setdefault(id(item), ([], item))[0].append(variable(name))
     return found
 
 
@@ -92,8 +98,9 @@ def _containers(namespace: Mapping[str, object]) -> list[Container]:
     for name, item in list(namespace.items()):
         kind, members = held_blocks(name, item)
         if members:
-            container = found.setdefault(frozenset(map(id, members.values())), Container(name, kind, members, []))
-            container.others += [name] if name != container.name else []
+            own = Container(variable(name), kind, members, [])
+            first = found.setdefault(frozenset(map(id, own.blocks)), own)
+            first.others += [own] if first is not own else []
     return [*found.values()]
 
 

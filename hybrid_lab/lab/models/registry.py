@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import TypedDict
 
 from hybrid_lab.diagnostics.finding import Finding
-from hybrid_lab.diagnostics.formatting import access_path, count, visible
+from hybrid_lab.diagnostics.formatting import count, visible
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.loss import Loss
+from hybrid_lab.hybridize.block_notes import subjects
 from hybrid_lab.insight.states import block_state, blocks_below, class_name
 from hybrid_lab.lab.diagnostics import LintKey, failures, kinds_of
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.findings import Diagnostic
 from hybrid_lab.lab.messages.models import FailedBlock, Model, Saving
+from hybrid_lab.lab.models import block_names
 from hybrid_lab.lab.models.groups import BlockGroup
 from hybrid_lab.lab.models.naming import Container, VariableNames, also, names_in
 from hybrid_lab.lab.models.revisions import looks_count
@@ -221,10 +223,17 @@ class Registry:
         inside = {id(block) for group in self._groups.values() for block in access.children(group).values()}
         tops = {key: each.block for key, each in found.items()}
         listed = inside | {*tops} | {*self._bound}
-        for block in self._unbound.blocks(
+        unbound = self._unbound.blocks(
             id(self._namespace()), lambda block: id(block) in listed or _is_below(block, tops)
-        ):
-            found[id(block)] = NamespaceModel(block.name, block, IN_A_FUNCTION)
+        )
+        hidden = block_names.in_attributes([(each.name, each.block) for each in found.values()]) if unbound else {}
+        for block in unbound:
+            held = hidden.get(id(block))
+            found[id(block)] = (
+                NamespaceModel(block.name, block, IN_A_FUNCTION)
+                if held is None
+                else NamespaceModel(held.code, block, f"in the {held.kind} {held.holder}")
+            )
         return found
 
     def _held(self, names: VariableNames) -> dict[int, NamespaceModel]:
@@ -232,30 +241,31 @@ class Registry:
         found = {key: NamespaceModel(own[0], block, also=also(own[1:])) for key, (own, block) in names.models.items()}
         groups: dict[str, BlockGroup] = {}
         for container in names.containers:
-            name, members = container.name, container.members
-            new = [block for block in members.values() if id(block) not in names.models]
+            name, blocks = container.name, container.blocks
+            new = [block for block in blocks if id(block) not in names.models]
             left = {
-                variable: container.path(block)
-                for block in members.values()
+                variable: container.code(block)
+                for block in blocks
                 for variable in names.leftovers.get(id(block), ([], block))[0]
             }
-            if len(members) == 1:
-                ((attribute, block),) = members.items()
-                others = [f"{each}.{attribute}" for each in container.others]
+            if len(blocks) == 1:
+                (block,) = blocks
+                own, *others = (each.code(block) for each in (container, *container.others))
                 if id(block) not in found:
                     held = f"in the {container.kind} {name}"
-                    found[id(block)] = NamespaceModel(f"{name}.{attribute}", block, held, also([*left, *others]))
+                    found[id(block)] = NamespaceModel(own, block, held, also([*left, *others]))
                 elif id(block) in names.models:
-                    every = [*names.models[id(block)][0][1:], f"{name}.{attribute}", *others]
+                    every = [*names.models[id(block)][0][1:], own, *others]
                     found[id(block)] = replace(found[id(block)], also=also(every))
                 continue
             group = self._groups.get(name)
             if group is None or not group.is_of(container.kind):
                 group = BlockGroup(name, container.kind)
             groups[name] = group
-            group.hold(members)
+            group.hold(container.members)
             group.follow()
-            words = [also(container.others), *(f"{variable} is {path}" for variable, path in left.items())]
+            words = [also(each.name for each in container.others)]
+            words += [f"{variable} is {code}" for variable, code in left.items()]
             words += _shared_with(container, names.containers) if new else []
             found[id(group)] = NamespaceModel(name, group, "" if new else _OF_OTHERS, ", ".join(filter(None, words)))
         self._groups = groups
@@ -277,29 +287,26 @@ class Registry:
         """Whether a variable of the user holds this Block or a Block around it, maybe in a list or another
         container.
         """
-        held = self._held(names_in(self._namespace(), _is_below)).values()
-        return any(inner is block for each in held for _, inner in blocks_below(each.block))
+        held = [*self._held(names_in(self._namespace(), _is_below)).values()]
+        if any(inner is block for each in held for _, inner in blocks_below(each.block)):
+            return True
+        hidden = block_names.in_attributes([(each.name, each.block) for each in held])
+        return any(inner is block for each in hidden.values() for _, inner in blocks_below(each.block))
 
-    def called(self, block: Block) -> str:
-        """The variable of the user and the place below it by which one finds a Block, such as `net.head[2]`; "" if no
-        variable leads to it.
+    def called(self, block: Block, path: str = "") -> str:
+        """The code that gives a Block in the notebook, `net.head[2]`, or the Block at a path below it; "" if no
+        variable leads to it. A Block of several models is called by its place in the model that a message is about.
         """
         names = names_in(self._namespace(), _is_below)
-        tops = {key: own[0] for key, (own, _) in names.models.items()}
+        tops = {key: (own[0], top) for key, (own, top) in names.models.items()}
         for container in names.containers:
-            for key, top in container.members.items():
-                tops.setdefault(id(top), access_path(container.name, key))
-        # From the Block upwards: models may have many Blocks, and a Block has few around it.
-        waiting, seen = [(block, "")], {id(block)}
-        for around, path in waiting:
-            if id(around) in tops:
-                return access_path(tops[id(around)], path)
-            for parent in access.parents(around):
-                if id(parent) not in seen:
-                    seen.add(id(parent))
-                    key = next((key for key, child in access.children(parent).items() if child is around), "")
-                    waiting.append((parent, f"{key}.{path}" if path else key))
-        return ""
+            for member in container.blocks:
+                tops.setdefault(id(member), (container.code(member), member))
+        name = _code_of(block, tops)
+        if not name:
+            hidden = block_names.in_attributes([*tops.values()])
+            name = _code_of(block, {key: (found.code, found.block) for key, found in hidden.items()})
+        return block_names.below(block, name, path) if name else ""
 
     def get(self, identity: str) -> LiveModel:
         """The entry with this id. Raises RequestError `unknown-model`."""
@@ -311,16 +318,47 @@ class Registry:
         return entry
 
 
+def _code_of(block: Block, tops: Mapping[int, tuple[str, Block]]) -> str:
+    """The code that gives a Block; "" if none of the tops leads to it. tops : id -> (code, Block)"""
+    for subject in subjects():
+        keys, _ = _way_up(block, lambda around, subject=subject: around is subject)  # type: ignore[misc]
+        if keys is not None:
+            above, top = _way_up(subject, lambda around: id(around) in tops)
+            if above is not None:
+                return block_names.along(top, tops[id(top)][0], [*above, *keys])
+    keys, top = _way_up(block, lambda around: id(around) in tops)
+    return "" if keys is None else block_names.along(top, tops[id(top)][0], keys)
+
+
+def _way_up(block: Block, is_top: Callable[[Block], bool]) -> tuple[list[str] | None, Block]:
+    """The keys from the nearest Block around this one, or itself, that is wanted, and that Block; None without one.
+
+    The way leads upwards: models may have many Blocks, and a Block has few around it.
+    """
+    waiting: list[tuple[Block, list[str]]] = [(block, [])]
+    seen = {id(block)}
+    for around, keys in waiting:
+        if is_top(around):
+            return keys, around
+        for parent in access.parents(around):
+            if id(parent) not in seen:
+                seen.add(id(parent))
+                key = next((key for key, child in access.children(parent).items() if child is around), None)
+                if key is not None:
+                    waiting.append((parent, [key, *keys]))
+    return None, block
+
+
 def _shared_with(container: Container, others: list[Container]) -> list[str]:
     """For each other list that holds some of the same Blocks, words that name these Blocks and the list. The files of
     both lists contain them, and a save to one file does not change the other.
     """
-    own = {*map(id, container.members.values())}
+    own = {*map(id, container.blocks)}
     words = []
     for other in others:
-        more = {*map(id, other.members.values())}
+        more = {*map(id, other.blocks)}
         if len(other.members) > 1 and own & more and not own <= more and not more <= own:
-            shared = [access_path(container.name, key) for key, block in container.members.items() if id(block) in more]
+            shared = [container.code(block) for block in container.blocks if id(block) in more]
             rest = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
             words.append(f"shares {', '.join(shared[:3])}{rest} with {other.name}")
     return words
@@ -334,14 +372,14 @@ def _save_once(found: dict[int, NamespaceModel], names: VariableNames, groups: M
     saved = [each for each in names.containers if each.name in groups and not found[groups[each.name]].held]
     for container in names.containers:
         for other in saved:
-            own, more = ({*map(id, each.members.values())} for each in (container, other))
+            own, more = ({*map(id, each.blocks)} for each in (container, other))
             if container.name in groups and own < more:
                 key = groups[container.name]
                 found[key] = replace(found[key], saved_with=f"its Blocks are saved with {other.name}")
     for key, (own_names, block) in names.models.items():
         for other in saved:
             if other.holds(block):
-                words = also([*own_names[1:], other.path(block)])
+                words = also([*own_names[1:], other.code(block)])
                 found[key] = replace(found[key], also=words, saved_with=f"saved with {other.name}")
 
 
@@ -423,7 +461,7 @@ def _facts(rows: Rows, name: str) -> Facts:
             "parameters": rows.elements,
             "engine": last.runs_on if last is not None else "",
             "summary": summary,
-            "failed": _failed(blocks),
+            "failed": _failed(blocks, name),
         },
         "a loss function" if isinstance(blocks[0][1], Loss) else left_out,
         kinds_of(blocks),
@@ -431,7 +469,7 @@ def _facts(rows: Rows, name: str) -> Facts:
     )
 
 
-def _failed(blocks: list[tuple[str, Block]]) -> FailedBlock | None:
+def _failed(blocks: list[tuple[str, Block]], name: str) -> FailedBlock | None:
     """The first Block whose own code failed, else the first that failed; None if none did."""
     states = [
         (path, state)
@@ -441,7 +479,11 @@ def _failed(blocks: list[tuple[str, Block]]) -> FailedBlock | None:
         and (state := block_state(block)).state == "failed"
     ]
     own = [pair for pair in states if not pair[1].failed_in] or states
-    return {"path": own[0][0], "why": visible(own[0][1].why), "count": len(own)} if own else None
+    if not own:
+        return None
+    path, state = own[0]
+    code = block_names.below(blocks[0][1], name, path)
+    return {"path": path, "why": visible(state.why), "count": len(own), "code": visible(code)}
 
 
 def saving_data(entry: LiveModel) -> Saving:

@@ -20,6 +20,9 @@ from hybrid_lab.insight.states import block_state, blocks_below, class_name, wal
 from hybrid_lab.lab.messages.common import Location, Tensor
 from hybrid_lab.lab.messages.models import BlockNode, BlockRow, ChangedBlock
 from hybrid_lab.lab.messages.models import Parameter as ParameterRow
+from hybrid_lab.lab.models import block_names
+from hybrid_lab.lab.models.expressions import HOLDER
+from hybrid_lab.lab.models.groups import BlockGroup
 from hybrid_lab.lab.places import place
 
 if TYPE_CHECKING:
@@ -31,16 +34,19 @@ def block_tree(net: Block, name: str, findings: dict[str, int] | None = None) ->
     return _TreeBuilder(net, findings or {}).node(net, "", name)
 
 
-def changed_blocks(changed: Iterable[Row], rows: Rows, name: str, findings: dict[str, int]) -> list[ChangedBlock]:
+def changed_blocks(
+    net: Block, changed: Iterable[Row], rows: Rows, name: str, findings: dict[str, int]
+) -> list[ChangedBlock]:
     """The nodes of these rows of a model, without the nodes below them. name, findings : as for `block_tree`"""
     data = _RowData(rows.shared, findings)
+    labels = net.labels if isinstance(net, BlockGroup) else {}
     nodes: list[ChangedBlock] = []
     for row in changed:
         if (block := row.reference()) is not None:
             count = count_parameters(block) if row.path else rows.elements
             below = () if row.before is not None else tuple(access.children(block))
             paths = [f"{row.path}.{key}" if row.path else key for key in below]
-            attr = row.attr if row.path else name
+            attr = (labels.get(row.path) or row.attr) if row.path else name
             nodes.append({**data.of(block, row.path, attr, row.before, count), "below": paths})
     return nodes
 
@@ -60,6 +66,8 @@ class _RowData:
         return {
             "path": path,
             "attr": visible(attr),
+            "codes": [] if before is not None else [_around(code) for code in block_names.children(block).values()],
+            "group": isinstance(block, BlockGroup),
             "name": visible(block.name),
             "class": visible(class_name(block)),
             "hybrid": calls is not None,
@@ -106,7 +114,8 @@ class _TreeBuilder:
         self.seen.setdefault(id(block), path)
         # A Block that came before is not entered again.
         children = () if before is not None else tuple(access.children(block).items())
-        nodes = [self.node(child, f"{path}.{key}" if path else key, key) for key, child in children]
+        labels = block.labels if isinstance(block, BlockGroup) else {}
+        nodes = [self.node(child, f"{path}.{key}" if path else key, labels.get(key, key)) for key, child in children]
         if self.repeated:
             count = count_parameters(block)
         else:
@@ -114,6 +123,12 @@ class _TreeBuilder:
             counts = [own, *(node["parameter_count"] for node in nodes)]
             count = None if None in counts else sum([each or 0 for each in counts])
         return {**self.rows.of(block, path, attr, before, count), "children": nodes}
+
+
+def _around(code: str) -> list[str]:
+    """What stands before and after the code of a Block, in the code that reads a child from it."""
+    before, _, after = code.partition(HOLDER)
+    return [before, after]
 
 
 def short_repr(block: Block) -> str:

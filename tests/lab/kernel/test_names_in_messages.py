@@ -6,7 +6,6 @@ import re
 import pytest
 
 from hybrid_lab.diagnostics import formatting
-from hybrid_lab.diagnostics.formatting import access_path
 from hybrid_lab.lab.kernel.hooks import lab_of
 from tests.lab.conftest import IMPORTS
 
@@ -52,7 +51,7 @@ PLACES = {
     "net = chain(nn.Dense(3), Outer(INNER), kind=nn.Sequential)": "net[1].head",
     "net = INNER; net.initialize(); net.hybridize()": "net",
     "nets = [chain(nn.Dense(3)), chain(INNER)]; net = None": "nets[1][0]",
-    "gan = {'gen': chain(nn.Dense(3)), 'dis': chain(INNER)}; net = None": "gan.dis[0]",
+    "gan = {'gen': chain(nn.Dense(3)), 'dis': chain(INNER)}; net = None": 'gan["dis"][0]',
     "pair = Pair(chain(nn.Dense(3), INNER)); net = None": "pair.body[1]",
 }
 CALLS = {"nets": "nets[1](x)", "gan": "gan['dis'](x)", "pair": "pair.body(x)"}
@@ -77,8 +76,8 @@ def test_an_error_names_the_block_as_the_panel_does(run, shell, code, name):
     registry = lab_of(shell)._registry_of_models()
     lines, hidden = own_lines(noted.value.__traceback__)
     assert error_data(noted.value, lines, hidden, registry)["name"] == name
-    failed = [(model.name, model.facts.shown["failed"]) for model in registry.refresh()]
-    assert name in [access_path(top, found["path"]) for top, found in failed if found]
+    failed = [model.facts.shown["failed"] for model in registry.refresh()]
+    assert name in [found["code"] for found in failed if found]
     assert raised.value.block is not None, "its own path is there for code"
 
 
@@ -113,7 +112,7 @@ def test_a_block_without_a_variable_has_its_own_name(run, shell):
     with pytest.raises(TypeError, match=r"\(block head\d+\)"):
         run("chain(nn.Dense(3), Head(), kind=nn.Sequential)(x)")
     hooks_name = formatting.known_as
-    formatting.set_known_as(lambda block: 1 / 0)
+    formatting.set_known_as(lambda block, path: 1 / 0)
     try:
         assert formatting.called(shell.user_ns["nn"].Dense(2, prefix="own_")) == "own"
     finally:

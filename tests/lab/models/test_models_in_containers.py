@@ -82,7 +82,7 @@ def test_objects_with_blocks_as_attributes_are_models():
 def test_what_is_no_model_of_its_own():
     net, other = mlp(3), mlp(4)
     assert listed({"net": net, "layers": [net[0], net]}) == {"net": ""}, "parts, and one that has a variable"
-    assert listed({"one": [net]}) == {"one.0": "in the list one"}
+    assert listed({"one": [net]}) == {"one[0]": "in the list one"}
     assert listed({"a": net, "b": other, "nets": [net, other]}) == {
         "a": "", "b": "", "nets": "its Blocks have variables of their own",
     }  # fmt: skip
@@ -224,7 +224,7 @@ def test_lists_that_share_a_model_say_so_and_save_it_into_both_files(page, names
     found = page.ok("models")["models"]
     assert [(each["name"], each["also"]) for each in found] == [
         ("first", "shares first[0] with second"),
-        ("second", "shares second.enc with first"),
+        ("second", 'shares second["enc"] with first'),
     ]
     first, second = (each["id"] for each in found)
     for model, file in ((first, "first"), (second, "second")):

@@ -8,6 +8,7 @@ from hybrid_lab.gluon import nn
 from hybrid_lab.lab.kernel import hooks
 from hybrid_lab.lab.models.registry import Registry
 from hybrid_lab.lab.models.variables import is_leftover
+from hybrid_lab.lab.saving.file_names import name_for
 from tests.lab.conftest import IMPORTS
 
 MLP = """
@@ -28,50 +29,50 @@ WAYS = {
     "two variables": (["net = other = mlp()"], {"net": ("", "also other")}, ["net"]),
     "a loop over the values of a dict": (
         [DICT, "for net in nets.values(): net(x)"],
-        {"nets": ("", "net is nets.dis")},
+        {"nets": ("", 'net is nets["dis"]')},
         ["nets"],
     ),
     "over its items": (
         [DICT, "for key, net in nets.items():\n    net(x)"],
-        {"nets": ("", "net is nets.dis")},
+        {"nets": ("", 'net is nets["dis"]')},
         ["nets"],
     ),
     "over a list, left early": (
         [LIST, "for i, net in enumerate(nets):\n    break"],
-        {"nets": ("", "net is nets.0")},
+        {"nets": ("", "net is nets[0]")},
         ["nets"],
     ),
     "in a cell with a magic": (
         [LIST, "%%time\nfor net in nets:\n    net(x)"],
-        {"nets": ("", "net is nets.1")},
+        {"nets": ("", "net is nets[1]")},
         ["nets"],
     ),
     "over two lists": (
         [LIST, "for net, size in zip(nets, (1, 2)):\n    if size:\n        net(x)"],
-        {"nets": ("", "net is nets.1")},
+        {"nets": ("", "net is nets[1]")},
         ["nets"],
     ),
     "a loop that fills a list": (
         ["nets = []\nfor size in (1, 2):\n    net = mlp(size)\n    nets.append(net)"],
-        {"nets": ("", "net is nets.1")},
+        {"nets": ("", "net is nets[1]")},
         ["nets"],
     ),
     "a loop over one": (
         ["nets = [mlp()]\nfor net in nets: net(x)"],
-        {"nets.0": ("in the list nets", "also net")},
-        ["nets.0"],
+        {"nets[0]": ("in the list nets", "also net")},
+        ["nets[0]"],
     ),
     "a loop, then chosen by hand": (
         [LIST, "for net in nets: net(x)", "best = net"],
-        {"best": ("", "also net, nets.1"), "nets": ("", "")},
+        {"best": ("", "also net, nets[1]"), "nets": ("", "")},
         ["nets"],
     ),
     "a variable that is put into a list with others": (
         ["student = mlp()", "nets = [student, mlp()]"],
-        {"student": ("", "also nets.0"), "nets": ("", "")},
+        {"student": ("", "also nets[0]"), "nets": ("", "")},
         ["nets"],
     ),
-    "a variable that is put into a list alone": (["net = mlp(); nets = [net]"], {"net": ("", "also nets.0")}, ["net"]),
+    "a variable that is put into a list alone": (["net = mlp(); nets = [net]"], {"net": ("", "also nets[0]")}, ["net"]),
     "variables for all of a dict, and a loop": (
         ["a, b = mlp(), mlp(); nets = {'a': a, 'b': b}", "for net in nets.values(): net(x)"],
         {"a": ("", ""), "b": ("", "also net"), "nets": ("its Blocks have variables of their own", "")},
@@ -103,7 +104,7 @@ def test_one_object_is_one_row_and_saved_once(shell, run, way, tmp_path):
     assert {model["name"]: (model["held"], model["also"]) for model in found} == rows
     report = mx.lab.save_all()
     assert [row["model"] for row in report.data()["rows"] if row["ok"]] == files
-    assert sorted(path.name for path in tmp_path.glob("*.hlab")) == sorted(f"{name}.hlab" for name in files)
+    assert sorted(path.name for path in tmp_path.glob("*.hlab")) == sorted(map(name_for, files))
     saving = session.models()["saving"]
     assert [model["name"] for model in found if not saving[model["id"]]["left_out"]] == files
     assert len(mx.lab.reload_all().data()["rows"]) == len(files)
@@ -118,9 +119,9 @@ def net():
 def test_without_the_code_a_variable_of_one_among_others_is_a_loops():
     one, two = net(), net()
     rows = {entry.name: entry.also for entry in Registry(lambda: {"nets": {"a": one, "b": two}, "net": two}).refresh()}
-    assert rows == {"nets": "net is nets.b"}
+    assert rows == {"nets": 'net is nets["b"]'}
     rows = {entry.name: entry.also for entry in Registry(lambda: {"nets": [one], "net": one}).refresh()}
-    assert rows == {"net": "also nets.0"}
+    assert rows == {"net": "also nets[0]"}
 
 
 def test_what_binds_a_variable_last():
