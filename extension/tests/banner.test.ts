@@ -168,7 +168,7 @@ test('a model that is not shown and failed is told too, and one click goes there
   made.showTree('m1', network(), '');
   await made.refresh();
   const failing = (id: string, name: string, path = '1', count = 1): Model =>
-    model({ id, name, failed: { path, why: 'HL101: reads x.shape', count } });
+    model({ id, name, failed: { path, why: 'HL101: reads x.shape', count, code: '' } });
   made.showOthers([
     model({ id: 'm2', name: 'fine' }),
     failing('m3', 'dis', 'body.1'),
@@ -295,6 +295,30 @@ test('what is said politely is what is new', async () => {
   reply.nan = null;
   await made.refresh();
   assert.equal(status(made), 'All is well again.');
+});
+
+test('a list or dict that holds Blocks is not counted, and names are code', () => {
+  const { banner: made } = banner(answers({ change: null }));
+  made.showTree(
+    'm1',
+    block('', {
+      attr: 'zoo',
+      class: 'dict',
+      state: 'plain',
+      group: true,
+      codes: [
+        ['', '["gen"][0]'],
+        ['list(', '.values())[1]']
+      ],
+      children: [
+        block('gen_0', { attr: 'gen[0]', codes: [['', '.body']], children: [block('gen_0.body')] }),
+        block('other', { state: 'eager' })
+      ]
+    }),
+    ''
+  );
+  assert.deepEqual(texts(made), ['1 Block not hybridized']);
+  assert.match(buttonOf(made.element, '1 Block not hybridized').title, /^list\(zoo\.values\(\)\)\[1\]:/);
 });
 
 test('a Block that failed is told of once', () => {

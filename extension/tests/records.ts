@@ -47,6 +47,8 @@ export function block(path: string, changes: Partial<BlockNode> = {}): BlockNode
   return {
     path,
     attr: attr || 'net',
+    codes: [],
+    group: false,
     name: attr || 'net0',
     class: 'Dense',
     hybrid: true,

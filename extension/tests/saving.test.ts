@@ -640,7 +640,7 @@ test('the selected Block is saved and reloaded alone', async () => {
   await settle();
   const body = { model: 'm1', file: 'net.features.0.hlab', path: 'features.0' };
   assert.deepEqual(kernel.asked.at(-1)?.body, { ...body, overwrite: false });
-  assert.match(text(view.element), /Saved net\.features\.0/);
+  assert.match(text(view.element), /Saved net\.features\[0\]/);
   click(buttonOf(view.element, 'Reload Block'));
   await settle();
   assert.deepEqual(kernel.asked.at(-1)?.body, { ...body, graphs: 'code' });

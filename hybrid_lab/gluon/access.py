@@ -35,6 +35,11 @@ def children(block: Block) -> OrderedDict[str, Block]:
     return block._children
 
 
+def is_group(block: Block) -> bool:
+    """Whether it stands for a list, dict or object of the user's that holds Blocks, and is no Block of the user's."""
+    return getattr(type(block), "_is_group", False)
+
+
 def own_parameters(block: Block) -> dict[str, Parameter]:
     """The parameters registered on a Block itself by attribute name; the dict itself."""
     return block._reg_params

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.formatting import called, variable_of
 from hybrid_lab.engines import Executable
 from hybrid_lab.engines.memory import is_tensor, to_host
 from hybrid_lab.gluon import access
@@ -43,6 +44,7 @@ class OutermostCall:
     path: str
     block: HybridBlock
     args: tuple[Any, ...]
+    title: str = ""
     leaves: list[NDArray] = field(init=False)
     spec: Spec = field(init=False)
 
@@ -51,8 +53,8 @@ class OutermostCall:
 
     @property
     def name(self) -> str:
-        """The Block's name, and its path unless it is the top."""
-        return f"{self.block.name} ({self.path})" if self.path else self.block.name
+        """What to call the Block in a report: the title, else its own name, and its path unless it is the top."""
+        return self.title or (f"{self.block.name} ({self.path})" if self.path else self.block.name)
 
     @property
     def types(self) -> str:
@@ -81,19 +83,21 @@ def outer_calls(net: Block, inputs: Sequence[object]) -> list[OutermostCall]:
     if not isinstance(net, Block):
         raise HybridLabError(f"a Block is needed, not {type(net).__name__}")
     if not inputs:
-        raise HybridLabError(f"give inputs to call {net.name} on, as in net(x)")
+        raise HybridLabError(f"give inputs to call {called(net)} on, as in net(x)")
     if isinstance(net, HybridBlock):
         with as_eager(net), unchanged(net), tape.Mode(False, False):
             net(*inputs)  # finishes a deferred initialization, and reports faults of the inputs
-        return [OutermostCall("", net, tuple(inputs))]
+        return [OutermostCall("", net, tuple(inputs), variable_of(net))]
     if not hybrid_blocks(net):
-        raise HybridLabError(f"{net.name} has no HybridBlock: there is nothing to hybridize")
+        raise HybridLabError(f"{called(net)} has no HybridBlock: there is nothing to hybridize")
     calls: dict[int, OutermostCall] = {}
     handles = []
     for path, block in hybrid_blocks(net):
         inner = any(path.startswith(f"{outer}.") for outer, other in hybrid_blocks(net) if other is not block)
         if not inner:
-            note = lambda called, args, path=path: calls.setdefault(id(called), OutermostCall(path, called, args))  # noqa: E731
+            note = lambda block, args, path=path: calls.setdefault(  # noqa: E731
+                id(block), OutermostCall(path, block, args, variable_of(net, path))
+            )
             handles.append(block.register_forward_pre_hook(note))
     try:
         with as_eager(net), unchanged(net), tape.Mode(False, False):
@@ -102,7 +106,7 @@ def outer_calls(net: Block, inputs: Sequence[object]) -> list[OutermostCall]:
         for handle in handles:
             handle.detach()
     if not calls:
-        raise HybridLabError(f"{net.name} called none of its HybridBlocks on these inputs")
+        raise HybridLabError(f"{called(net)} called none of its HybridBlocks on these inputs")
     return list(calls.values())
 
 

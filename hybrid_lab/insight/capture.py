@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -137,7 +138,7 @@ class Capture(Mapping[str, Any]):
         return len(self._seen)
 
     def __repr__(self) -> str:
-        lines = [f"{path or self.net.name}: {_described(result)}" for path, result in self._seen.items()]
+        lines = [f"{path or called(self.net)}: {_described(result)}" for path, result in self._seen.items()]
         return "\n".join(lines) or "nothing was called yet"
 
     def _repr_html_(self) -> str:
@@ -147,9 +148,9 @@ class Capture(Mapping[str, Any]):
             arrays = [item for item in _arrays(result) if isinstance(item, NDArray)]
             inner = "".join(facets(item, f"output {index}").part() for index, item in enumerate(arrays))
             inner += "".join(facets(item.grad, "gradient").part() for item in arrays if item.grad is not None)
-            parts.append(folded(f"{path or self.net.name}: {_described(result)}", inner))
+            parts.append(folded(f"{path or called(self.net)}: {_described(result)}", inner))
         left = len(self._seen) - _SHOWN
-        return frame(f"values in {self.net.name}", *parts, f"<div>and {left} more</div>" if left > 0 else "")
+        return frame(f"values in {called(self.net)}", *parts, f"<div>and {left} more</div>" if left > 0 else "")
 
     def _hook(self, path: str) -> Callable[[Block, tuple[object, ...], object], None]:
         """The hook of a named Block."""
@@ -204,8 +205,8 @@ class Capture(Mapping[str, Any]):
 
     def _refused(self, path: str) -> HybridLabError:
         return HybridLabError(
-            f"{path or self.net.name} runs inside a graph, in which its result cannot be replaced: call "
-            f"{self.net.name}.hybridize(False) before"
+            f"{called(self.net, path)} runs inside a graph, in which its result cannot be replaced: call "
+            f"{called(self.net)}.hybridize(False) before"
         )
 
     # -- hybridized calls ---------------------------------------------------------------------------------------------
@@ -305,7 +306,7 @@ def chosen(net: Block, names: Sequence[str | Block]) -> dict[str, Block]:
         if isinstance(name, Block):
             paths = [path for path, block in blocks.items() if block is name][:1]
             if not paths:
-                raise HybridLabError(f"{name.name} is no Block of {net.name}")
+                raise HybridLabError(f"{called(name)} is no Block of {called(net)}")
         elif name in blocks or name == net.name:
             paths = [name if name in blocks else ""]
         else:
@@ -314,7 +315,7 @@ def chosen(net: Block, names: Sequence[str | Block]) -> dict[str, Block]:
             near = difflib.get_close_matches(str(name), blocks, n=3, cutoff=0.3)
             near = near or [path for path in blocks if path][:5]
             hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "it has no Blocks inside"
-            raise HybridLabError(f"{net.name} has no Block {name!r}; {hint}")
+            raise HybridLabError(f"{called(net)} has no Block {name!r}; {hint}")
         found.update({path: blocks[path] for path in paths})
     return found
 

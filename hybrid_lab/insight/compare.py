@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.engines import Executable
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -257,7 +258,7 @@ def compare(net: Block, *inputs: object, train: bool | None = None) -> Compariso
     """
     calls = outer_calls(net, inputs)
     modes = [(False, False), (True, True)] if train is None else [(train, train)]
-    comparison = Comparison(net.name, [])
+    comparison = Comparison(called(net), [])
     for call in calls:
         for training, recording in modes:
             compiled = compile_call(call, training, recording)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.formatting import count
+from hybrid_lab.diagnostics.formatting import called, count
 from hybrid_lab.engines.report import Fallback, format_bytes
 from hybrid_lab.gluon import access
 from hybrid_lab.graph.printer import format_origin
@@ -228,6 +228,6 @@ def known_inputs(net: HybridBlock) -> list[Any]:
     types = next(filter(None, reversed(found)), None)
     if types is None:
         raise HybridLabError(
-            f"{net.name} has not been called yet; give inputs: net.compile_for('gfx942', inputs=(8, 3, 32, 32))"
+            f"{called(net)} has not been called yet; give inputs: net.compile_for('gfx942', inputs=(8, 3, 32, 32))"
         )
     return [nd.zeros(shape, dtype=np.dtype(dtype)) for shape, dtype in types]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.formatting import count, dimensions
+from hybrid_lab.diagnostics.formatting import called, count, dimensions
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.engines import Fallback, libraries, registry
 from hybrid_lab.engines.launches import launches
@@ -311,7 +311,7 @@ def _depth(row: BlockRow) -> int:
 
 
 def _label(row: BlockRow) -> str:
-    return f"{row.path.rsplit('.', 1)[-1]}: {row.kind}" if row.path else f"{row.name}: {row.kind}"
+    return f"{row.path.rsplit('.', 1)[-1] if row.path else row.name}: {row.kind}"
 
 
 @shows_work("explaining")
@@ -340,7 +340,9 @@ def explain(net: Block, *inputs: object) -> Explanation:
     for path, _, block, before in walk(net):
         state = block_state(block, inner=path != "")
         output = ", ".join(format_type(shape, dtype) for shape, dtype in access.last_outputs(block))
-        row = BlockRow(path, block.name, class_name(block), state.state, state.why, before, output)
+        has_programs = isinstance(block, HybridBlock) and bool(access.calls(block).compilations)
+        name = called(net, path) if not path or has_programs else block.name
+        row = BlockRow(path, name, class_name(block), state.state, state.why, before, output)
         if before is None and isinstance(block, HybridBlock):
             calls = access.calls(block)
             row.graphs = [_graph_row(neutral) for neutral in calls.graphs.graphs()]
@@ -351,7 +353,7 @@ def explain(net: Block, *inputs: object) -> Explanation:
             specials = [item.special for item in tuple(calls.compilations) if item.engine == "triton"]
             on_triton += [(special, dict(access.flags(block))) for special in specials[-1:]]
         rows.append(row)
-    explanation = Explanation(net.name, rows, copies.snapshot(), error, _updates(net))
+    explanation = Explanation(rows[0].name, rows, copies.snapshot(), error, _updates(net))
     explanation.recipes = recipes
     explanation.on_triton = [
         ({"parameters": special.prologue, "forward": special.forward, "backward": special.backward}, flags)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
-from hybrid_lab.diagnostics.formatting import count
+from hybrid_lab.diagnostics.formatting import called, count
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon import access
@@ -223,7 +223,7 @@ def summary(
         raise HybridLabError(f"summary needs a Block, not {type(net).__name__}")
     wanted = None if dtype is None else dtype_of(dtype)
     given = _ordered(net, inputs) if isinstance(inputs, Mapping) else [inputs, *more] if more else inputs
-    leaves, spec = flatten(arguments(given, weight_dtype(net)), f"the input of {net.name}")
+    leaves, spec = flatten(arguments(given, weight_dtype(net)), f"the input of {called(net)}")
     own = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves]  # the trace knows the types that parameters have
     types = [(shape, kind if wanted is None or not is_floating(kind) else wanted) for shape, kind in own]
     tree = _SummaryRows(net, wanted)
@@ -243,9 +243,9 @@ def summary(
         missing = f"Operations and outputs are not known, because the code cannot become a graph: {error}"
     except Exception as error:  # the user's code, which may raise anything when it is called on Symbols
         missing = (
-            f"Operations and outputs are not known: without data, {net.name} raises {type(error).__name__}: {error}"
+            f"Operations and outputs are not known: without data, {called(net)} raises {type(error).__name__}: {error}"
         )
-    result = ModelSummary(net.name, [format_type(*each) for each in types], training, tree.rows, missing=missing)
+    result = ModelSummary(called(net), [format_type(*each) for each in types], training, tree.rows, missing=missing)
     shapes = {} if neutral is None else _parameter_shapes(neutral, types)
     tree.count_parameters(result, shapes)
     if neutral is not None:
@@ -273,7 +273,7 @@ def _ordered(net: Block, inputs: Mapping[Any, object]) -> list[object]:
     unknown = [str(name) for name in inputs if name not in names]
     if unknown:
         raise HybridLabError(
-            f"{net.name} has no argument {unknown[0]!r}; its arguments are {', '.join(names) or 'none'}"
+            f"{called(net)} has no argument {unknown[0]!r}; its arguments are {', '.join(names) or 'none'}"
         )
     return [inputs[name] for name in names if name in inputs]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon.block import Block
@@ -135,7 +136,7 @@ def profile(net: Block, *inputs: object, train: bool = False, runs: int = 20) ->
     check_switches("profile", train=train)
     if not isinstance(net, Block):
         raise HybridLabError(f"profile needs a Block, not {type(net).__name__}")
-    return Profile(net.name, [_profile_call(call, train, runs) for call in outer_calls(net, inputs)])
+    return Profile(called(net), [_profile_call(call, train, runs) for call in outer_calls(net, inputs)])
 
 
 def _profile_call(call: OutermostCall, train: bool, runs: int) -> CallProfile:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from hybrid_lab.diagnostics.formatting import variable_of
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -115,6 +116,8 @@ def class_name(block: Block) -> str:
 
 def block_state(block: Block, inner: bool = True) -> BlockState:
     """The state of a Block: what runs when it is called, and why. inner : whether it stands in the tree of another"""
+    if access.is_group(block):
+        return BlockState("plain", "holds Blocks and is no Block itself")
     if not isinstance(block, HybridBlock):
         return BlockState(
             "plain",
@@ -133,9 +136,10 @@ def block_state(block: Block, inner: bool = True) -> BlockState:
         where = f" ({failure.location.describe()})" if failure.location is not None else ""
         inner_path, refusal = failure.path_below(block), calls.failures.refusal
         runs = refusal is not None and (refusal.code, refusal.message) == (failure.code, failure.message)
-        start = (
-            f"{'it has no graph because of' if runs else 'its graph failed in'} {inner_path}: " if inner_path else ""
-        )
+        start = ""
+        if inner_path:
+            culprit = variable_of(block, inner_path) or inner_path
+            start = f"{'it has no graph because of' if runs else 'its graph failed in'} {culprit}: "
         why = start + ": ".join(filter(None, (failure.code, failure.message))) + where
         return BlockState("refused" if runs else "failed", why, inner_path)
     if calls.programs:

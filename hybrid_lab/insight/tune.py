@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.formatting import count
+from hybrid_lab.diagnostics.formatting import called, count
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
 from hybrid_lab.insight.compiled import known_inputs
@@ -107,7 +107,7 @@ def tune(net: Block, *inputs: object, train: bool | None = None, again: bool = F
 
     if not isinstance(net, HybridBlock):
         raise HybridLabError(
-            f"{net.name} is not a HybridBlock: tune its HybridBlocks one after the other, mx.tune(net.features, x)"
+            f"{called(net)} is not a HybridBlock: tune its HybridBlocks one after the other, mx.tune(net.features, x)"
         )
     modes = (False, True) if train is None else (train,)
     engine = engines.for_flags(access.flags(net))
@@ -115,7 +115,7 @@ def tune(net: Block, *inputs: object, train: bool | None = None, again: bool = F
         return tune_engines(net, list(inputs) or known_inputs(net), modes, engines.cpu_engines(), again)
     if engine.name != "triton":
         raise HybridLabError(
-            f"{net.name} runs on {engine.title}, which was asked for by name: leave engine= out of hybridize() and "
+            f"{called(net)} runs on {engine.title}, which was asked for by name: leave engine= out of hybridize() and "
             "unset HYBRID_LAB_CPU before mx.tune"
         )
     return _tune_kernels(net, inputs, modes, again)
@@ -144,4 +144,4 @@ def _tune_kernels(net: HybridBlock, inputs: Sequence[object], modes: Sequence[bo
         for _, _, block, before in walk(net):
             if before is None and isinstance(block, HybridBlock):
                 access.calls(block).forget_programs()
-    return KernelTuning(net.name, kernels, time.perf_counter() - started)
+    return KernelTuning(called(net), kernels, time.perf_counter() - started)

@@ -13,7 +13,7 @@ import numpy as np
 
 from hybrid_lab import engines
 from hybrid_lab import ndarray as nd
-from hybrid_lab.diagnostics.formatting import count, first_line
+from hybrid_lab.diagnostics.formatting import called, count, first_line
 from hybrid_lab.engines import tuned
 from hybrid_lab.engines.engine import Engine
 from hybrid_lab.gluon import access
@@ -95,7 +95,7 @@ def tune_engines(
     """Measure each engine with the model's calls, and keep which is fastest. candidates : by name, NumPy among them"""
     started = time.perf_counter()
     results: list[tuple[list[Graph], EngineTimes]] = []
-    progress = Progress(f"tuning {net.name}", len(modes) * len(candidates), "engines")
+    progress = Progress(f"tuning {called(net)}", len(modes) * len(candidates), "engines")
     try:
         for number, train in enumerate(modes):
             special, arrays, options = _call_of(net, inputs, train)
@@ -116,12 +116,12 @@ def tune_engines(
         if times.measured:
             tuned.remember(graphs, tuned.Tuned(times.engine, dict(times.seconds)))
     access.calls(net).forget_programs()
-    return EngineTuning(net.name, [times for _, times in results], time.perf_counter() - started)
+    return EngineTuning(called(net), [times for _, times in results], time.perf_counter() - started)
 
 
 def _call_of(net: HybridBlock, inputs: Sequence[object], train: bool) -> tuple[Specialized, list[np.ndarray], Any]:
     """The graphs of a call, the arrays that the sources of their inputs refer to, and the options of engines."""
-    leaves, spec = flatten(tuple(map(_filled, arguments(list(inputs)))), f"the input of {net.name}")
+    leaves, spec = flatten(tuple(map(_filled, arguments(list(inputs)))), f"the input of {called(net)}")
     with tape.Mode(train, train):
         program = access.calls(net).twin(traces=True).program(spec, leaves)
     parameters = program.neutral.parameters

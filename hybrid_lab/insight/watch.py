@@ -71,7 +71,7 @@ class Watch:
         self.is_bad = not_finite if infinite else is_nan
         #: Weak: a model that is gone needs no watch.
         self._nets = [weakref.ref(net) for net in nets]
-        self._names = ", ".join(net.name for net in nets)
+        self._names = ", ".join(map(called, nets))
         self._calls = _Calls()
         self._hooks = []
         for net in nets:

@@ -35,7 +35,8 @@ export type HelloReply = Checked<typeof helloReply>;
 export const failedBlock = record({
   path: text,
   why: text,
-  count: integer
+  count: integer,
+  code: optional(text, '')
 });
 export type FailedBlock = Checked<typeof failedBlock>;
 
@@ -119,6 +120,8 @@ export const blockNode = tree(
     class: text,
     path: text,
     attr: text,
+    codes: optional(list(list(text)), []),
+    group: optional(flag, false),
     name: text,
     hybrid: flag,
     state: oneOf('plain', 'eager', 'waiting', 'active', 'inlined', 'refused', 'failed', 'file', 'imported'),
@@ -147,6 +150,8 @@ export const changedBlock = record({
   class: text,
   path: text,
   attr: text,
+  codes: optional(list(list(text)), []),
+  group: optional(flag, false),
   name: text,
   hybrid: flag,
   state: oneOf('plain', 'eager', 'waiting', 'active', 'inlined', 'refused', 'failed', 'file', 'imported'),

@@ -18,8 +18,9 @@ import type { SideBySide } from './compare-view';
 import type { SideBySideHost } from './reload-part';
 import { compare, reload, reloaded } from './reload-part';
 import type { SaveTarget, Undoable } from './save-part';
-import { nameOf, save, saveEvery, saved } from './save-part';
+import { save, saveEvery, saved } from './save-part';
 import { SHARE, share } from './share-part';
+import { accessPath } from './words';
 import { __ } from '../text';
 
 export interface ActionBarOptions {
@@ -33,6 +34,8 @@ export interface ActionBarOptions {
   sideBySide?: SideBySideHost;
   /** Open the tab of earlier saves; without it the menu has no entry for them. */
   onSaves?: () => void;
+  /** The code that gives the Block at a path of the model in front. */
+  codeOf?: (path: string) => string;
   /** Called when `outcome` shows something that the user has to see: a question, a form, a result, an error. */
   onOutcome?: () => void;
 }
@@ -171,21 +174,35 @@ export class ActionBar {
     }
   }
 
+  /** The code that gives the Block at a path of a model in the notebook. */
+  private nameOf(model: Model, path: string): string {
+    const isShown = model.id === this.model?.id;
+    return path === ''
+      ? model.name
+      : (isShown && this.options.codeOf?.(path)) || accessPath(model.name, path);
+  }
+
   /** Save the model, or a Block of it, to its file. */
   async save(file = '', path = ''): Promise<void> {
     await this.run(__('Saving'), file, path, async (requester, target, results, onProgress) => {
       const { model } = target;
       const reply = await save(requester, target, results, onProgress);
       if (!reply) {
-        return [h('p', {}, __('%1 was not saved.', nameOf(model, path)))];
+        return [h('p', {}, __('%1 was not saved.', target.name))];
       }
-      return [saved(model, path, reply, token => void this.undoAll(requester, model.id, [{ model, token }]))];
+      const undo = (token: string): void => void this.undoAll(requester, model.id, [{ model, token }]);
+      return [saved(target, reply, inner => this.nameOf(model, inner), undo)];
     });
   }
 
   /** Save each model to its own file; what needs an answer is asked at the end. */
   async saveEvery(): Promise<void> {
-    const targets = this.models.map(model => ({ model, path: '', file: this.fileOf(model) }));
+    const targets = this.models.map(model => ({
+      model,
+      path: '',
+      name: model.name,
+      file: this.fileOf(model)
+    }));
     await this.runEvery(__('Saving every model'), async (requester, results, onProgress) => {
       const { lines, undoable } = await saveEvery(requester, targets, this.saving, results, onProgress);
       return [
@@ -206,7 +223,7 @@ export class ActionBar {
   async reloadEvery(): Promise<void> {
     const targets = this.models
       .filter(model => !this.saving[model.id]?.left_out || this.scope?.files.has(model.id))
-      .map(model => ({ model, path: '', file: this.fileOf(model) }));
+      .map(model => ({ model, path: '', name: model.name, file: this.fileOf(model) }));
     await this.runEvery(__('Reloading all'), async (requester, results, onProgress) => {
       const lines: Child[] = [];
       const undoable: Undoable[] = [];
@@ -235,11 +252,11 @@ export class ActionBar {
     onProgress: (progress: Progress) => void,
     undoable: Undoable[]
   ): Promise<Child[]> {
-    const { model, path } = target;
+    const { model, name } = target;
     const options: DiffOptions = { ...this.diffOptions };
     const reply = await reload(requester, target, results, options, onProgress);
     if (!reply) {
-      return [h('p', {}, __('%1 was not changed.', nameOf(model, path)))];
+      return [h('p', {}, __('%1 was not changed.', name))];
     }
     if (reply.undo) {
       undoable.push({ model, token: reply.undo });
@@ -352,8 +369,9 @@ export class ActionBar {
       );
       return;
     }
-    const target = { model, path, file: file || (path ? '' : this.fileOf(model)) };
-    await this.act(requester, model.id, `${doing} ${nameOf(model, path)} …`, (results, onProgress) =>
+    const name = this.nameOf(model, path);
+    const target = { model, path, name, file: file || (path ? '' : this.fileOf(model)) };
+    await this.act(requester, model.id, `${doing} ${name} …`, (results, onProgress) =>
       step(requester, target, results, onProgress)
     );
   }
@@ -511,10 +529,12 @@ export class ActionBar {
       replace(this.blockButtons);
       return;
     }
-    const file = `${this.model.name}.${path}`.replace(/[^\p{L}\p{N}_.-]+/gu, '_') + '.hlab';
+    const plain = (text: string): string =>
+      text.replace(/[^\p{L}\p{N}_.-]+/gu, '_').replace(/^[_.]+|[_.]+$/g, '');
+    const file = `${plain(this.model.name)}.${plain(path)}.hlab`;
     replace(
       this.blockButtons,
-      h('span', { class: 'hl-summary' }, __('Block %1:', path)),
+      h('span', { class: 'hl-summary' }, __('Block %1:', this.nameOf(this.model, path))),
       button(__('Save Block'), () => void this.save(file, path), {
         title: __('Save this Block alone, as %1', file)
       }),

@@ -12,7 +12,7 @@ import type {
   NanAnswer,
   OverlayReply
 } from '../protocol/messages';
-import { first } from './block-index';
+import { codesOf, first } from './block-index';
 import { button, h, keepFocus, replace } from './dom';
 import { accessPath, timeText } from './words';
 import { __, _n } from '../text';
@@ -121,6 +121,7 @@ export class Banner {
       this.model = model;
     }
     this.root = root;
+    this.codes = codesOf(root);
     this.compiled = compiled;
     this.tellFailures();
     this.render();
@@ -253,11 +254,12 @@ export class Banner {
       if (!failed) {
         return [];
       }
-      const { path, why, count } = failed;
+      const { path, why, count, code } = failed;
+      const place = code || accessPath(name, path);
       const text =
         path === '' && count === 1
           ? __('%1 failed', name)
-          : __('%1 of %2 failed: %3', _n('%1 Block', '%1 Blocks', count), name, accessPath(name, path));
+          : __('%1 of %2 failed: %3', _n('%1 Block', '%1 Blocks', count), name, place);
       const act = (): void => this.events.onModel?.(id, path);
       return [{ key: `failed ${id}`, tone: 'bad', text, title: `${text}: ${why}`, act }];
     });
@@ -277,9 +279,16 @@ export class Banner {
       : items;
   }
 
-  /** A Block or parameter as the user's code calls it. */
+  /** A Block as the user's code calls it. */
   private nameOf(path: string): string {
-    return accessPath(this.root?.attr ?? '', path);
+    return this.codes.get(path) ?? accessPath(this.root?.attr ?? '', path);
+  }
+
+  /** A parameter, by its path and that of its Block. */
+  private parameterName(block: string | null, path: string): string {
+    return block !== null && path.startsWith(`${block}.`)
+      ? accessPath(this.nameOf(block), path.slice(block.length + 1))
+      : accessPath(this.nameOf(''), path);
   }
 
   /** Blocks that run as Python, or that all run as graphs. */
@@ -331,7 +340,7 @@ export class Banner {
     }
     if (nan.source === 'parameters') {
       const count = _n('%1 parameter', '%1 parameters', nan.count);
-      const text = __('%1 with NaN: %2', count, this.nameOf(nan.name));
+      const text = __('%1 with NaN: %2', count, this.parameterName(nan.path, nan.name));
       const act = (): void => this.events.onNan(nan);
       return { ...base, text: this.isWatching === this.model ? this.afresh(text) : text, act };
     }
@@ -528,6 +537,7 @@ export class Banner {
   private model = '';
   private others: readonly Model[] = [];
   private root: BlockNode | null = null;
+  private codes: ReadonlyMap<string, string> = new Map();
   private compiled = '';
   private answers: AnswersReply | null = null;
   private slowest = new Map<string, Slowest>();
@@ -561,7 +571,7 @@ function statesOf(root: BlockNode): States {
   const states: States = { blocks: 0, failed: [], refused: [], eager: [], plain: [], waiting: 0 };
   const waiting = [root];
   for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
-    if (node.shared_with === null) {
+    if (node.shared_with === null && !node.group) {
       states.blocks++;
       const { state } = node;
       if (state === 'failed' || state === 'refused' || state === 'eager' || state === 'plain') {

@@ -1,6 +1,7 @@
 // A tree of Blocks for quick look-ups: by path, upwards, and by what a user types into the filter.
 
 import { type BlockNode, type ChangesReply, STATES } from '../protocol/messages';
+import { accessPath } from './words';
 import { __ } from '../text';
 
 interface Entry {
@@ -26,6 +27,12 @@ export class BlockIndex {
 
   node(path: string): BlockNode | null {
     return this.entries.get(path)?.node ?? null;
+  }
+
+  /** The code that gives the Block in the notebook: `net.features[0]`. */
+  code(path: string): string {
+    this.codes ??= codesOf(this.root);
+    return this.codes.get(path) ?? accessPath(this.root.attr, path);
   }
 
   /** The paths above a Block, nearest first. */
@@ -55,6 +62,26 @@ export class BlockIndex {
   }
 
   private readonly entries = new Map<string, Entry>();
+  private codes: ReadonlyMap<string, string> | null = null;
+}
+
+/** By path, the code that gives each Block in the notebook; the code of the top is its name. */
+export function codesOf(root: BlockNode): ReadonlyMap<string, string> {
+  const codes = new Map<string, string>();
+  const add = (node: BlockNode, code: string): void => {
+    codes.set(node.path, code);
+    node.children.forEach((child, place) => {
+      const [before, after] = node.codes[place] ?? [];
+      // An older kernel, and the page of an earlier one, do not say how a child is read.
+      const own =
+        before === undefined || after === undefined
+          ? accessPath(root.attr, child.path)
+          : before + code + after;
+      add(child, own);
+    });
+  };
+  add(root, root.attr);
+  return codes;
 }
 
 /** A tree with changed Blocks put in; null where only the whole tree tells what changed. */

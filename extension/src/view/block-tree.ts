@@ -149,6 +149,11 @@ export class BlockTree {
     return true;
   }
 
+  /** The code that gives the Block at a path in the notebook. */
+  code(path: string): string {
+    return this.index?.code(path) ?? path;
+  }
+
   node(path: string): BlockNode | null {
     return this.index?.node(path) ?? null;
   }
@@ -259,8 +264,12 @@ export class BlockTree {
       h('span', { class: 'hl-row-name' }, node.attr || node.name),
       h('span', { class: 'hl-row-class' }, node.class),
       node.shared_with !== null &&
-        h('span', { class: 'hl-chip', title: __('The same Block as %1', node.shared_with) }, __('shared')),
-      h('span', { class: `hl-chip hl-state-${node.state}`, title: why }, __(state.word)),
+        h(
+          'span',
+          { class: 'hl-chip', title: __('The same Block as %1', this.code(node.shared_with)) },
+          __('shared')
+        ),
+      !node.group && h('span', { class: `hl-chip hl-state-${node.state}`, title: why }, __(state.word)),
       node.findings > 0 &&
         h(
           'span',

@@ -5,7 +5,7 @@ import { STATES } from '../protocol/messages';
 import type { BlockNode, GraphBox, GraphNode, Location, Parameter } from '../protocol/messages';
 import type { Child } from './dom';
 import { button, h, replace } from './dom';
-import { accessPath, countText, shapeText, tensorText } from './words';
+import { countText, shapeText, tensorText } from './words';
 import { __, _n } from '../text';
 
 export interface DetailsEvents {
@@ -30,7 +30,11 @@ export class Details {
   /** The places that nodes and boxes of the shown graph name by index. */
   locations: readonly Location[] = [];
 
-  constructor(private readonly events: DetailsEvents) {}
+  /** `codeOf`: the code that gives the Block at a path in the notebook. */
+  constructor(
+    private readonly events: DetailsEvents,
+    private readonly codeOf: (path: string) => string
+  ) {}
 
   clear(): void {
     this.path = null;
@@ -81,21 +85,26 @@ export class Details {
     }
   }
 
-  showBlock(block: BlockNode, modelName: string): void {
+  showBlock(block: BlockNode): void {
     const state = STATES[block.state];
     this.path = block.path;
     replace(
       this.element,
-      h('p', { class: 'hl-title' }, h('code', {}, accessPath(modelName, block.path))),
+      h('p', { class: 'hl-title' }, h('code', {}, this.codeOf(block.path))),
       this.table([
         [__('Class'), block.class],
         [__('Printed as'), block.repr !== `${block.class}(...)` && block.repr && h('code', {}, block.repr)],
-        [__('State'), h('span', {}, h('b', {}, __(state.word)), ` — ${block.why || __(state.meaning)}`)],
+        [
+          __('State'),
+          !block.group && h('span', {}, h('b', {}, __(state.word)), ` — ${block.why || __(state.meaning)}`)
+        ],
         [__('Engine'), block.engine],
         [__('Graphs'), block.hybrid ? String(block.graphs) : ''],
         [
           __('Output'),
-          block.output.length > 0 ? block.output.map(tensorText).join(', ') : __('not called yet')
+          block.output.length > 0
+            ? block.output.map(tensorText).join(', ')
+            : !block.group && __('not called yet')
         ],
         [
           __('Parameters'),
@@ -103,7 +112,7 @@ export class Details {
             ? __('not known before the first call')
             : __('%1 numbers, nested Blocks included', countText(block.parameter_count))
         ],
-        [__('Shared with'), block.shared_with !== null && this.blockLink(block.shared_with, modelName)],
+        [__('Shared with'), block.shared_with !== null && this.blockLink(block.shared_with)],
         [__('Source'), this.place(block.location)]
       ]),
       block.parameters.length > 0 &&
@@ -146,7 +155,7 @@ export class Details {
   }
 
   /** `frames`: the kernels and sessions around it, innermost first. */
-  showNode(node: GraphNode, frames: readonly GraphBox[], modelName: string): void {
+  showNode(node: GraphNode, frames: readonly GraphBox[]): void {
     this.path = null;
     const attributes = Object.entries(node.attributes);
     replace(
@@ -156,7 +165,7 @@ export class Details {
         [__('Kind'), node.kind],
         [__('Operator'), node.op && h('code', {}, node.op)],
         [__('Outputs'), node.outputs.map(tensorText).join(', ')],
-        [__('Block'), this.blockLink(node.block, modelName)],
+        [__('Block'), this.blockLink(node.block)],
         ...this.runsIn(frames),
         [__('Engine'), node.engine],
         [__('Source'), this.placeAt(node.location)],
@@ -170,7 +179,7 @@ export class Details {
   }
 
   /** `operators`: the names of those inside; `frames`: the kernels and sessions around the box, innermost first. */
-  showBox(box: GraphBox, frames: readonly GraphBox[], operators: readonly string[], modelName: string): void {
+  showBox(box: GraphBox, frames: readonly GraphBox[], operators: readonly string[]): void {
     this.path = null;
     replace(
       this.element,
@@ -180,7 +189,7 @@ export class Details {
         [__('Class'), box.class],
         [__('Holds'), box.summary || _n('%1 operator', '%1 operators', box.operators)],
         [__('Outputs'), box.outputs.map(tensorText).join(', ')],
-        [__('Block'), box.block !== null && this.blockLink(box.block, modelName)],
+        [__('Block'), box.block !== null && this.blockLink(box.block)],
         ...this.runsIn(frames),
         [__('Source'), this.placeAt(box.location)],
         ...box.notes.map((note, index): [string, Child] => [index > 0 ? '' : __('Runs'), note]),
@@ -252,8 +261,8 @@ export class Details {
       : h('span', {}, location.label);
   }
 
-  private blockLink(path: string, modelName: string): HTMLElement {
-    return button(accessPath(modelName, path), () => this.events.onBlock(path), {
+  private blockLink(path: string): HTMLElement {
+    return button(this.codeOf(path), () => this.events.onBlock(path), {
       class: 'hl-link',
       title: __('Select this Block')
     });

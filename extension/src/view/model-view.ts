@@ -30,7 +30,7 @@ import { SavedValuesPart } from './saved-values';
 import { Stage } from './stage';
 import { TreeColumns } from './tree-columns';
 import type { WorkRows } from './work-rows';
-import { accessPath, parametersText, tensorText } from './words';
+import { parametersText, tensorText } from './words';
 import { __, _n } from '../text';
 
 /** What the user looks at: names of model, Block and opened boxes, the program, and the scale of the picture. */
@@ -93,7 +93,7 @@ export class ModelView {
       onNode: node => {
         this.showsNode = true;
         this.peekAt([node.label || node.op, ...node.outputs.map(tensorText)].join(' '));
-        this.details.showNode(node, this.drawn.framesOf(node.box), this.name);
+        this.details.showNode(node, this.drawn.framesOf(node.box));
         this.detailed = node.id;
         this.showMeasured();
         this.follow(node.block, node.location);
@@ -101,7 +101,7 @@ export class ModelView {
       onBox: box => {
         this.showsNode = true;
         this.peekAt([box.label, ...box.outputs.map(tensorText)].join(' '));
-        this.details.showBox(box, this.drawn.framesOf(box.parent), this.drawn.operatorsIn(box), this.name);
+        this.details.showBox(box, this.drawn.framesOf(box.parent), this.drawn.operatorsIn(box));
         this.detailed = box.id;
         this.showMeasured();
         this.follow(box.block, box.location);
@@ -112,7 +112,7 @@ export class ModelView {
         this.peekAt('');
         const selected = this.selectedNode();
         if (selected) {
-          this.details.showBlock(selected, this.name);
+          this.details.showBlock(selected);
         }
       },
       onProgram: program => {
@@ -127,14 +127,17 @@ export class ModelView {
         onPicture: (svg: string) => options.onPicture?.(svg, this.drawn.shown?.path ?? '')
       })
     });
-    this.details = new Details({
-      onLocation: options.onLocation,
-      onBlock: path => this.select(path),
-      onBox: id => void this.graph.select(id),
-      ...(!options.isFile && {
-        onNumbers: (path: string, parameter: Parameter) => void this.showNumbers(path, parameter)
-      })
-    });
+    this.details = new Details(
+      {
+        onLocation: options.onLocation,
+        onBlock: path => this.select(path),
+        onBox: id => void this.graph.select(id),
+        ...(!options.isFile && {
+          onNumbers: (path: string, parameter: Parameter) => void this.showNumbers(path, parameter)
+        })
+      },
+      path => this.nameOf(path)
+    );
     if (this.columns) {
       const { columns } = this;
       this.details.workOf = path => columns.facts(path);
@@ -261,6 +264,11 @@ export class ModelView {
     this.peek.hidden = this.peek.textContent === '' || this.drawer.current === 'details';
   }
 
+  /** The code that gives the Block at a path of the model in the notebook. */
+  nameOf(path: string): string {
+    return this.tree.code(path);
+  }
+
   /** Ask what the values were in the saves: there may be another one, or the values have changed. */
   refreshSaved(): void {
     if (this.saved && this.drawer.current === 'details') {
@@ -353,7 +361,7 @@ export class ModelView {
     if (selected && (moved || !this.showsNode)) {
       this.showsNode = false;
       this.peekAt('');
-      this.details.showBlock(selected, model.name);
+      this.details.showBlock(selected);
     }
     if (!this.tree.node(this.drawn.path)) {
       this.drawn.want(selected?.path ?? '');
@@ -384,9 +392,7 @@ export class ModelView {
     const model = this.name;
     const path = name === model ? '' : name.startsWith(`${model}.`) ? name.slice(model.length + 1) : null;
     const node = path === null ? null : this.tree.node(path);
-    return (
-      node && { name: `${accessPath(model, node.path)}: ${node.class}`, show: () => this.reveal(node.path) }
-    );
+    return node && { name: `${this.nameOf(node.path)}: ${node.class}`, show: () => this.reveal(node.path) };
   }
 
   /** Show a picture drawn earlier, where there is no kernel to ask. */
@@ -412,7 +418,7 @@ export class ModelView {
       const node = this.selectedNode();
       if (node) {
         this.showsNode = false;
-        this.details.showBlock(node, this.name);
+        this.details.showBlock(node);
       }
     }
     // A plain Block on top has a picture of all graphs, which is where a difference of one of them is seen best.
@@ -502,7 +508,7 @@ export class ModelView {
     this.isChosen = true;
     this.showsNode = false;
     this.peekAt('');
-    this.details.showBlock(node, this.name);
+    this.details.showBlock(node);
     this.refreshSaved();
     this.options.onSelect?.(node.path);
     this.drawn.drawAtRest(() => this.showInGraph(node));
@@ -518,7 +524,7 @@ export class ModelView {
     if (isAround && this.drawn.shown?.path === this.drawn.path && (await this.graph.showBlock(node.path))) {
       this.showsNode = false;
       this.peekAt('');
-      this.details.showBlock(node, this.name);
+      this.details.showBlock(node);
       return;
     }
     // Another Block has other programs.

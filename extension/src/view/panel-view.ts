@@ -112,6 +112,7 @@ export class PanelView {
     });
     this.actions = new ActionBar({
       withOpen: true,
+      codeOf: path => this.view.nameOf(path),
       onChanged: model => {
         if (model) {
           this.chosenId = model.id;

@@ -11,7 +11,6 @@ import { diffView, sentence } from './diff-view';
 import type { Child } from './dom';
 import { button, h } from './dom';
 import type { SaveTarget } from './save-part';
-import { nameOf } from './save-part';
 import { __, _n } from '../text';
 
 type OnProgress = (progress: Progress) => void;
@@ -58,7 +57,7 @@ export async function reload(
 
 /** What a reload changed, with a way back. */
 export function reloaded(
-  { model, path }: SaveTarget,
+  { name }: SaveTarget,
   reply: ReloadReply,
   options: DiffOptions,
   onUndo: () => void
@@ -68,12 +67,7 @@ export function reloaded(
   return h(
     'div',
     { class: 'hl-result' },
-    h(
-      'p',
-      {},
-      reply.summary ||
-        __('Loaded %1 into %2.', _n('%1 graph', '%1 graphs', reply.graphs), nameOf(model, path))
-    ),
+    h('p', {}, reply.summary || __('Loaded %1 into %2.', _n('%1 graph', '%1 graphs', reply.graphs), name)),
     h('p', { class: 'hl-path' }, h('code', {}, reply.path), __(' on %1', reply.host)),
     ...reply.notes.map(note => h('p', {}, note)),
     changes === 0

@@ -11,10 +11,11 @@ import { button, h } from './dom';
 import { agoText, bytesText } from './words';
 import { __, _n } from '../text';
 
-/** A model, or a Block of it by its path, and the file it goes to. */
+/** A model, or a Block of it by its path, what to call it, and the file it goes to. */
 export interface SaveTarget {
   model: Model;
   path: string;
+  name: string;
   file: string;
 }
 
@@ -208,7 +209,7 @@ function asked({ target, error, there }: Question): Child[] {
   const sentence = /[.:?]$/.test(error.message) ? error.message : `${error.message}.`;
   const [what, ...rest] = failure(new RequestError(error.code, sentence, error.next, error.details));
   return [
-    h('p', {}, __('Save '), h('b', {}, nameOf(target.model, target.path)), '?'),
+    h('p', {}, __('Save '), h('b', {}, target.name), '?'),
     what,
     there !== null &&
       there.version !== '' &&
@@ -221,11 +222,6 @@ function asked({ target, error, there }: Question): Child[] {
 export function facts(there: Pick<Target, 'class' | 'graphs' | 'bytes' | 'modified'>): string {
   const model = there.class ? `${there.class}, ${_n('%1 graph', '%1 graphs', there.graphs)}, ` : '';
   return `${model}${bytesText(there.bytes)}, ${agoText(there.modified, Date.now() / 1000)}`;
-}
-
-/** `net`, `net.features`. */
-export function nameOf(model: Model, path: string): string {
-  return path ? `${model.name}.${path}` : model.name;
 }
 
 async function look(requester: Requester, file: string): Promise<Target | null> {
@@ -242,14 +238,14 @@ async function look(requester: Requester, file: string): Promise<Target | null> 
 
 /** What a save wrote, with a way back. */
 export function saved(
-  model: Model,
-  path: string,
+  { path, name }: SaveTarget,
   reply: SaveReply,
+  codeOf: (path: string) => string,
   onUndo: (token: string) => void
 ): HTMLElement {
-  const name = nameOf(model, path);
+  const placeOf = (inner: string): string => [path, inner].filter(part => part).join('.');
   const graphs = reply.graphs.map(
-    graph => `${graph.path || name} (${_n('%1 operator', '%1 operators', graph.operators)})`
+    graph => `${codeOf(placeOf(graph.path))} (${_n('%1 operator', '%1 operators', graph.operators)})`
   );
   return h(
     'div',

@@ -53,7 +53,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   const results = h('div', {});
   const saves = h('div', {});
   const layout = workerLayout(async () => (await channel.request('asset', { name: 'graphviz' })).text);
-  const view = new ModelView({
+  const view: ModelView = new ModelView({
     layout,
     panes: splitPanes,
     tabs: [
@@ -86,8 +86,9 @@ function render({ model, el }: RenderProps<Traits>): () => void {
       // The traits follow by themselves; this only makes it quicker.
     }
   };
-  const actions = new ActionBar({
+  const actions: ActionBar = new ActionBar({
     withOpen: false,
+    codeOf: path => view.nameOf(path),
     onChanged: () => void refresh(),
     onShowInGraph: (block, marks) => view.showDifference(block, marks),
     sideBySide: { opens: true, show: shown => void view.showSideBySide(shown) },

@@ -13,6 +13,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics import ArchiveError, LoadMismatchError
 from hybrid_lab.diagnostics.file_errors import open_regular, reading
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -70,7 +71,7 @@ def load_pair(
                 pins[id(block)] = block, [_graph(place or block.name, saved, parameters, path, differences)]
     if strict and differences:
         raise LoadMismatchError(
-            f"the files do not fit the model {net.name}; nothing was loaded", differences, path=path
+            f"the files do not fit the model {called(net)}; nothing was loaded", differences, path=path
         )
     net.load_parameters(prefix + PARAMETERS, allow_missing=not strict, ignore_extra=not strict)
     for block, graphs in pins.values():

@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.system.logger import logger
@@ -37,13 +38,13 @@ def export_outermost(
         logger.warning(f"no symbol file was written of {problem}")
     if not files:
         raise HybridLabError(
-            f"{net.name} is a plain Block, of which export() writes the outermost HybridBlocks, and "
+            f"{called(net)} is a plain Block, of which export() writes the outermost HybridBlocks, and "
             + (f"{layout.shorten(without)} has no graph: call the model once" if without else "it has none")
         )
     if without and not problems:
-        logger.warning(f"{net.name}: not exported, because they were never called: {layout.shorten(without)}")
+        logger.warning(f"{called(net)}: not exported, because they were never called: {layout.shorten(without)}")
     names = layout.shorten([symbol_file for symbol_file, _ in files], 20)
-    logger.info(f"{net.name} is a plain Block; exported its {len(files)} outermost HybridBlocks: {names}")
+    logger.info(f"{called(net)} is a plain Block; exported its {len(files)} outermost HybridBlocks: {names}")
     return files
 
 

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError, SettingError
-from hybrid_lab.diagnostics.formatting import called, check_choice, first_line
+from hybrid_lab.diagnostics.formatting import about, called, check_choice, first_line
 from hybrid_lab.diagnostics.switches import check_switches
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -88,7 +88,7 @@ def load_cached_graphs(
     check_choice("graphs", graphs, ("code", "file"), HybridLabError)
     if not isinstance(net, Block):
         raise HybridLabError(f"load_cached_graphs needs a Block, not {type(net).__name__}")
-    with without_collecting(), boundary.lock:
+    with about(net), without_collecting(), boundary.lock:
         folder = folder_at(path, net.name)
         pair = prefix_of(path) if folder is None else None
         if pair is not None:
@@ -114,7 +114,7 @@ def load_opened(
 
     trainers : (name, parts of a saved Trainer as `objects.trainer_parts` gives them, the Trainer that goes on from it)
     """
-    with without_collecting(), boundary.lock:
+    with about(net), without_collecting(), boundary.lock:
         loading = _Loading(archive, net, True, graphs == "file", None, None, trainer, attributes)
         owners, path = loading.match.parameters, archive.path
         loading.further = [
@@ -177,7 +177,7 @@ class _Loading:
                 count = f"{len(self.differences)} difference{'s' * (len(self.differences) > 1)}"
                 settings = "".join(f"; {note}" for note in self.attributes.notes[:3])
                 raise LoadMismatchError(
-                    f"the archive does not fit the model {self.net.name}: {count}; nothing was loaded "
+                    f"the archive does not fit the model {called(self.net)}: {count}; nothing was loaded "
                     f"(net.load with strict=False loads what fits){settings}",
                     self.differences,
                     path=self.archive.path,
@@ -254,7 +254,17 @@ class _Loading:
         self, aux: dict[str, object], states: TrainerStates | None, restored: bool, parameters: int, count: int
     ) -> LoadReport:
         path, notes = os.path.abspath(self.archive.path or ""), self.match.notes
-        report = LoadReport(path, len(self.seen), parameters, count, self.differences, notes, aux, states, restored)
+        report = LoadReport(
+            path,
+            len(self.seen) - access.is_group(self.net),
+            parameters,
+            count,
+            self.differences,
+            notes,
+            aux,
+            states,
+            restored,
+        )
         report.attributes = self.attributes.found
         for note in report.notes:
             logger.warning(f"{called(self.net)}: {note}")

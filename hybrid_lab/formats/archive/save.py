@@ -14,7 +14,7 @@ from hybrid_lab import _version
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.errors import FewerGraphsError, SettingError, Unmappable
 from hybrid_lab.diagnostics.file_errors import writing
-from hybrid_lab.diagnostics.formatting import called, check_choice, count
+from hybrid_lab.diagnostics.formatting import about, called, check_choice, count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.files.saved import note_file
@@ -98,7 +98,7 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
     A Block with an operator that MXNet lacks is left out with a warning. Raises HybridLabError if no Block is left; the
     folder is then unchanged.
     """
-    with without_collecting(), boundary.lock, passing(net) as blocks:
+    with about(net), without_collecting(), boundary.lock, passing(net) as blocks:
         if inputs is not None:
             called_on(net, inputs, blocks)
         problems = trace_missing(blocks)
@@ -177,7 +177,7 @@ def _save(
         reason = why_no_archive(file_name)
         if reason is not None:
             raise HybridLabError(f"{file_name} exists and is not an intact archive ({reason}); give a path")
-    with without_collecting(), boundary.lock, passing(net) as blocks:
+    with about(net), without_collecting(), boundary.lock, passing(net) as blocks:
         given = called_on(net, inputs, blocks) if inputs is not None else {}
         problems = trace_missing(blocks)
         contents = _Contents(net, given, trainer, aux, checkpoint)
@@ -292,7 +292,7 @@ def would_lose(net: Block, path: str | PathLike[str], trainer: Trainer | None = 
     here. Raises ArchiveError, FileError.
     """
     archive = Container.open(path)
-    with without_collecting(), boundary.lock, passing(net) as blocks:
+    with about(net), without_collecting(), boundary.lock, passing(net) as blocks:
         trace_missing(blocks)
         described = tree.describe_tree(net)
         _, members = _named_graphs(described)

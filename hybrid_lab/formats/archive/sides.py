@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.graph.graph import Graph
@@ -115,7 +116,7 @@ class LiveSide:
     is_live = True
 
     def __init__(self, net: Block, label: str = ""):
-        self.net, self.label = net, label or net.name
+        self.net, self.label = net, label or called(net)
         self.tree = tree.describe_tree(net)
         self._ids = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}
         self.attribute_tensors: dict[str, np.ndarray] = {}

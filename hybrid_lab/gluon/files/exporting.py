@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.formatting import called
 from hybrid_lab.formats.mxnet import save_model
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.files.graphs_of_calls import predicting
@@ -58,8 +59,8 @@ def _without_conversions(block: Hybrid, neutral: NeutralGraph) -> NeutralGraph:
     if narrow:
         kind = dtypes[narrow[0]].name
         raise HybridLabError(
-            f"{block.name}: {', '.join(narrow)} {'is' if len(narrow) == 1 else 'are'} {kind}, so that the graph "
+            f"{called(block)}: {', '.join(narrow)} {'is' if len(narrow) == 1 else 'are'} {kind}, so that the graph "
             "needs its conversions; export(..., remove_amp_cast=False) keeps them"
         )
-    logger.info(f"{block.name}: exported without {gone} conversions of amp; remove_amp_cast=False keeps them")
+    logger.info(f"{called(block)}: exported without {gone} conversions of amp; remove_amp_cast=False keeps them")
     return replace(neutral, graph=graph)

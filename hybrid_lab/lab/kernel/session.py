@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.formatting import count
+from hybrid_lab.diagnostics.formatting import about, count
 from hybrid_lab.lab.diagnostics import findings_by_path, lint_cells, lint_key, lint_rows, merged
 from hybrid_lab.lab.distributed.board import board
 from hybrid_lab.lab.errors import RequestError
@@ -155,7 +155,9 @@ class Session:
                 progress(_SLOW[kind], 0, 0)
             if board.has(body.get("model")):
                 return board.answer(kind, body)
-            reply: Mapping[str, object] = getattr(self, f"_on_{kind}")(body)
+            entry = self.registry.known(body.get("model"))
+            with contextlib.nullcontext() if entry is None else about(entry):
+                reply: Mapping[str, object] = getattr(self, f"_on_{kind}")(body)
             return reply
         except RequestError:
             raise
@@ -285,7 +287,7 @@ class Session:
         try:
             yield
         except KeyError:
-            raise RequestError("unknown-block", f"{entry.name} has no block {path!r}", "Refresh the tree.") from None
+            raise RequestError("unknown-block", f"{entry.name} has no Block {path!r}", "Refresh the tree.") from None
 
     def _on_findings(self, body: ModelRequest) -> FindingsReply:
         return {"findings": self.findings(self.registry.get(body["model"]))}

@@ -33,8 +33,11 @@ class BlockGroup(Block):
     It stands for a list, dict or object, which is no Block: it is neither counted nor called one.
 
     kind : the class of what holds them. Its last call is what the code of a cell called of them last
-    codes : by the name of a child, the code that reads it, `HOLDER["gen"][0]`; labels : what its row is called, `gen[0]`
+    codes : by the name of a child, the code that reads it, `HOLDER["gen"][0]`
+    labels : by the name of a child, what its row is called, `gen[0]`
     """
+
+    _is_group = True
 
     archived_class: str
     codes: Mapping[str, str]

@@ -302,11 +302,16 @@ class Registry:
         for container in names.containers:
             for member in container.blocks:
                 tops.setdefault(id(member), (container.code(member), member))
-        name = _code_of(block, tops)
+        name = block.name if isinstance(block, BlockGroup) else _code_of(block, tops)
         if not name:
             hidden = block_names.in_attributes([*tops.values()])
             name = _code_of(block, {key: (found.code, found.block) for key, found in hidden.items()})
         return block_names.below(block, name, path) if name else ""
+
+    def known(self, identity: object) -> Block | None:
+        """The model with this id at the last look; None if there is none."""
+        entry = self._entries.get(identity) if isinstance(identity, str) else None
+        return None if entry is None else entry.reference()
 
     def get(self, identity: str) -> LiveModel:
         """The entry with this id. Raises RequestError `unknown-model`."""
@@ -456,7 +461,7 @@ def _facts(rows: Rows, name: str) -> Facts:
     return Facts(
         {
             "hybridized": any(map(access.is_active, hybrid)),
-            "blocks": len(blocks),
+            "blocks": sum([not access.is_group(block) for _, block in blocks]),
             "graphs": graphs,
             "parameters": rows.elements,
             "engine": last.runs_on if last is not None else "",

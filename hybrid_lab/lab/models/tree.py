@@ -67,7 +67,7 @@ class _RowData:
             "path": path,
             "attr": visible(attr),
             "codes": [] if before is not None else [_around(code) for code in block_names.children(block).values()],
-            "group": isinstance(block, BlockGroup),
+            "group": access.is_group(block),
             "name": visible(block.name),
             "class": visible(class_name(block)),
             "hybrid": calls is not None,

@@ -58,7 +58,7 @@ def _parameter(block: Block, name: str, gradient: bool) -> NDArray | str:
 def _output(block: Block, path: str, name: str) -> NDArray | str:
     seen: Any = last_captured(block)
     if seen is None:
-        inside = path or block.name
+        inside = path or block.name  # what mx.capture takes
         return f"no values of {inside} were captured: with mx.capture(net, {inside!r}) as seen: net(x)"
     leaves = flatten(seen)[0]
     number = int(name) if name.isdecimal() else 0

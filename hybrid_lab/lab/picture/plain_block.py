@@ -113,6 +113,7 @@ class Whole:
 
     def __init__(self, net: Block, path: str, block: Block, graphs: Graphs):
         self.net, self.path, self._graphs = net, path, graphs
+        self._labels = net.labels if isinstance(net, BlockGroup) else {}
         self._paths = {id(each): above for above, each in reversed(blocks_below(net))}
         self._parameters = parameter_paths(net)
         self._order = 0.0
@@ -223,7 +224,7 @@ class Whole:
             self._line(around, label, "", item)
             return self._node(visible(label), path, around, sources, item, {})
         inner_path = self._path(block, caller, path)
-        name = block.name if inner_path is None else inner_path.rpartition(".")[2]
+        name = block.name if inner_path is None else self._labels.get(inner_path) or inner_path.rpartition(".")[2]
         label = f"{name} ({number})" if number > 1 else name
         label += f", {repeats}{self._more} calls" if repeats else ""
         place = self._place(item.location)

@@ -30,6 +30,7 @@ from hybrid_lab.lab.messages.saving import (
     SaveReply,
     UndoReply,
 )
+from hybrid_lab.lab.models.block_names import below
 from hybrid_lab.lab.models.registry import LiveModel
 from hybrid_lab.lab.models.variables import why_no_variable
 from hybrid_lab.lab.picture.compared import compared_graphs, compared_values
@@ -93,7 +94,7 @@ def save(
         "host": host(),
         "bytes": path.stat().st_size,
         "graphs": archives.graphs_in(path),
-        "blocks": written["blocks"],
+        "blocks": written["blocks"] - access.is_group(net),
         "parameters": written["parameters"],
         "seconds": round(seconds, 4),
         "note": "; ".join(filter(None, [_NOTES[how], *warnings])),
@@ -303,16 +304,16 @@ def _block(entry: LiveModel, at: str) -> Block:
     try:
         return block_at(entry.block, at)
     except KeyError:
-        raise RequestError("unknown-block", f"{entry.name} has no block {at!r}", "Refresh the tree.") from None
+        raise RequestError("unknown-block", f"{entry.name} has no Block {at!r}", "Refresh the tree.") from None
 
 
 def _proposed(entry: LiveModel, at: str) -> str:
     """The name of the archive of a model, or of one of its Blocks."""
-    return file_names.name_for(f"{entry.name}.{at}") if at else entry.proposed_file
+    return file_names.name_for(entry.name, below=at) if at else entry.proposed_file
 
 
 def _side(entry: LiveModel, net: Block, at: str, when: str) -> archive.LiveSide:
-    return archive.LiveSide(net, f"{entry.name}{f'.{at}' if at else ''} {when}")
+    return archive.LiveSide(net, f"{below(entry.block, entry.name, at)} {when}")
 
 
 def _data(difference: archive.ModelDifference) -> Difference:

@@ -25,9 +25,13 @@ def folder() -> Path:
     return Path(os.getcwd()).resolve()
 
 
-def name_for(model: str, suffix: str = "") -> str:
-    """The name of a model's archive: `net.hlab`, `nets_0.hlab` of `nets[0]`, `net.autosave.hlab` with a suffix."""
-    return (re.sub(r"[^\w.\-]+", "_", model).strip("_.") or "net") + suffix + layout.SUFFIX
+def name_for(model: str, suffix: str = "", below: str = "") -> str:
+    """The name of a model's archive: `net.hlab`, `nets_0.hlab` of `nets[0]`, `net.autosave.hlab` with a suffix.
+
+    below : the path of a Block of the model, whose archive it is: `net.features.hlab`
+    """
+    plain = [re.sub(r"[^\w.\-]+", "_", part).strip("_.") for part in (model, below)]
+    return (".".join(filter(None, plain)) or "net") + suffix + layout.SUFFIX
 
 
 def checked(name: str) -> Path:

@@ -64,7 +64,7 @@ def _line(node: BlockNode, depth: int) -> str:
         parts.append(_dim(f"{node['parameter_count']:,} parameter{'s' if node['parameter_count'] != 1 else ''}"))
     elif node["parameter_count"] is None:
         parts.append(_dim("shapes not known yet"))
-    if depth == 0 or node["state"] in ("refused", "failed", "file", "imported", "plain"):
+    if not node.get("group") and (depth == 0 or node["state"] in ("refused", "failed", "file", "imported", "plain")):
         word, meaning = STATES[node["state"]]
         why = say(f"{meaning}. {node['why']}".rstrip(". "), quote=True)
         parts.append(f'<span style="{_STATE}" title="{why}">{word}</span>')

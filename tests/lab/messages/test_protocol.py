@@ -21,7 +21,7 @@ MODEL = {
 }  # fmt: skip
 BLOCK = {
     "path", "attr", "name", "class", "hybrid", "state", "why", "failed_in", "repr", "parameters", "parameter_count",
-    "output", "graphs", "engine", "findings", "shared_with", "location", "children",
+    "output", "graphs", "engine", "findings", "shared_with", "location", "codes", "group", "children",
 }  # fmt: skip
 GRAPH = {
     "path",

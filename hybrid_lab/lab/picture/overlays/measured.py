@@ -45,7 +45,7 @@ def time_overlay(source: OverlaySource) -> Overlay:
         if row.part != source.part or identity is None:
             continue
         short = milliseconds(row.seconds)
-        text = f"about {short}, shared out" if row.estimated else ""
+        text = f"about {short}: an estimated share, as several operators run as one" if row.estimated else ""
         result.cells[identity] = Cell(row.seconds, row.eager_seconds, f"~{short}" if text else short, text)
         if row.inside or row.region is None or row.region not in opened:
             slowest.append((row.seconds, identity))
