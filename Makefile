@@ -61,6 +61,7 @@ help:
 	@echo 'make check-python  the Python tests of make check alone'
 	@echo 'make test        TypeScript, browser, wheel, Python: some 25 minutes on two cores  (ARGS for pytest)'
 	@echo '     test-python | test-ts | test-browser | test-wheel | test-processors-short'
+	@echo 'make ci          make lint test in the order of .ci/run, which keeps all processors busy (ci-front-end | ci-beside)'
 	@echo 'make test-all    the same with every combination and the long tests, before a release (an hour)'
 	@echo 'make test-processors  all numeric tests as other processors run them (ARGS=--list shows which; an hour)'
 	@echo 'make test-versions  a part of the tests with the oldest and newest packages and every Python found (ARGS=--whole: all)'

@@ -85,6 +85,8 @@ def test_the_site_has_the_tutorial_and_the_panel_says_what_is_missing(opened):
 def test_every_cell_of_the_tutorial_runs(opened):
     opened.set_default_timeout(120_000)
     expect(opened.locator(".jp-Notebook .jp-CodeCell").first).to_contain_text("%pip install", timeout=120_000)
+    # Before the kernel answers, the cells would be run without an effect.
+    expect(opened.get_by_text("Python (Pyodide) | Idle")).to_be_visible(timeout=300_000)
     opened.get_by_role("menuitem", name="Run", exact=True).click()
     opened.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     # An error in one cell leaves the cells after it without a number.
