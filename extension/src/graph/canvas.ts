@@ -1,4 +1,4 @@
-// The picture on the page: only what the pane shows is in the document; dragging, wheel and fingers move it.
+// The picture on the page: only what the pane shows is in the document, and a camera says which part that is.
 
 import { h, uniqueId } from '../view/dom';
 import type { Camera, Size } from './camera';
@@ -20,6 +20,9 @@ import { HEADER } from './card';
 import type { DrawnItem, DrawnLayer, Picture, Rect } from './compose';
 import type { Change } from './draw';
 import { edgeElement, farElement, itemElement, pathOf, portElement, showChange, svg } from './draw';
+import { DETAIL, besideCovers, hides } from './covers';
+import type { ClickEvents } from './gestures';
+import { followGestures } from './gestures';
 import type { Point } from './layer';
 import { Legend } from './legend';
 import type { Measured } from './measured';
@@ -29,16 +32,8 @@ import type { Scene } from './scene';
 import { portKey } from './scene';
 import { __ } from '../text';
 
-export interface CanvasEvents {
-  /** A click; null: on the ground. */
-  onPick: (id: string | null) => void;
-  /** A double-click, or a click on + or -. */
-  onToggle: (id: string) => void;
+export interface CanvasEvents extends ClickEvents {
   onKey: (event: KeyboardEvent) => void;
-  /** A click on the parameter number `index` of a node, by the order of its badges. */
-  onBadge?: (id: string, index: number) => void;
-  /** A click on the stub of an edge, which leads to this node. */
-  onStub?: (id: string) => void;
   /** The picture was moved or zoomed; `at`: the point of the pane under the pointer, null where none did it. */
   onLook?: (at: Point | null) => void;
 }
@@ -69,11 +64,10 @@ export const NO_MARKS: Marks = {
 };
 
 /** Scales below which details, and all text, are too small to be read. */
-const READABLE = { detail: 0.6, title: SCALES.legible } as const;
+const READABLE = { detail: DETAIL, title: SCALES.legible } as const;
 /** Pixels around the pane that are drawn ahead. */
 const AHEAD = 240;
 const SIDES = ['x', 'y', 'width', 'height'] as const;
-const DOUBLE = { milliseconds: 450, pixels: 8 } as const;
 
 /** Pixels of the pane that something lies over. */
 export interface Covered {
@@ -121,8 +115,7 @@ export class Canvas {
     });
     this.over = [this.map.element, this.legend.element];
     this.element = h('div', { class: 'hl-canvas' }, this.root, this.legend.element, this.map.element);
-    this.root.addEventListener('wheel', event => this.onWheel(event), { passive: false });
-    this.root.addEventListener('pointerdown', event => this.onDown(event));
+    followGestures(this, events);
     this.root.addEventListener('keydown', event => this.events.onKey(event));
     if (typeof ResizeObserver !== 'undefined') {
       new ResizeObserver(() => this.onResize()).observe(this.element);
@@ -209,6 +202,11 @@ export class Canvas {
   follow(camera: Camera): void {
     this.moved = true;
     this.set(camera);
+  }
+
+  /** Size of the picture; null while there is none. */
+  get extent(): Size | null {
+    return this.picture;
   }
 
   /** What the picture consists of; null while there is none. */
@@ -345,55 +343,16 @@ export class Canvas {
     const { picture } = this;
     if (picture) {
       const whole = { x: 0, y: 0, width: picture.width, height: picture.height };
-      this.moved = true;
-      this.look(this.beside(picture, room => fitted(whole, room)));
+      this.move(this.beside(picture, room => fitted(whole, room)));
     }
   }
 
-  /** The camera for all of the pane that is seen; where that puts nodes under something, for what is left of it. */
   private beside(picture: Picture, place: (room: Size) => Camera): Camera {
-    const { free } = this;
-    const camera = this.besideCard(picture, place, free);
-    const isWhole = ({ x, y, scale }: Camera): boolean =>
-      x >= 0 &&
-      y >= 0 &&
-      x + picture.width * scale <= free.width &&
-      y + picture.height * scale <= free.height;
-    const low = this.rectsOver().filter(rect => rect.y > free.height / 2 && rect !== this.card);
-    if (!isWhole(camera) || !low.some(rect => hides(rect, camera, picture))) {
-      return camera;
-    }
-    const height = Math.min(...low.map(rect => rect.y));
-    const above = { width: free.width, height };
-    const whole = { x: 0, y: 0, width: picture.width, height: picture.height };
-    const ways = [
-      this.besideCard(picture, place, above),
-      this.besideCard(picture, room => fitted(whole, room), above)
-    ];
-    return ways.find(way => isWhole(way) && way.scale >= READABLE.detail) ?? camera;
-  }
-
-  private besideCard(picture: Picture, place: (room: Size) => Camera, free: Size): Camera {
-    const { card } = this;
-    const camera = place(free);
-    if (!card || !hides(card, camera, picture)) {
-      return camera;
-    }
-    const right = card.x + card.width;
-    const below = card.y + card.height;
-    const isWide = free.width - right > Math.max(card.width, free.width / 2);
-    return isWide
-      ? panned(place({ width: free.width - right, height: free.height }), right, 0)
-      : panned(
-          place({ width: free.width, height: Math.max(free.height - below, free.height / 4) }),
-          0,
-          below
-        );
+    return besideCovers(picture, place, this.free, this.card, this.rectsOver());
   }
 
   zoom(factor: number, at: Point = { x: this.free.width / 2, y: this.free.height / 2 }): void {
-    this.moved = true;
-    this.look(zoomed(this.camera, factor, at), at);
+    this.move(zoomed(this.camera, factor, at), at);
   }
 
   /** The closed member nearest to the middle of the pane. */
@@ -416,8 +375,7 @@ export class Canvas {
   reveal(id: string): void {
     const item = this.picture?.items.get(id);
     if (item) {
-      this.moved = true;
-      this.look(this.freed(revealed(this.camera, item, this.free), item));
+      this.move(this.freed(revealed(this.camera, item, this.free), item));
     }
   }
 
@@ -425,8 +383,7 @@ export class Canvas {
   centre(id: string): void {
     const item = this.picture?.items.get(id);
     if (item) {
-      this.moved = true;
-      this.look(this.freed(centred(this.camera, item, this.free), item));
+      this.move(this.freed(centred(this.camera, item, this.free), item));
     }
   }
 
@@ -434,6 +391,12 @@ export class Canvas {
   shows(id: string): boolean {
     const item = this.picture?.items.get(id);
     return item !== undefined && intersects(item, visible(this.camera, this.pane));
+  }
+
+  /** Look elsewhere because the user wants to; `at`: the point of the pane under the pointer. */
+  move(camera: Camera, at: Point | null = null): void {
+    this.moved = true;
+    this.look(camera, at);
   }
 
   look(camera: Camera, at: Point | null = null): void {
@@ -573,124 +536,9 @@ export class Canvas {
     }
   }
 
-  private at(event: MouseEvent): Point {
-    const box = this.root.getBoundingClientRect();
-    return { x: event.clientX - box.left, y: event.clientY - box.top };
-  }
-
-  private onWheel(event: WheelEvent): void {
-    if (!this.picture) {
-      return;
-    }
-    const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 300 : 1;
-    if (event.ctrlKey || event.metaKey) {
-      event.preventDefault();
-      const turned = Math.max(-60, Math.min(60, event.deltaY * unit));
-      this.zoom(Math.exp(-turned * 0.004), this.at(event));
-      return;
-    }
-    const [dx, dy] = event.shiftKey && event.deltaX === 0 ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
-    const { x, y, scale } = this.camera;
-    // As in any pane that scrolls: where the picture ends, the page scrolls on.
-    const scroll = (at: number, delta: number, length: number, room: number): number =>
-      delta > 0
-        ? Math.max(Math.min(at, Math.max(at - delta, room - length)), at - delta)
-        : Math.min(Math.max(at, Math.min(at - delta, 0)), at - delta);
-    const next = {
-      scale,
-      x: scroll(x, dx * unit, this.picture.width * scale, this.pane.width),
-      y: scroll(y, dy * unit, this.picture.height * scale, this.pane.height)
-    };
-    if (next.x !== x || next.y !== y) {
-      event.preventDefault();
-      this.moved = true;
-      this.look(next, this.at(event));
-    }
-  }
-
-  private onDown(event: PointerEvent): void {
-    if (!this.picture || (event.pointerType === 'mouse' && event.button !== 0)) {
-      return;
-    }
-    this.fingers.set(event.pointerId, this.at(event));
-    if (this.fingers.size > 1) {
-      return; // the listeners of the first finger follow the second
-    }
-    const target = event.target as Element;
-    const id = target.closest('[data-id]')?.getAttribute('data-id') ?? null;
-    const toggles = target.closest('[data-toggle]') !== null;
-    const stub = target.closest('[data-stub]')?.getAttribute('data-stub') ?? null;
-    const badge = target.closest('[data-badge]')?.getAttribute('data-badge') ?? null;
-    const start = this.at(event);
-    let isDrag = false;
-    const move = (moved: PointerEvent): void => {
-      const before = this.fingers.get(moved.pointerId);
-      const now = this.at(moved);
-      if (!before) {
-        return;
-      }
-      isDrag ||= Math.hypot(now.x - start.x, now.y - start.y) > 4;
-      const other = [...this.fingers].find(([pointer]) => pointer !== moved.pointerId)?.[1];
-      if (other) {
-        isDrag = true;
-        const factor =
-          Math.hypot(now.x - other.x, now.y - other.y) /
-          Math.max(Math.hypot(before.x - other.x, before.y - other.y), 1);
-        this.zoom(factor, { x: (now.x + other.x) / 2, y: (now.y + other.y) / 2 });
-      } else if (isDrag) {
-        this.moved = true;
-        this.element.classList.add('hl-dragging');
-        this.look(panned(this.camera, now.x - before.x, now.y - before.y), now);
-      } else {
-        return;
-      }
-      this.fingers.set(moved.pointerId, now);
-    };
-    const stop = (ended: PointerEvent): void => {
-      this.fingers.delete(ended.pointerId);
-      if (this.fingers.size > 0) {
-        return;
-      }
-      window.removeEventListener('pointermove', move);
-      window.removeEventListener('pointerup', stop);
-      window.removeEventListener('pointercancel', stop);
-      this.element.classList.remove('hl-dragging');
-      if (!isDrag && ended.type === 'pointerup') {
-        this.onClick(id, toggles, { x: event.clientX, y: event.clientY }, event.timeStamp);
-        if (stub !== null) {
-          this.events.onStub?.(stub);
-        } else if (id !== null && badge !== null) {
-          this.events.onBadge?.(id, Number(badge));
-        }
-      }
-    };
-    window.addEventListener('pointermove', move);
-    window.addEventListener('pointerup', stop);
-    window.addEventListener('pointercancel', stop);
-  }
-
-  /** The second click of a double-click is on what the first one was on, wherever that has moved. */
-  private onClick(id: string | null, toggles: boolean, at: Point, time: number): void {
-    this.root.focus({ preventScroll: true });
-    const { last } = this;
-    const isDouble =
-      last !== null &&
-      time - last.time < DOUBLE.milliseconds &&
-      Math.hypot(at.x - last.at.x, at.y - last.at.y) < DOUBLE.pixels;
-    this.last = isDouble || toggles ? null : { id, at, time };
-    if (toggles && id !== null) {
-      this.events.onToggle(id);
-    } else if (isDouble && last.id !== null) {
-      this.events.onToggle(last.id);
-    } else if (!isDouble) {
-      this.events.onPick(id);
-    }
-  }
-
   private readonly world: SVGGElement;
   private readonly map: Minimap;
   private readonly idOf: (id: string) => string;
-  private readonly fingers = new Map<number, Point>();
   private picture: Picture | null = null;
   private scene: Scene | null = null;
   private layers: Shown[] = [];
@@ -710,23 +558,6 @@ export class Canvas {
   private uncovered: { before: Camera; camera: Camera } | null = null;
   /** How far the card has moved the picture, and where the camera was then. */
   private pushed: { camera: Camera; by: number } | null = null;
-  private last: { id: string | null; at: Point; time: number } | null = null;
-}
-
-/** Whether something, in pixels of the pane, lies over a node, or over the name of an open box. */
-function hides(rect: Rect, { x, y, scale }: Camera, picture: Picture): boolean {
-  const below = {
-    x: (rect.x - x) / scale,
-    y: (rect.y - y) / scale,
-    width: rect.width / scale,
-    height: rect.height / scale
-  };
-  for (const item of picture.items.values()) {
-    if (intersects(below, item.isOpen ? { ...item, height: HEADER } : item)) {
-      return true;
-    }
-  }
-  return false;
 }
 
 function withStrip(item: DrawnItem): Rect {

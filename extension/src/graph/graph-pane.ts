@@ -18,12 +18,13 @@ import type { Measured } from './measured';
 
 import type { Hit } from './hit-list';
 import { HitList } from './hit-list';
+import type { KeyActions } from './keys';
+import { keyDone } from './keys';
 import { DRAWN, depthOf, firstOpen, nameOf, openedTo, openedWith, withNames } from './opening';
 import type { Point } from './layer';
 import { Scene, edgeKey } from './scene';
 import { search } from './search';
-import type { Step } from './walk';
-import { step, trace } from './walk';
+import { trace } from './walk';
 import type { Layout } from './worker';
 import { Aborted } from './worker';
 import { __, _n } from '../text';
@@ -54,13 +55,6 @@ const COMPARED = 3000;
 
 /** Depths that can be chosen, beside all. */
 const DEPTHS = 6;
-
-const STEPS: Record<string, Step> = {
-  ArrowUp: 'up',
-  ArrowDown: 'down',
-  ArrowLeft: 'left',
-  ArrowRight: 'right'
-};
 
 export class GraphPane {
   readonly element: HTMLElement;
@@ -580,89 +574,11 @@ export class GraphPane {
     this.said.textContent = text;
   }
 
-  // -- keys -----------------------------------------------------------------------------------------------------------
-
   private onKey(event: KeyboardEvent): void {
-    const { picture, scene } = this;
-    if (!picture || !scene || event.ctrlKey || event.metaKey || event.altKey) {
-      return;
-    }
-    if (this.onWalkKey(event.key, picture, scene) || this.onViewKey(event.key)) {
+    const { picture, scene, selected, open } = this;
+    if (picture && scene && keyDone(event, { picture, scene, selected, open }, this.keyActions)) {
       event.preventDefault();
       event.stopPropagation();
-    }
-  }
-
-  private onWalkKey(key: string, picture: Picture, scene: Scene): boolean {
-    const way = STEPS[key];
-    const { selected } = this;
-    if (selected === null || !picture.items.has(selected)) {
-      const first = scene.layer('').members[0];
-      if ((way || key === 'Enter' || key === 'Home') && first !== undefined) {
-        this.goTo(first);
-        return true;
-      }
-      return false;
-    }
-    if (way) {
-      const next = step(scene, picture, this.open, selected, way);
-      if (next !== null) {
-        this.goTo(next);
-      }
-      return true;
-    }
-    switch (key) {
-      case 'Home':
-      case 'End': {
-        const { members } = scene.layer(scene.parent.get(selected) ?? '');
-        this.goTo(members[key === 'Home' ? 0 : members.length - 1] ?? selected);
-        return true;
-      }
-      case 'Enter':
-      case ' ':
-        if (scene.box(selected) && this.open.has(selected)) {
-          this.goTo(scene.layer(selected).members[0] ?? selected);
-        } else if (scene.box(selected)) {
-          void this.toggle(selected);
-        } else {
-          this.pick(selected);
-        }
-        return true;
-      case 'Escape':
-      case 'Backspace': {
-        const box = this.open.has(selected) ? selected : (scene.parent.get(selected) ?? '');
-        if (box === '') {
-          return false;
-        }
-        void this.toggle(box);
-        return true;
-      }
-      default:
-        return false;
-    }
-  }
-
-  private onViewKey(key: string): boolean {
-    switch (key) {
-      case '+':
-      case '=':
-        this.canvas.zoom(1.25);
-        return true;
-      case '-':
-        this.canvas.zoom(1 / 1.25);
-        return true;
-      case 'f':
-      case '0':
-        this.canvas.fit();
-        return true;
-      case 't':
-        this.setTracing(!this.isTracing);
-        return true;
-      case '/':
-        this.bar.focusSearch();
-        return true;
-      default:
-        return false;
     }
   }
 
@@ -716,6 +632,15 @@ export class GraphPane {
     }
   }
 
+  private readonly keyActions: KeyActions = {
+    goTo: id => this.goTo(id),
+    toggle: id => void this.toggle(id),
+    pick: id => this.pick(id),
+    zoom: factor => this.canvas.zoom(factor),
+    fit: () => this.canvas.fit(),
+    trace: () => this.setTracing(!this.isTracing),
+    search: () => this.bar.focusSearch()
+  };
   private readonly composer: Composer;
   private readonly bar: GraphBar;
   private readonly text: GraphText;

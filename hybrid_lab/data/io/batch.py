@@ -138,5 +138,7 @@ class MXDataIter(DataIter):
 
     def __init__(self, batch_size: int = 0) -> None:
         if type(self) is MXDataIter:
-            raise SettingError("MXDataIter is the base of CSVIter, ImageRecordIter and others; make one of them")
+            raise SettingError(
+                "MXDataIter is the base of CSVIter, ImageRecordIter and other iterators; use one of these iterators"
+            )
         super().__init__(batch_size)

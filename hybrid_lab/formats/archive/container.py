@@ -121,7 +121,7 @@ class ContainerWriter:
 
 
 def _copied_blocks(encoded: Encoded, digests: Mapping[str, hashlib._Hash], hashing: Hashing) -> Iterator[bytes]:
-    """The bytes of a safetensors file in copied blocks, each of which is added to the digest of its tensor."""
+    """Copy a safetensors file block by block; the digest of each tensor is computed from its blocks."""
     yield encoded.header
     for number, (name, array) in enumerate(encoded.tensors.items()):
         content = little_bytes(array)
