@@ -17,6 +17,7 @@ from hybrid_lab.lab.messages.training import Curve, KeptRunRow, RunsReply
 from hybrid_lab.lab.training import export
 from hybrid_lab.lab.training.chart import comparison
 from hybrid_lab.lab.training.curves import TRAINER_CURVES
+from hybrid_lab.lab.training.keeper import setting
 from hybrid_lab.lab.training.kept_runs import KeptRun, RunsFile, RunsFileError
 from hybrid_lab.lab.training.words import clock, short
 
@@ -43,6 +44,13 @@ def runs_reply(numbers: Sequence[int]) -> RunsReply:
         "runs": [_row(found, run) for run in found.runs[::-1][:LISTED]],
         "curves": [{"number": run.number, "curves": run.curves} for run in chosen],
     }
+
+
+def _next_step() -> str:
+    """What to do so that a run is kept."""
+    if setting.is_on:
+        return "a cell with mx.log is one"
+    return "runs are not kept here until mx.lab.keep_runs(True)"
 
 
 def _row(found: RunList, run: KeptRun) -> KeptRunRow:
@@ -75,7 +83,7 @@ class RunList(InsightReport):
     def headline(self) -> str:
         """How many there are, and where."""
         if not self.runs:
-            return f"no runs are kept in {self.path.name} yet: a cell with mx.log is one"
+            return f"no runs are kept in {self.path.name} yet: {_next_step()}"
         return f"{count(len(self.runs), 'run')}, kept in {self.path.name}"
 
     def __len__(self) -> int:
@@ -176,7 +184,7 @@ class RunList(InsightReport):
 
     def _name(self, name: str | None) -> str:
         if not self.names:
-            raise InputError("there is no run with a curve to draw: a cell with mx.log is one")
+            raise InputError(f"there is no run with a curve to draw: {_next_step()}")
         if name is not None and name not in self.names:
             raise InputError(f"no run has a curve {name!r}; there are {', '.join(self.names[:20])}")
         return self.names[0] if name is None else name

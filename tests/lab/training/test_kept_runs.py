@@ -168,6 +168,7 @@ def test_one_setting_switches_it_off(kept, monkeypatch, chosen, variable, is_kep
     mx.log(loss=1.0)
     runs.finish()
     assert os.path.exists(FILE) is is_kept
+    assert ("keep_runs(True)" in mx.lab.runs().headline) is not is_kept
 
 
 def test_a_run_that_is_under_way_is_written_and_is_lost_with_its_kernel(kept, monkeypatch):
