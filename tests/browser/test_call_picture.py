@@ -79,7 +79,7 @@ def test_a_graph_opens_in_the_picture_of_the_whole(open_cells):
     expect(panel.locator("svg.hl-g")).not_to_contain_text("tanh")
 
     # The nets of a dict are one model.
-    panel.get_by_role("combobox", name="Model", exact=True).select_option(label="gan: dict (part is gan.dis)")
+    panel.get_by_role("combobox", name="Model", exact=True).select_option(label='gan: dict (part is gan["dis"])')
     expect(box(panel, "gen").first).to_be_visible()
     expect(box(panel, "dis").first).to_be_visible()
 

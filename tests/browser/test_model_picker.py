@@ -68,4 +68,4 @@ def test_the_panel_follows_a_name_and_lists_an_object_once(open_cells):
     notebook.run_cell(2)
     expect(picker.locator("option")).to_have_count(4)
     texts = picker.locator("option").all_text_contents()
-    assert "nets: dict (net is nets.two)" in texts and not any(text.startswith("net:") for text in texts), texts
+    assert 'nets: dict (net is nets["two"])' in texts and not any(text.startswith("net:") for text in texts), texts
