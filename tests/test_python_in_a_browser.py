@@ -1,7 +1,7 @@
 """Python in a browser (Pyodide, as JupyterLite runs it): no threads, no processes, modules of the library missing.
 
-Simulated in a process of its own: `sys.platform` is "emscripten", missing modules cannot be imported, and threads and
-processes do not start. NumPy is the machine's.
+Simulated in a process of its own: `sys.platform` is "emscripten", missing modules cannot be imported, modules that the
+kernel of JupyterLite replaces are empty, and threads and processes do not start. NumPy is the machine's.
 """
 
 import os
@@ -12,13 +12,15 @@ import textwrap
 import pytest
 
 SIMULATED = """
-import importlib.abc, os, signal, subprocess, sys, sysconfig, tempfile, threading
+import importlib.abc, os, signal, subprocess, sys, sysconfig, tempfile, threading, types
 import numpy as np
 sysconfig.get_config_vars()
-MISSING = {"ctypes", "_ctypes", "mmap", "resource", "fcntl", "termios", "_multiprocessing", "ssl", "_ssl", "sqlite3",
+MISSING = {"ctypes", "_ctypes", "mmap", "_multiprocessing", "ssl", "_ssl", "sqlite3",
            "onnx", "onnxruntime", "torch", "triton", "psutil", "nh3"}
 for name in [name for name in sys.modules if name.partition(".")[0] in MISSING]:
     del sys.modules[name]
+for name in ("fcntl", "pexpect", "resource", "termios"):
+    sys.modules[name] = types.ModuleType(name)
 
 class Without(importlib.abc.MetaPathFinder):
     def __init__(self, finder):

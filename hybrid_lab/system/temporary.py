@@ -4,7 +4,8 @@ files.
 A writer creates `.<name>.<12 hexadecimal digits>.tmp` and holds a lock (`flock`) on it until it has been renamed. The
 system drops the lock when the writer's process ends in any way, on this machine or on another machine that shares the
 folder. A temporary file without a lock was left by a killed process and may go. On Windows, where there is no `flock`,
-open files cannot be removed, which comes to the same. If a file system has no locks nothing is removed.
+open files cannot be removed, which comes to the same. If a file system or JupyterLite's Python has no locks nothing is
+removed.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    # By name: the kernel of JupyterLite puts an empty module in the place of fcntl.
+    from fcntl import LOCK_EX, LOCK_NB, flock
+except ImportError:  # Windows, JupyterLite
+    HAS_LOCKS = False
+else:
+    HAS_LOCKS = True
 
 _NAME_KEPT = 48
 """Characters of the target's name in the temporary one: at most 192 bytes, where file systems take 255."""
@@ -64,10 +68,10 @@ def replacement(target: str, create: Callable[[str], BinaryIO]) -> Iterator[Bina
 
 def lock(descriptor: int) -> bool:
     """Hold the lock until `descriptor` is closed. False if the file was just removed as stale: make another."""
-    if fcntl is None:
+    if not HAS_LOCKS:
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(descriptor, LOCK_EX | LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks
@@ -89,14 +93,15 @@ def remove_stale(folder: str, target: str | None = None) -> None:
 def _remove_if_stale(path: str) -> None:
     """Raises OSError if it cannot be removed, or a live writer holds it."""
     mode = os.lstat(path).st_mode
-    if fcntl is None:
-        os.unlink(path)
+    if not HAS_LOCKS:
+        if os.name == "nt":  # elsewhere a file may go while another kernel writes it
+            os.unlink(path)
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         return
     descriptor = os.open(path, (os.O_RDONLY if stat.S_ISDIR(mode) else os.O_RDWR) | os.O_NOFOLLOW)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(descriptor, LOCK_EX | LOCK_NB)
         if stat.S_ISDIR(mode):
             shutil.rmtree(path)
         else:
