@@ -29,7 +29,13 @@ export function __(text: string, ...values: unknown[]): string {
   return (page[KEY] ?? english).__(text, ...values.map(String));
 }
 
-/** A text that depends on a number. */
+/** A number as every text writes it: 10,001. */
+export function grouped(number: number): string {
+  return number.toLocaleString('en');
+}
+
+/** A text that depends on a number, which is grouped: translators write the number itself as 10001. */
 export function _n(one: string, many: string, count: number, ...values: unknown[]): string {
-  return (page[KEY] ?? english)._n(one, many, count, ...values.map(String));
+  const text = (page[KEY] ?? english)._n(one, many, count, ...values.map(String));
+  return text.replace(String(count), () => grouped(count));
 }

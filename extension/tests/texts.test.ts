@@ -51,6 +51,12 @@ test('texts have arguments, numbers and percent signs, in English where there is
   assert.deepEqual([_n('%1 graph', '%1 graphs', 1), _n('%1 graph', '%1 graphs', 0)], ['1 graph', '0 graphs']);
 });
 
+test('numbers that texts count are grouped', () => {
+  assert.equal(_n('%1 Block', '%1 Blocks', 999), '999 Blocks');
+  assert.equal(_n('%1 Block', '%1 Blocks', 10001), '10,001 Blocks');
+  assert.equal(_n('%1 of %2', '%1 of %2', 10001, '10001'), '10,001 of 10001');
+});
+
 test('every text of the panel is translated', async () => {
   setTexts(marked);
   const { PanelView } = await import('../src/view/panel-view');

@@ -37,7 +37,7 @@ def test_ten_thousand_blocks(open_cells):
     panel = notebook.show_panel()
     notebook.run_cell(0)
     tree = panel.get_by_role("tree")
-    expect(panel.locator(".hl-headline")).to_contain_text("10001 Blocks", timeout=PATIENT)
+    expect(panel.locator(".hl-headline")).to_contain_text("10,001 Blocks", timeout=PATIENT)
     expect(tree.get_by_role("treeitem").first).to_be_visible(timeout=PATIENT)
     milliseconds = [notebook.page.evaluate(TYPE, text) for text in ("d", "de", "den", "dense", "eager")]
     print("a key in the filter:", *(f"{each:.0f} ms" for each in milliseconds))

@@ -15,7 +15,7 @@ import type {
 import { codesOf, first } from './block-index';
 import { button, h, keepFocus, replace } from './dom';
 import { accessPath, timeText } from './words';
-import { __, _n } from '../text';
+import { __, _n, grouped } from '../text';
 
 /** The slowest operator that was measured. */
 export interface Slowest {
@@ -297,12 +297,13 @@ export class Banner {
     const listed = (key: string, nodes: BlockNode[], word: string): void => {
       const [one] = nodes;
       if (one) {
+        const more = nodes.length - 10;
         const names = nodes.slice(0, 10).map(({ path, why }) => `${this.nameOf(path)}: ${why}`);
         items.push({
           key,
           tone: 'note',
           text: `${_n('%1 Block', '%1 Blocks', nodes.length)} ${word}`,
-          title: [...names, nodes.length > 10 ? __('and %1 more', nodes.length - 10) : ''].join('\n').trim(),
+          title: [...names, more > 0 ? __('and %1 more', grouped(more)) : ''].join('\n').trim(),
           act: () => this.events.onBlock(one.path)
         });
       }
@@ -319,7 +320,7 @@ export class Banner {
           ? __('%1 hybridized, not called yet', _n('%1 Block', '%1 Blocks', blocks))
           : blocks === 1
             ? __('The Block is hybrid')
-            : __('All %1 Blocks hybrid', blocks),
+            : __('All %1 Blocks hybrid', grouped(blocks)),
         title: __('Every Block runs as a graph, its own or that of a Block around it'),
         act: null
       });
@@ -330,7 +331,7 @@ export class Banner {
   private nanItem(nan: NanAnswer): Item {
     const base = { key: 'nan', tone: 'bad' as const, title: nan.text };
     if (nan.source === 'logged') {
-      const text = __('%1 not finite at step %2', nan.name, nan.step ?? '?');
+      const text = __('%1 not finite at step %2', nan.name, nan.step === null ? '?' : grouped(nan.step));
       if (this.isWatching !== this.model) {
         return { ...base, text, end: __(': find where'), act: () => void this.watch(nan) };
       }

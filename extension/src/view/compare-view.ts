@@ -15,7 +15,7 @@ import { button, h, replace } from './dom';
 import { numbersOf } from './numbers';
 import { toolbar } from './roving';
 import { tensorText } from './words';
-import { __, _n } from '../text';
+import { __, _n, grouped } from '../text';
 
 /** What is compared. */
 export interface SideBySide {
@@ -296,7 +296,7 @@ export class CompareView {
           ? __('the graphs are equal')
           : this.at < 0
             ? _n('%1 difference', '%1 differences', total)
-            : __('%1 of %2', this.at + 1, total);
+            : __('%1 of %2', grouped(this.at + 1), grouped(total));
   }
 
   // -- details --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import { failure } from './action-results';
 import type { Child } from './dom';
 import { button, h } from './dom';
 import { agoText, bytesText } from './words';
-import { __, _n } from '../text';
+import { __, _n, grouped } from '../text';
 
 /** A model, or a Block of it by its path, what to call it, and the file it goes to. */
 export interface SaveTarget {
@@ -286,5 +286,5 @@ export function graphWords(paths: readonly string[]): string {
     ? _n('%1 graph', '%1 graphs', outer)
     : outer === 1
       ? __('1 graph, and those of %1 inside it', _n('%1 Block', '%1 Blocks', inside))
-      : __('%1 graphs, and those of %2 inside them', outer, _n('%1 Block', '%1 Blocks', inside));
+      : __('%1 graphs, and those of %2 inside them', grouped(outer), _n('%1 Block', '%1 Blocks', inside));
 }
