@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
@@ -103,17 +103,39 @@ def training(name: str) -> Callable[[], mx.nd.NDArray]:
     return step
 
 
-def steps_of(kind: str, step: Callable[[], mx.nd.NDArray]) -> Callable[[], None]:
-    """One step of a training of this kind."""
+class Spent:
+    """Seconds that the calls of the lab took within the steps, drawings included."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def timed(self, call: Callable[..., object]) -> Callable[..., object]:
+        """The same call, its time added up."""
+        now = time.perf_counter
+
+        def body(*arguments: object, **values: object) -> object:
+            start = now()
+            try:
+                return call(*arguments, **values)
+            finally:
+                self.seconds += now() - start
+
+        return body
+
+
+def steps_of(kind: str, step: Callable[[], mx.nd.NDArray], spent: Spent) -> Callable[[], None]:
+    """One step of a training of this kind. spent : takes the time of the lab's calls"""
     if kind == "trainer":
         return lambda: (step(), None)[1]
+    log = spent.timed(mx.log)
     if kind == "log":
-        return lambda: mx.log(loss=step())
+        return lambda: (log(loss=step()), None)[1]
     bar: Iterator[int] = iter(mx.lab.progress(range(10**9), unit="batch"))
+    advance = spent.timed(lambda: next(bar))
 
     def shown() -> None:
-        next(bar)
-        mx.log(loss=step())
+        advance()
+        log(loss=step())
 
     return shown
 
@@ -121,9 +143,9 @@ def steps_of(kind: str, step: Callable[[], mx.nd.NDArray]) -> Callable[[], None]
 def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, float]:
     """Medians over the rounds, account of all of them.
 
-    ms : of a step without; step : difference of neighbouring blocks' median steps; account : what the run says that
-    reading, measuring and drawing took; all : difference of the sums of all steps; processor : that of the processor
-    time of all threads. The last four are shares of the time without.
+    ms : of a step without; calls : time inside of the lab's calls; step : difference of neighbouring blocks' median
+    steps; account : what the run says that reading, measuring and drawing took; all : difference of the sums of all
+    steps; processor : that of the processor time of all threads. All but the first are shares of the time of a step.
     """
     from hybrid_lab.gluon.step import boundary
     from hybrid_lab.lab.training.current import runs
@@ -132,17 +154,20 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
     step = training(name)
     if kind == "trainer" and not boundary.listeners:
         return {}  # nobody sees the panel: nothing is done
-    shown = steps_of(kind, step)
+    inside = Spent()
+    shown = steps_of(kind, step, inside)
     shown()
     pause.begin()
-    listeners, now = [] if kind == "log" else boundary.listeners, time.perf_counter
-    found: dict[str, list[float]] = {"ms": [], "step": [], "all": [], "processor": []}
+    now = time.perf_counter
+    listeners: list[Any] = [] if kind == "log" else [inside.timed(each) for each in boundary.listeners]
+    found: dict[str, list[float]] = {"ms": [], "calls": [], "step": [], "all": [], "processor": []}
     spent: list[tuple[float, float]] = []
     for _ in range(1 + rounds):
         assert runs.current is not None
         times: dict[bool, list[float]] = {False: [], True: []}
         medians: dict[bool, list[float]] = {False: [], True: []}
         before, processor = runs.current.overhead, {False: 0.0, True: 0.0}
+        inside.seconds = 0.0
         while min(map(sum, times.values())) < seconds:
             for with_lab in (False, True):
                 body, taken, before_block = shown if with_lab else step, times[with_lab], len(times[with_lab])
@@ -162,6 +187,7 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
                 medians[with_lab].append(statistics.median(taken[before_block:]))
         plain = sum(times[False]) / len(times[False])
         found["ms"].append(1e3 * plain)
+        found["calls"].append(inside.seconds / len(times[True]) / plain)
         ratios = [with_lab / without for without, with_lab in zip(medians[False], medians[True], strict=True)]
         found["step"].append(statistics.median(ratios) - 1)
         spent.append((runs.current.overhead - before, sum(times[True])))
@@ -205,10 +231,14 @@ def calls() -> dict[str, float]:
     return {name: taken - found["nothing"] for name, taken in found.items() if name != "nothing"}
 
 
-HEADER = ["training", "with", "panel", "a step without", "in each step", "now and then", "all together", "processor"]
+HEADER = [
+    *("training", "with", "panel", "a step without", "in its calls", "in each step", "now and then", "all together"),
+    "processor",
+]
 NOTE = (
-    "Steps with and without take turns in one kernel. In each step: the difference of"
-    " the median steps of neighbouring blocks, their median. Now and then:"
+    "Steps with and without take turns in one kernel. In its calls: the time inside of mx.log, of the iterator and of"
+    " what a Trainer's step calls, drawings included. In each step: the difference of the median steps of neighbouring"
+    " blocks, their median, which has an error of about 1% of a step of 1 ms on a busy machine. Now and then:"
     " what the run counts of reading, measuring and drawing. All together: the difference of all steps' sums, which on"
     " a busy machine is mostly noise. Processor: the same difference of the time of the processors."
 )
@@ -234,7 +264,7 @@ def rows(rounds: int, seconds: float, only: str | None = None) -> list[list[str]
                     finally:
                         kernel.stop()
                 if result:
-                    shares = [f"{result[key]:+.2%}" for key in ("step", "account", "all", "processor")]
+                    shares = [f"{result[key]:+.2%}" for key in ("calls", "step", "account", "all", "processor")]
                     found.append([name, words, panel, f"{result['ms']:.2f} ms", *shares])
                     print(" | ".join(found[-1]), flush=True)
     return found
