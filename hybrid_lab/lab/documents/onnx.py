@@ -88,6 +88,8 @@ class OnnxFile:
         return {
             "path": "",
             "attr": name,
+            "codes": [],
+            "group": False,
             "name": name,
             "class": "ONNX graph",
             "hybrid": True,
