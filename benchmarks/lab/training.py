@@ -128,14 +128,19 @@ def steps_of(kind: str, step: Callable[[], mx.nd.NDArray], spent: Spent) -> Call
     if kind == "trainer":
         return lambda: (step(), None)[1]
     log = spent.timed(mx.log)
+
+    def logged() -> None:
+        loss = step()  # the name keeps the loss for longer than the call, as in a notebook's loop
+        log(loss=loss)
+
     if kind == "log":
-        return lambda: (log(loss=step()), None)[1]
+        return logged
     bar: Iterator[int] = iter(mx.lab.progress(range(10**9), unit="batch"))
     advance = spent.timed(lambda: next(bar))
 
     def shown() -> None:
         advance()
-        log(loss=step())
+        logged()
 
     return shown
 
