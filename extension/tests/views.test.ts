@@ -58,7 +58,7 @@ test('of 10,000 Blocks only the rows in view are there, and a key in the filter 
   assert.ok(input);
   input.value = 'dense';
   input.dispatchEvent(new Event('input'));
-  assert.equal(view.element.querySelector('[role=status]')?.textContent, '4900 matches');
+  assert.equal(view.element.querySelector('[role=status]')?.textContent, '4,900 matches');
   assert.ok(rows(view.element).length < 60, `${rows(view.element).length} rows`);
   input.value = 'eager'; // a state
   input.dispatchEvent(new Event('input'));

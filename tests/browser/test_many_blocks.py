@@ -42,7 +42,7 @@ def test_ten_thousand_blocks(open_cells):
     milliseconds = [notebook.page.evaluate(TYPE, text) for text in ("d", "de", "den", "dense", "eager")]
     print("a key in the filter:", *(f"{each:.0f} ms" for each in milliseconds))
     notebook.page.evaluate(TYPE, "dense")
-    expect(panel.locator(".hl-tree-part [role=status]")).to_have_text("4900 matches", timeout=PATIENT)
+    expect(panel.locator(".hl-tree-part [role=status]")).to_have_text("4,900 matches", timeout=PATIENT)
     assert tree.get_by_role("treeitem").count() < 100
     notebook.page.keyboard.press("ArrowDown")
     notebook.page.keyboard.press("End")
