@@ -509,3 +509,24 @@ test('a graph that is replaced while the selection rests is not drawn, and who w
   await drawn.redraw('output', '');
   assert.equal(paths().length, 3);
 });
+
+test('a Block that is chosen while the first graph is on its way is selected in that graph', async () => {
+  let finish = (): void => undefined;
+  const begun = new Promise<void>(resolve => (finish = resolve));
+  const view = new ModelView({ layout: noLayout, panes: noPanes });
+  mount(view.element);
+  const kernel = new TableKernel({ graph: async body => (await begun, graph({ path: body.path })) });
+  view.connect(kernel);
+  view.showTree({ model: model(), root: network() }, null);
+  await settle(5);
+  view.select('features');
+  await settle(200); // the selection rests
+  finish();
+  await settle(20);
+  const asked = kernel.asked.filter(({ type }) => type === 'graph').map(({ body }) => body);
+  assert.deepEqual(
+    asked.map(body => (body as { path: string }).path),
+    ['']
+  );
+  assert.ok(view.element.querySelector('.hl-g-selected'));
+});

@@ -40,6 +40,15 @@ export class DrawnGraph {
     return this.pending;
   }
 
+  /** Resolves when no graph is asked for or laid out: `shown` and the pane have the same graph then. */
+  async settled(): Promise<void> {
+    let last: Promise<void> | null = null;
+    while (last !== this.latest) {
+      last = this.latest;
+      await last.catch(() => undefined);
+    }
+  }
+
   connect(requester: Requester | null): void {
     this.requester = requester;
     this.drawnKey = '';
@@ -89,21 +98,22 @@ export class DrawnGraph {
     this.marked = { block, marks };
   }
 
-  /** Ask for the wanted graph and draw it, unless it is drawn already. */
-  async draw(): Promise<void> {
+  /** Ask for the wanted graph and draw it, unless it is drawn already or asked for. */
+  draw(): Promise<void> {
+    return this.keyOf(this.path) === this.drawnKey ? Promise.resolve() : (this.latest = this.ask());
+  }
+
+  private async ask(): Promise<void> {
     const { requester, model, path, program } = this;
     if (!requester || !model || !this.hasBlock(path)) {
       return;
     }
     const key = this.keyOf(path);
-    if (key === this.drawnKey) {
-      return;
-    }
     this.drawnKey = key;
     try {
       const graph = await requester.request('graph', { model: model.id, path, program });
       if (key === this.drawnKey) {
-        await this.present(graph);
+        await this.lay(graph);
       }
     } catch (error) {
       if (key === this.drawnKey) {
@@ -114,7 +124,11 @@ export class DrawnGraph {
   }
 
   /** Draw a graph that is at hand. */
-  async present(graph: GraphReply): Promise<void> {
+  present(graph: GraphReply): Promise<void> {
+    return (this.latest = this.lay(graph));
+  }
+
+  private async lay(graph: GraphReply): Promise<void> {
     this.drawnGraph = graph;
     this.onShow(graph);
     if (this.model) {
@@ -170,6 +184,8 @@ export class DrawnGraph {
   private wantedProgram = '';
   private drawnGraph: GraphReply | null = null;
   private pending: Promise<void> = Promise.resolve();
+  /** The last request for a graph with its layout, or the last layout of a graph that was at hand. */
+  private latest: Promise<void> = Promise.resolve();
   private resting: ReturnType<typeof setTimeout> | undefined;
   /** Resolves the promise of the last `drawAtRest`. */
   private endRest: () => void = () => undefined;

@@ -520,6 +520,10 @@ export class ModelView {
       this.graph.deselect();
       return;
     }
+    await this.drawn.settled(); // the box may be in a graph that is still on its way
+    if (this.tree.selected !== node.path) {
+      return;
+    }
     const isAround = this.drawn.path === '' || node.path.startsWith(`${this.drawn.path}.`);
     if (isAround && this.drawn.shown?.path === this.drawn.path && (await this.graph.showBlock(node.path))) {
       this.showsNode = false;
